@@ -1,0 +1,255 @@
+"""Stages as values: to plain data and back, and changed by dotted path.
+
+A component is a frozen dataclass. Its plain form is `{type: hocket.objectives.ClippedSurrogate, low: 0.2}`; only
+classes that `hocket`'s stage packages export load by name, others as an explicit `FILE.py:NAME`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import importlib
+import importlib.util
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hocket.errors import ConfigurationError, nearest
+from hocket.types import GroupBy
+
+ROOMS = ("curriculum", "rollout", "rewards", "credit", "objectives", "update", "types", "train")
+"""Packages whose exported classes may be named in a configuration."""
+
+
+def is_component(value: object) -> bool:
+    """Whether `value` is an instance of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+# ---------------------------------------------------------------- to plain data
+
+
+def to_plain(value: Any) -> Any:
+    """Plain data (dicts, lists, numbers, strings) that `from_plain` turns back into an equal value."""
+    if isinstance(value, GroupBy):
+        return {"type": "hocket.types.GroupBy", "columns": list(value.columns)}
+    if is_component(value):
+        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return {"type": type_name(type(value)), **fields}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list, frozenset)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, types.FunctionType):
+        return type_name(value)
+    return value
+
+
+def type_name(thing: Any) -> str:
+    """`hocket.ROOM.Class` for the library's own, `FILE.py:NAME` for a user's."""
+    module = sys.modules[thing.__module__]
+    source = getattr(module, "__hocket_file__", None)
+    if source is not None:
+        return f"{source}:{thing.__qualname__}"
+    for room in ROOMS:
+        if thing.__module__.startswith(f"hocket.{room}"):
+            return f"hocket.{room}.{thing.__qualname__}"
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+# ---------------------------------------------------------------- from plain data
+
+
+def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
+    """Builds a value of type `hint` from plain data. `where` is the dotted key, for messages.
+
+    Raises:
+        ConfigurationError: naming the key, what is wrong and the mend.
+    """
+    if isinstance(data, Mapping) and "type" in data:
+        return _build(load_type(str(data["type"]), where), data, where)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(data, Mapping):
+        return _build(hint, data, where)
+    if is_component(data) or callable(data):
+        return data
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return _sequence(data, hint, where)
+    return leaf(data, hint, where)
+
+
+def _sequence(data: Sequence[Any], hint: Any, where: str) -> Any:
+    members = [from_plain(item, Any, f"{where}.{number}") for number, item in enumerate(data)]
+    if any(is_component(member) for member in members):
+        return tuple(members)
+    if not members and hint is not Any:
+        return ()
+    return leaf(members, hint, where)
+
+
+def _build(cls: Any, data: Mapping[str, Any], where: str) -> Any:
+    given = {name: value for name, value in data.items() if name != "type"}
+    if cls is GroupBy:
+        return GroupBy(*given.get("columns", ()))
+    hints = field_types(cls)
+    for name in given:
+        if name not in hints:
+            raise ConfigurationError(f"{_dotted(where, name)} is not a setting of {cls.__name__}{nearest(name, hints)}")
+    values = {name: from_plain(value, hints[name], _dotted(where, name)) for name, value in given.items()}
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{where or cls.__name__}: {error}") from error
+
+
+def leaf(data: Any, hint: Any, where: str) -> Any:
+    """A plain value checked against its type; numbers written as text (`1e-4`) are accepted for floats."""
+    simple = _simple(hint)
+    if isinstance(data, str) and _accepts(simple, float) and not _accepts(simple, str):
+        try:
+            data = float(data)
+        except ValueError:
+            pass
+    try:
+        return msgspec.convert(data, simple, strict=True)
+    except msgspec.ValidationError as error:
+        reason = str(error).split(" - at")[0]
+        raise ConfigurationError(f"{where} = {data!r}: {reason[0].lower()}{reason[1:]}") from None
+
+
+def _simple(hint: Any) -> Any:
+    """`hint` with everything msgspec cannot check (protocols, callables) turned into Any."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        members = [_simple(member) for member in typing.get_args(hint)]
+        return Any if Any in members else functools.reduce(lambda left, right: left | right, members)
+    if origin in (tuple, list, dict, frozenset, typing.Literal) or hint in (int, float, str, bool, type(None)):
+        return hint
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint
+    return Any
+
+
+def _accepts(hint: Any, kind: type) -> bool:
+    return hint is kind or kind in typing.get_args(hint)
+
+
+def _dotted(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+@functools.cache
+def field_types(cls: Any) -> dict[str, Any]:
+    """Resolved types of a component's settings by name."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
+
+
+def load_type(name: str, where: str = "") -> Any:
+    """The class or function called `hocket.ROOM.NAME` or `FILE.py:NAME`."""
+    if ".py:" in name:
+        return load_object(name, where)
+    parts = name.split(".")
+    if len(parts) != 3 or parts[0] != "hocket" or parts[1] not in ROOMS:
+        raise ConfigurationError(f"{where}.type = {name!r}: write hocket.ROOM.CLASS or FILE.py:NAME".lstrip("."))
+    module = importlib.import_module(f"hocket.{parts[1]}")
+    exported = getattr(module, "__all__", [n for n in vars(module) if n[0].isupper()])
+    if parts[2] not in exported:
+        raise ConfigurationError(f"{where}.type: hocket.{parts[1]} has no {parts[2]!r}{nearest(parts[2], exported)}")
+    return getattr(module, parts[2])
+
+
+def load_object(reference: str, where: str = "") -> Any:
+    """What `FILE.py:NAME` names. The file is run as a module of its own; relative paths are from the current folder."""
+    file, _, name = reference.rpartition(":")
+    if not file.endswith(".py"):
+        raise ConfigurationError(f"{where or 'reference'} = {reference!r}: write FILE.py:NAME")
+    module = load_file(Path(file), where)
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise ConfigurationError(f"{where or file}: {file} has no {name!r}{nearest(name, public)}")
+    return getattr(module, name)
+
+
+def load_file(path: Path, where: str = "") -> types.ModuleType:
+    """Runs a user's file as a module, once per path."""
+    resolved = path.resolve()
+    name = f"hocket_user_{hashlib.blake2b(str(resolved).encode(), digest_size=8).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not resolved.is_file():
+        raise ConfigurationError(f"{where or 'file'}: there is no file {path}")
+    spec = importlib.util.spec_from_file_location(name, resolved)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__hocket_file__ = str(path)  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigurationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    return module
+
+
+# ---------------------------------------------------------------- changed by dotted path
+
+
+def replaced(component: Any, path: str, value: Any, where: str | None = None) -> Any:
+    """A copy of `component` with the setting at dotted `path` changed; `value` may be plain data.
+
+    A number indexes a tuple. Raises `ConfigurationError` for an unknown path, with the nearest one.
+    """
+    where = where or path
+    head, _, rest = path.partition(".")
+    hints = field_types(type(component))
+    if head not in hints:
+        kind = getattr(component, "name", None) or type(component).__name__
+        raise ConfigurationError(f"{where}: {kind} has no setting {head!r}{nearest(head, hints)}")
+    current = getattr(component, head)
+    if rest:
+        changed = _replaced_inside(current, rest, value, where)
+    else:
+        changed = from_plain(value, hints[head], where)
+    try:
+        return dataclasses.replace(component, **{head: changed})
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+
+
+def _replaced_inside(current: Any, rest: str, value: Any, where: str) -> Any:
+    if isinstance(current, tuple):
+        number, _, below = rest.partition(".")
+        if not number.isdigit() or int(number) >= len(current):
+            raise ConfigurationError(f"{where}: {number!r} is not a place in a list of {len(current)}")
+        place = int(number)
+        item = replaced(current[place], below, value, where) if below else from_plain(value, Any, where)
+        return (*current[:place], item, *current[place + 1 :])
+    if not is_component(current):
+        raise ConfigurationError(f"{where}: {current!r} has no settings; set it as a whole with {{type: ..., ...}}")
+    return replaced(current, rest, value, where)
+
+
+def has_path(component: Any, path: str) -> bool:
+    """Whether `replaced` would find `path`."""
+    for name in path.split("."):
+        if isinstance(component, tuple):
+            if not name.isdigit() or int(name) >= len(component):
+                return False
+            component = component[int(name)]
+        elif is_component(component) and name in field_types(type(component)):
+            component = getattr(component, name)
+        else:
+            return False
+    return True

@@ -1,0 +1,64 @@
+"""What is asked of an engine and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.keys import Key
+from hocket.types import Decoding
+
+
+@dataclass(frozen=True)
+class Request:
+    """One continuation to sample.
+
+    Attributes:
+        tokens: the whole context, token ids.
+        decoding: temperature, truncation, limits and stops.
+        key: names the stream of uniforms; token t is drawn with counter t. Also the order of admission.
+        prefix: response tokens that are imposed before sampling begins; recorded as forced.
+    """
+
+    tokens: tuple[int, ...]
+    decoding: Decoding
+    key: Key
+    prefix: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A finished continuation, without its context.
+
+    Attributes:
+        tokens: response ids `[L]`, the end-of-turn token included when it was sampled.
+        logp: log-prob of each token `[L]` under the distribution it was drawn from (at temperature 1 when greedy), nats.
+        finish: `stop` (end of turn or a stop string), `length` (the limit, or the context is full).
+        version: the weights version it was sampled with.
+        forced: `[L]`, True for the imposed prefix.
+    """
+
+    tokens: NDArray[np.int64]
+    logp: NDArray[np.float32]
+    finish: Literal["stop", "length"]
+    version: int
+    forced: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+
+class Engine(Protocol):
+    """Samples continuations from one policy."""
+
+    async def submit(self, request: Request) -> Sample:
+        """Waits for one continuation. Requests pending together are batched, in key order.
+
+        Raises:
+            HocketError: when the context leaves no room for a response.
+        """
+        ...
+
+    def sample(self, requests: list[Request]) -> list[Sample]:
+        """Samples all requests now; results in the order given."""
+        ...

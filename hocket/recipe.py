@@ -1,0 +1,208 @@
+"""A recipe: a frozen composition of stages that reads like its paper's method section."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from hocket.components import replaced
+from hocket.curriculum import Shuffled
+from hocket.errors import ConfigurationError
+from hocket.rewards import WeightedSum
+from hocket.rollout import Independent
+from hocket.stages import (
+    Combine,
+    Correction,
+    Credit,
+    Curriculum,
+    Objective,
+    Reward,
+    Rollout,
+    Shaping,
+    State,
+    Stateful,
+    Update,
+)
+from hocket.types import Batch, Column, Evaluation, Level, Occurrences, Quantity, Terms
+from hocket.update import GradientStep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One method: its stages in call order, and where it comes from.
+
+    `rewards` empty means the task's own verifiers. `conventions` names each choice the paper leaves open and what was
+    chosen. Derive relatives with `but`, which takes dotted paths.
+
+    Raises:
+        ConfigurationError: at construction, when stages do not fit together.
+    """
+
+    name: str
+    title: str = ""
+    source: str = ""
+    family: str = ""
+    catalogue_ids: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
+    parent: str | None = None
+    formula: str = ""
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    curriculum: Curriculum = Shuffled()
+    rollout: Rollout = Independent()
+    rewards: tuple[Reward, ...] = ()
+    combine: Combine = WeightedSum()
+    shaping: tuple[Shaping, ...] = ()
+    credit: Credit
+    correction: Correction | None = None
+    objective: Objective
+    regularisers: tuple[Objective, ...] = ()
+    update: Update = GradientStep()
+
+    def __post_init__(self) -> None:
+        reason = misfit(self)
+        if reason:
+            raise ConfigurationError(f"recipe {self.name!r}: {reason}")
+
+    def but(self, changes: Mapping[str, Any] | None = None, /, **top: Any) -> Recipe:
+        """A relative of this recipe: `but(name="dr-grpo", **{"credit.scale": None})`.
+
+        A renamed recipe names this one as its parent and inherits no catalogue ids. An unknown path is refused with
+        the nearest one. All changes are made before the result is checked for fit.
+        """
+        edits = {**(changes or {}), **top}
+        if "name" in edits and edits["name"] != self.name:
+            edits = {"parent": self.name, "catalogue_ids": (), "note": "", **edits}
+        derived: _Draft = _Draft.of(self)
+        for path, value in edits.items():
+            derived = replaced(derived, path, value)
+        return derived.finished()
+
+    # ------------------------------------------------------------ what the stages need
+
+    @property
+    def losses(self) -> tuple[Objective, ...]:
+        """The objective and the regularisers."""
+        return (self.objective, *self.regularisers)
+
+    @property
+    def needs(self) -> frozenset[Quantity]:
+        """Differentiable quantities the losses need from the policy."""
+        return frozenset().union(*(loss.needs for loss in self.losses))
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        """Columns that Annotate must fill."""
+        corrections = (self.correction,) if self.correction is not None else ()
+        stages: tuple[Shaping | Credit | Correction | Objective, ...]
+        stages = (*self.shaping, self.credit, *corrections, *self.losses)
+        return frozenset().union(*(stage.reads for stage in stages))
+
+    @property
+    def couples(self) -> Level:
+        """The smallest unit that no split of a gradient may cut."""
+        order = list(Level)
+        return max((loss.couples for loss in self.losses), key=order.index)
+
+    @property
+    def wants_reference(self) -> bool:
+        return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs
+
+    @property
+    def wants_value(self) -> bool:
+        return Column.VALUE in self.reads or Quantity.VALUE in self.needs
+
+    # ------------------------------------------------------------ what it computes
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The stages with memory, by slot."""
+        for slot in ("credit", "correction", "objective"):
+            stage = getattr(self, slot)
+            if isinstance(stage, Stateful):
+                yield slot, stage
+        for slot in ("shaping", "regularisers"):
+            for number, stage in enumerate(getattr(self, slot)):
+                if isinstance(stage, Stateful):
+                    yield f"{slot}.{number}", stage
+
+    def init(self) -> State:
+        """What the stages remember before the first step."""
+        return {slot: stage.init() for slot, stage in self.stateful()}
+
+    def assess(self, batch: Batch, state: State, weights: Mapping[str, float]) -> tuple[Batch, State]:
+        """From an annotated batch to one with rewards, advantages and weights: combine, shaping, credit, correction.
+
+        `weights` are those of the named scores. Pure: the microscope and the trainer call the same function.
+        """
+        state = dict(state)
+        batch = self.combine(batch, weights)
+        for number, shape in enumerate(self.shaping):
+            batch = _call(shape, f"shaping.{number}", state, batch)
+        occurrences = cast(Occurrences, _call(self.credit, "credit", state, batch))
+        batch = batch.but(occurrences=occurrences)
+        if self.correction is not None:
+            batch = _call(self.correction, "correction", state, batch)
+        return batch, state
+
+    def loss(self, now: Evaluation, batch: Batch) -> list[Terms]:
+        """All terms to be minimised: the objective's, then each regulariser's."""
+        return [loss(now, batch) for loss in self.losses]
+
+
+def _call(stage: Any, slot: str, state: State, batch: Batch) -> Any:
+    """Calls a stage, threading its state when it has one."""
+    if slot not in state:
+        return stage(batch)
+    result, state[slot] = stage(batch, state[slot])
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draft(Recipe):
+    """A recipe between two edits, not checked yet."""
+
+    def __post_init__(self) -> None:
+        pass
+
+    @staticmethod
+    def of(recipe: Recipe) -> _Draft:
+        return _Draft(**{f.name: getattr(recipe, f.name) for f in dataclasses.fields(Recipe)})
+
+    def finished(self) -> Recipe:
+        return Recipe(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Recipe)})
+
+
+def misfit(recipe: Recipe) -> str | None:
+    """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
+    credit, objective, update = recipe.credit, recipe.objective, recipe.update
+    pairwise = objective.couples is Level.PAIR
+    if pairwise and not credit.pairs:
+        return (
+            f"{_kind(objective)} compares pairs, but {_kind(credit)} yields advantages; set credit to one that pairs "
+            "(hocket.credit.BestAgainstWorst)"
+        )
+    if credit.pairs and not pairwise:
+        return f"{_kind(credit)} yields pairs, but {_kind(objective)} reads advantages; set objective to a pairwise one"
+    samples = getattr(recipe.rollout, "samples", None)
+    least = getattr(credit, "least_samples", 1)
+    if samples is not None and samples < least:
+        return (
+            f"{_kind(credit)} compares samples of one scenario: rollout.samples must be at least {least}, not {samples}"
+        )
+    if getattr(credit, "needs_baseline", False) and not getattr(recipe.rollout, "gives_baseline", False):
+        return f"{_kind(credit)} reads a greedy baseline; set rollout to hocket.rollout.WithGreedyBaseline"
+    if Quantity.VALUE in objective.needs | recipe.needs and not getattr(credit, "gives_targets", False):
+        return (
+            f"a value loss needs targets, but {_kind(credit)} gives none; use hocket.credit.GAE or drop the value loss"
+        )
+    minibatches = getattr(update, "minibatches", 1)
+    if recipe.couples is Level.BATCH and minibatches > 1:
+        return f"a loss couples the whole batch; set update.minibatches to 1, not {minibatches}"
+    return None
+
+
+def _kind(stage: object) -> str:
+    return type(stage).__name__

@@ -1,0 +1,507 @@
+"""The vocabulary every stage speaks.
+
+Experience is a set of sequences of *decisions*: a token, a joystick move, a denoising step. Scenarios are asked,
+turns are recorded while sampling, trajectories are scored, and `pack` (see `hocket.packing`) turns them into a `Batch`,
+the learner's padding-free view. After the rollout, nothing knows what kind of decision it handles.
+
+Axis letters used throughout: T decisions, U turns, N trajectories, E occurrences (a decision as seen by one
+trajectory), K terms of a loss. Log-probabilities are natural logarithms (nats).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Message = Mapping[str, Any]
+"""One chat message: `role`, `content`, and whatever else the template reads."""
+
+
+class Level(enum.StrEnum):
+    """What a score, a statistic or a loss term is about; also the smallest unit a loss must not split."""
+
+    DECISION = "decision"
+    SEGMENT = "segment"
+    TURN = "turn"
+    TRAJECTORY = "trajectory"
+    PAIR = "pair"
+    GROUP = "group"
+    BATCH = "batch"
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One problem. `prompt` is text or chat messages for language models, anything a player understands otherwise."""
+
+    id: str
+    prompt: str | tuple[Message, ...] | None = None
+    answer: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    origin: str | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The prompt as chat messages."""
+        if self.prompt is None:
+            return ()
+        return ({"role": "user", "content": self.prompt},) if isinstance(self.prompt, str) else self.prompt
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a turn is sampled. It is part of the policy: log-probs are those of the distribution described here.
+
+    `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
+    `stop` strings end a response after they appear.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    max_tokens: int = 128
+    stop: tuple[str, ...] = ()
+    banned: tuple[int, ...] = ()
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+    @property
+    def truncates(self) -> bool:
+        """Whether the vocabulary is cut, so that plain log-probs are not those sampled from."""
+        return not self.greedy and (self.top_k is not None or self.top_p < 1.0 or self.min_p > 0.0 or bool(self.banned))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew)."""
+
+    scenario: Scenario
+    samples: int = 1
+    decoding: Decoding = field(default_factory=Decoding)
+    first: int = 0
+    hint: str | None = None
+    prefix: tuple[int, ...] = ()
+    budget: int | None = None
+    source: Source = "own"
+
+
+Source = Literal["own", "baseline", "replay", "expert", "imported"]
+"""Where a trajectory came from. A `baseline` trajectory informs credit and is never learnt from."""
+
+
+# ---------------------------------------------------------------- what was recorded
+
+
+@dataclass(eq=False)
+class Turn:
+    """One agent's span of decisions, compared by identity: a shared turn is one object in several trajectories.
+
+    Attributes:
+        observation: only what is *new* since `parent`: token ids `[P]`, or for control the observations `[L, ...]`
+            before each of the L decisions.
+        action: token ids `[L]`, discrete actions `[L]` or vectors `[L, A]`.
+        logp: behaviour log-probs `[L]` in nats, or None where unknown (imported text).
+        version: weights version each decision was sampled with, `[L]`.
+        forced: True where the decision was imposed (a hint, a guided prefix), `[L]`.
+        parent: the turn whose context this one extends, None at a root.
+        state: a key naming the state the turn started from, for grouping; None if not named.
+        finish: why the turn ended: `stop`, `length`, `terminated`, `truncated`, `cancelled`.
+        segment: number of each decision's segment, `[L]`, never falling; one segment when None.
+    """
+
+    agent: str
+    policy: str
+    observation: NDArray[Any]
+    action: NDArray[Any]
+    logp: NDArray[np.float32] | None = None
+    role: str = ""
+    parent: Turn | None = None
+    version: NDArray[np.int64] | None = None
+    forced: NDArray[np.bool_] | None = None
+    segment: NDArray[np.int64] | None = None
+    state: str | None = None
+    finish: str = "stop"
+    text: str = ""
+    prompt: tuple[Message, ...] = ()
+    decoding: Decoding | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def context(self) -> list[Turn]:
+        """The chain of turns from the root to this one, both included."""
+        chain, turn = [self], self.parent
+        while turn is not None:
+            chain.append(turn)
+            turn = turn.parent
+        return chain[::-1]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A named number about a trajectory: one value, or one per turn or per decision. None means no opinion."""
+
+    value: float | Sequence[float | None] | NDArray[np.floating[Any]] | None
+    level: Level = Level.TRAJECTORY
+    feedback: str | None = None
+
+
+@dataclass(eq=False)
+class Trajectory:
+    """What happened in one attempt at a scenario: its turns in time order, and how good it was.
+
+    `terminated` (the task itself ended) is kept apart from `truncated` (a limit cut it short): after truncation the
+    value of `final_state` is bootstrapped, after termination it is 0.
+    """
+
+    scenario: Scenario
+    turns: list[Turn]
+    sample: int = 0
+    scores: dict[str, Score] = field(default_factory=dict)
+    terminated: bool = True
+    truncated: bool = False
+    final_state: NDArray[Any] | None = None
+    source: Source = "own"
+    info: dict[str, Any] = field(default_factory=dict)
+    failure: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The last turn's text: what TRL calls the completion."""
+        return self.turns[-1].text if self.turns else ""
+
+    @property
+    def length(self) -> int:
+        """Decisions in all turns."""
+        return sum(len(turn) for turn in self.turns)
+
+
+@dataclass
+class Experience:
+    """What a rollout brings back. `discarded` trajectories were sampled and scored but are not learnt from."""
+
+    trajectories: list[Trajectory]
+    discarded: list[Trajectory] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- the learner's view
+
+
+class Recorded(NamedTuple):
+    """A number per decision `[T]` and whether it is known, `[T]` bool."""
+
+    values: Tensor
+    present: Tensor
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.present.all())
+
+
+class LevelScores(NamedTuple):
+    """One score for a whole batch, NaN where there is no opinion.
+
+    `values` is `[N]`, `[U]` or `[E]` by level: a decision's score belongs to its occurrence.
+    """
+
+    level: Level
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Occurrences:
+    """Decisions as each trajectory saw them, contiguous per trajectory and in time order. Credit writes here.
+
+    Attributes:
+        decision: which decision, `[E]` in 0..T-1.
+        trajectory: whose, `[E]` in 0..N-1, never falling.
+        advantage: credit, `[E]`; 0 before any credit was given.
+        weight: how much the occurrence counts, `[E]`; 0 leaves it out (forced, baseline, filtered decisions).
+        target: regression target of the value function, `[E]`, or None.
+        pairs: (preferred, other) trajectories, `[P, 2]`, for pairwise objectives, or None.
+    """
+
+    decision: Tensor
+    trajectory: Tensor
+    advantage: Tensor
+    weight: Tensor
+    target: Tensor | None = None
+    pairs: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.decision)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Packed experience without padding. A decision is stored once, however many trajectories share it.
+
+    Integer columns are codes; `names[column]` decodes `scenario`, `source`, `agent`, `role`, `policy` and `state`.
+
+    Attributes:
+        action: `[T]` or `[T, A]`. turn: `[T]` in 0..U-1. segment: `[T]`, numbered within the turn.
+        version: `[T]`. forced: `[T]` bool.
+        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
+        value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
+        parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
+            its trajectory. observation: per turn, what the policy reads (see `Turn.observation`).
+        scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
+        terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
+            `final_state` where truncated, 0 elsewhere, when annotated.
+        scores: by name. info: per trajectory columns for shapers and rewards, lists of length N.
+    """
+
+    action: Tensor
+    turn: Tensor
+    segment: Tensor
+    version: Tensor
+    forced: Tensor
+    logp: Mapping[str, Recorded]
+    parent: Tensor
+    agent: Tensor
+    role: Tensor
+    policy: Tensor
+    state: Tensor
+    index: Tensor
+    observation: Sequence[NDArray[Any]]
+    scenario: Tensor
+    source: Tensor
+    order: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    occurrences: Occurrences
+    names: Mapping[str, tuple[str, ...]]
+    scores: Mapping[str, LevelScores] = field(default_factory=dict)
+    final_state: Sequence[NDArray[Any] | None] = ()
+    final_value: Tensor | None = None
+    value: Tensor | None = None
+    entropy: Tensor | None = None
+    temperature: Tensor | None = None
+    info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def decisions(self) -> int:
+        """T."""
+        return len(self.turn)
+
+    @property
+    def turns(self) -> int:
+        """U."""
+        return len(self.parent)
+
+    @property
+    def trajectories(self) -> int:
+        """N."""
+        return len(self.scenario)
+
+    def but(self, **changes: Any) -> Batch:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)
+
+    def credited(self, **changes: Any) -> Batch:
+        """A copy with some fields of its occurrences replaced."""
+        return replace(self, occurrences=replace(self.occurrences, **changes))
+
+    def lengths(self) -> Tensor:
+        """Occurrences per trajectory, `[N]`."""
+        return torch.bincount(self.occurrences.trajectory, minlength=self.trajectories)
+
+    def last(self) -> Tensor:
+        """The last occurrence of each trajectory, `[N]` in 0..E-1; -1 for a trajectory without decisions."""
+        lengths = self.lengths()
+        return torch.where(lengths > 0, torch.cumsum(lengths, 0) - 1, torch.full_like(lengths, -1))
+
+    def restricted(self, keep: Tensor) -> Batch:
+        """Only the occurrences where `keep` `[E]` holds; trajectories, turns and decisions stay as they are."""
+        seen = self.occurrences
+        target = None if seen.target is None else seen.target[keep]
+        kept = replace(
+            seen,
+            decision=seen.decision[keep],
+            trajectory=seen.trajectory[keep],
+            advantage=seen.advantage[keep],
+            weight=seen.weight[keep],
+            target=target,
+        )
+        scores = {
+            name: LevelScores(score.level, score.values[keep]) if score.level is Level.DECISION else score
+            for name, score in self.scores.items()
+        }
+        return replace(self, occurrences=kept, scores=scores)
+
+    def of_policy(self, name: str) -> Batch:
+        """Only the occurrences decided by one policy; contexts and trajectories stay whole."""
+        names = self.names["policy"]
+        code = names.index(name) if name in names else -1
+        return self.restricted(self.policy[self.turn[self.occurrences.decision]] == code)
+
+    def select(self, chosen: Tensor) -> Batch:
+        """A mini-batch: only the trajectories `chosen` (`[M]`, rising), renumbered; turns and decisions stay."""
+        place = torch.full((self.trajectories,), -1, dtype=torch.long)
+        place[chosen] = torch.arange(len(chosen))
+        part = self.restricted(place[self.occurrences.trajectory] >= 0)
+        pairs = part.occurrences.pairs
+        if pairs is not None:
+            pairs = place[pairs]
+            pairs = pairs[(pairs >= 0).all(1)]
+        rows = chosen.tolist()
+        scores = {
+            name: LevelScores(score.level, score.values[chosen]) if score.level is Level.TRAJECTORY else score
+            for name, score in part.scores.items()
+        }
+        return replace(
+            part,
+            occurrences=replace(part.occurrences, trajectory=place[part.occurrences.trajectory], pairs=pairs),
+            scenario=self.scenario[chosen],
+            source=self.source[chosen],
+            order=self.order[chosen],
+            terminated=self.terminated[chosen],
+            truncated=self.truncated[chosen],
+            final_state=[self.final_state[row] for row in rows] if self.final_state else (),
+            final_value=None if self.final_value is None else self.final_value[chosen],
+            info={name: [column[row] for row in rows] for name, column in self.info.items()},
+            scores=scores,
+        )
+
+
+# ---------------------------------------------------------------- groupings
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A partition: `index` `[N]` or `[U]` by level, group numbers in order of first appearance, and their number."""
+
+    level: Level
+    index: Tensor
+    size: int
+
+
+_TRAJECTORY_COLUMNS = {"scenario", "source", "terminated", "truncated"}
+_TURN_COLUMNS = {"agent": "agent", "role": "role", "policy": "policy", "state": "state", "turn_index": "index"}
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """The columns that make samples comparable, as a value: `GroupBy("scenario")`, `GroupBy("scenario", "state")`.
+
+    Columns of trajectories alone give groups of trajectories; any column of turns gives groups of turns (a turn
+    shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole batch.
+    """
+
+    columns: tuple[str, ...]
+
+    def __init__(self, *columns: str) -> None:
+        unknown = [name for name in columns if name not in _TRAJECTORY_COLUMNS and name not in _TURN_COLUMNS]
+        if unknown:
+            known = sorted(_TRAJECTORY_COLUMNS | set(_TURN_COLUMNS))
+            raise ValueError(f"GroupBy has no column {unknown[0]!r}; choose from {', '.join(known)}")
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def level(self) -> Level:
+        return Level.TURN if any(name in _TURN_COLUMNS for name in self.columns) else Level.TRAJECTORY
+
+    def __call__(self, batch: Batch) -> Groups:
+        """The partition of a batch's trajectories or turns."""
+        size = batch.turns if self.level is Level.TURN else batch.trajectories
+        columns = [self._column(name, batch).long() for name in self.columns]
+        if not columns:
+            return Groups(self.level, torch.zeros(size, dtype=torch.long), min(size, 1))
+        codes: dict[tuple[int, ...], int] = {}
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        index = [codes.setdefault(row, len(codes)) for row in rows]
+        return Groups(self.level, torch.tensor(index, dtype=torch.long), len(codes))
+
+    def _column(self, name: str, batch: Batch) -> Tensor:
+        if name in _TURN_COLUMNS:
+            return getattr(batch, _TURN_COLUMNS[name])  # type: ignore[no-any-return]
+        column: Tensor = getattr(batch, name)
+        return column[trajectory_of_turn(batch)] if self.level is Level.TURN else column
+
+
+def trajectory_of_turn(batch: Batch) -> Tensor:
+    """The first trajectory that visits each turn, `[U]`; 0 for a turn without decisions."""
+    seen = batch.occurrences
+    owner = torch.full((batch.turns,), batch.trajectories, dtype=torch.long)
+    owner = owner.scatter_reduce(0, batch.turn[seen.decision], seen.trajectory, "amin")
+    return torch.where(owner < batch.trajectories, owner, torch.zeros_like(owner))
+
+
+# ---------------------------------------------------------------- what an objective reads and returns
+
+
+class Quantity(enum.StrEnum):
+    """What an objective needs from the current policy, differentiable."""
+
+    LOGP = "logp"
+    ENTROPY = "entropy"
+    VALUE = "value"
+    KL_EXACT = "kl_exact"
+
+
+class Column(enum.StrEnum):
+    """What a stage reads from the batch and Annotate must have filled before."""
+
+    BEHAVIOUR = "behaviour"
+    PROXIMAL = "proximal"
+    REFERENCE = "reference"
+    VALUE = "value"
+    ENTROPY = "entropy"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the current policy says about a batch's decisions; each `[T]`, zero where it was not evaluated.
+
+    `kl_exact` is KL(policy || reference) over all actions at each decision, in nats.
+    """
+
+    logp: Tensor
+    entropy: Tensor | None = None
+    value: Tensor | None = None
+    kl_exact: Tensor | None = None
+
+    def get(self, quantity: Quantity) -> Tensor:
+        """The tensor of one quantity; raises `ValueError` when it was not evaluated."""
+        found = getattr(self, quantity.value)
+        if found is None:
+            raise ValueError(f"the policy was not asked for {quantity.value}: add it to the objective's needs")
+        return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A loss as a weighted sum: loss = sum_k weight_k * value_k, minimised.
+
+    Weights already hold the global denominators, so a sum over any split of the terms is the whole loss. With `unit`
+    `DECISION` term k belongs to occurrence k (K = E) and depends on that decision alone; any other unit may couple.
+    """
+
+    value: Tensor
+    weight: Tensor
+    unit: Level = Level.DECISION
+    metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
+
+    def total(self) -> Tensor:
+        """The loss, a scalar. Terms of weight 0 contribute exactly 0, whatever their value."""
+        used = self.weight != 0
+        return (self.value[used] * self.weight[used]).sum()
+
+
+LossFunction = Callable[[Evaluation, Batch], list[Terms]]
+"""All terms of a recipe: the objective's and each regulariser's."""

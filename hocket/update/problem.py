@@ -1,0 +1,199 @@
+"""What an update works on: a credited batch, a policy, and gradients that do not depend on how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hocket.evaluating import evaluate_detached, evaluation
+from hocket.keys import Key
+from hocket.stages import Metrics, Policy
+from hocket.types import Batch, Evaluation, GroupBy, Level, LossFunction, Quantity, Terms
+
+
+@dataclass
+class Problem:
+    """One step's optimisation problem.
+
+    Attributes:
+        batch: credited experience of this policy.
+        policy, optimiser: what is changed.
+        loss_terms: all terms of the recipe at an evaluation.
+        needs: quantities the terms read. couples: the smallest unit a split of a gradient must keep whole.
+        idle_without_advantage: every term vanishes at advantage 0, so such decisions are not evaluated.
+        reference: the policy that exact KL is taken against.
+        lr_factor: the schedule's multiplier of the learning rate at this step.
+        first: the first evaluation made (before any change of the weights) and its decisions, for agreement checks.
+    """
+
+    batch: Batch
+    policy: Policy
+    optimiser: torch.optim.Optimizer
+    loss_terms: LossFunction
+    needs: frozenset[Quantity]
+    couples: Level
+    idle_without_advantage: bool
+    reference: Policy | None = None
+    lr_factor: float = 1.0
+    first: tuple[Tensor, Evaluation] | None = None
+
+    # ------------------------------------------------------------ splits
+
+    def batches(self, epochs: int, minibatches: int, key: Key) -> Iterator[Batch]:
+        """`epochs` passes over the batch, each in `minibatches` random parts of whole units.
+
+        A unit is a decision for policies without context, else a trajectory, or what the loss couples if that is more.
+        """
+        for epoch in range(epochs):
+            if minibatches == 1:
+                yield self.batch
+                continue
+            owner, units = self._units()
+            order = torch.from_numpy(key.derive("epoch", epoch).numpy().permutation(units))
+            for part in torch.chunk(order, minibatches):
+                chosen = torch.zeros(units, dtype=torch.bool)
+                chosen[part] = True
+                if self._unit() is Level.DECISION:
+                    yield self.batch.restricted(chosen)
+                else:
+                    yield self.batch.select(torch.nonzero(chosen[owner]).flatten())
+
+    def _unit(self) -> Level:
+        order = list(Level)
+        return max(self.couples, self.policy.granularity, key=order.index)
+
+    def _units(self) -> tuple[Tensor, int]:
+        """The unit each trajectory belongs to `[N]`, and how many units there are."""
+        if self._unit() is Level.DECISION:
+            return torch.zeros(0, dtype=torch.long), len(self.batch.occurrences)
+        if self._unit() in (Level.PAIR, Level.GROUP):
+            groups = GroupBy("scenario")(self.batch)
+            return groups.index, groups.size
+        return torch.arange(self.batch.trajectories), self.batch.trajectories
+
+    def live(self, batch: Batch) -> Tensor:
+        """Decisions whose log-probs can have a gradient, rising indices in 0..T-1."""
+        seen = batch.occurrences
+        used = seen.weight != 0
+        if self.idle_without_advantage:
+            used &= seen.advantage != 0
+        live: Tensor = torch.unique(seen.decision[used])  # type: ignore[no-untyped-call]
+        return live
+
+    # ------------------------------------------------------------ losses and gradients
+
+    def loss(self, batch: Batch | None = None) -> float:
+        """The total loss at the current weights, without gradient."""
+        batch = self.batch if batch is None else batch
+        now = evaluate_detached(self.policy, batch, self.needs, self.live(batch), reference=self.reference)
+        return float(_total(self.loss_terms(self._filled(now, batch, self.live(batch)), batch)))
+
+    def gradient(self, batch: Batch | None = None) -> Metrics:
+        """Puts d loss / d weights into `.grad` (replacing what was there) and returns `loss` and the terms' metrics.
+
+        Exact under any split: decision-local losses take one pass, chunk by chunk, as their weights already hold the
+        global denominators; coupled losses are computed once on detached numbers, and their cotangent dL/dlogp is
+        pulled back through each chunk.
+        """
+        batch = self.batch if batch is None else batch
+        self.optimiser.zero_grad(set_to_none=True)
+        decisions = self.live(batch)
+        chunks = self.policy.chunks(batch, decisions)
+        if len(chunks) <= 1 or self.couples is Level.DECISION:
+            now = self._direct(batch, chunks)
+        else:
+            now = self._by_cotangent(batch, chunks, decisions)
+        if self.first is None:
+            self.first = (decisions, now)
+        with torch.no_grad():
+            terms = self.loss_terms(self._filled(now, batch, decisions), batch)
+        return {"loss": float(_total(terms)), **_metrics(terms)}
+
+    def _direct(self, batch: Batch, chunks: list[Tensor]) -> Evaluation:
+        whole = self._blank(batch)
+        for chunk in chunks:
+            now = self.policy.evaluate(batch, self.needs, chunk, reference=self.reference)
+            inside = None if len(chunks) == 1 else _mask(chunk, batch.decisions)
+            terms = self.loss_terms(self._filled(now, batch, chunk), batch)
+            part = torch.stack([_restricted(term, batch, inside) for term in terms]).sum()
+            if part.requires_grad:
+                part.backward()  # type: ignore[no-untyped-call]
+            _store(whole, now, chunk)
+        return evaluation(whole)
+
+    def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
+        now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
+        quantities = sorted(self.needs | {Quantity.LOGP})
+        leaves = {quantity: now.get(quantity).clone().requires_grad_() for quantity in quantities}
+        loss = _total(self.loss_terms(self._filled(evaluation(leaves), batch, decisions), batch))
+        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        cotangents = {q: g for q, g in zip(quantities, found, strict=True) if g is not None}
+        for chunk in chunks:
+            moving = torch.stack([cotangent[chunk] != 0 for cotangent in cotangents.values()]).any(0)
+            if not moving.any():
+                continue
+            part = chunk[moving]
+            here = self.policy.evaluate(batch, self.needs, part, reference=self.reference)
+            pulled = [(here.get(q)[part] * cotangent[part]).sum() for q, cotangent in cotangents.items()]
+            torch.stack(pulled).sum().backward()  # type: ignore[no-untyped-call]
+        return now
+
+    def _blank(self, batch: Batch) -> dict[Quantity, Tensor]:
+        return {quantity: torch.zeros(batch.decisions) for quantity in self.needs | {Quantity.LOGP}}
+
+    def _filled(self, now: Evaluation, batch: Batch, decisions: Tensor) -> Evaluation:
+        """`now`, with recorded log-probs where it was not evaluated, so that ratios there are 1."""
+        anchor = batch.logp.get("proximal", batch.logp["behaviour"])
+        inside = _mask(decisions, batch.decisions)
+        parts = {q: now.get(q) for q in self.needs | {Quantity.LOGP}}
+        parts[Quantity.LOGP] = torch.where(inside, now.logp, anchor.values.to(now.logp.dtype))
+        return evaluation(parts)
+
+    # ------------------------------------------------------------ steps
+
+    def clip(self, limit: float | None) -> float:
+        """Scales the gradient to norm `limit` at most (None leaves it); returns the norm before."""
+        weights = [p for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        if not weights:
+            return 0.0
+        return float(torch.nn.utils.clip_grad_norm_(weights, torch.inf if limit is None else limit))
+
+    def kl(self) -> float:
+        """KL(before || now) in nats, the k3 estimate over the decisions first evaluated."""
+        if self.first is None or not len(self.first[0]):
+            return 0.0
+        decisions, before = self.first
+        now = evaluate_detached(self.policy, self.batch, {Quantity.LOGP}, decisions)
+        gap = (now.logp - before.logp)[decisions]
+        return float((gap.exp() - 1 - gap).mean())
+
+
+def _mask(chosen: Tensor, size: int) -> Tensor:
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[chosen] = True
+    return mask
+
+
+def _store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:
+    for quantity in whole:
+        found = now.get(quantity).detach()
+        whole[quantity] = whole[quantity].to(found.dtype).index_copy(0, chunk, found[chunk])
+
+
+def _restricted(term: Terms, batch: Batch, inside: Tensor | None) -> Tensor:
+    """The part of a decision-local term that belongs to the decisions `inside` `[T]`; all of it when None."""
+    if inside is None:
+        return term.total()
+    here = inside[batch.occurrences.decision] & (term.weight != 0)
+    return (term.value[here] * term.weight[here]).sum()
+
+
+def _total(terms: list[Terms]) -> Tensor:
+    return torch.stack([term.total() for term in terms]).sum()
+
+
+def _metrics(terms: list[Terms]) -> Metrics:
+    return {name: float(value) for term in terms for name, value in term.metrics.items()}
