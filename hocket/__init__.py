@@ -1,0 +1,41 @@
+"""hocket: one engine for policy optimisation.
+
+    import hocket
+    run = hocket.train("sums", steps=100)
+    print(run.evaluate().success)
+
+The same from the command line: `hocket train --help`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hocket.errors import ConfigurationError, HocketError
+    from hocket.recipe import Recipe
+    from hocket.run import Run, train
+    from hocket.train.config import Config
+    from hocket.train.trainer import Trainer
+
+__version__ = "0.1.0"
+
+__all__ = ["Config", "ConfigurationError", "HocketError", "Recipe", "Run", "Trainer", "train"]
+
+_HOMES = {
+    "Config": "hocket.train.config",
+    "ConfigurationError": "hocket.errors",
+    "HocketError": "hocket.errors",
+    "Recipe": "hocket.recipe",
+    "Run": "hocket.run",
+    "Trainer": "hocket.train.trainer",
+    "train": "hocket.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads torch and transformers only when something that needs them is used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hocket' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -24,7 +24,7 @@ import msgspec
 from hocket.errors import ConfigurationError, nearest
 from hocket.types import GroupBy
 
-ROOMS = ("curriculum", "rollout", "rewards", "credit", "objectives", "update", "types", "train")
+ROOMS = ("curriculum", "rollout", "rewards", "credit", "objectives", "update", "types", "recipe", "policies", "train")
 """Packages whose exported classes may be named in a configuration."""
 
 
@@ -148,7 +148,6 @@ def _dotted(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-@functools.cache
 def field_types(cls: Any) -> dict[str, Any]:
     """Resolved types of a component's settings by name."""
     hints = typing.get_type_hints(cls)

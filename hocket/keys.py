@@ -69,4 +69,5 @@ def uniforms(words: NDArray[np.uint64], counters: NDArray[np.uint64] | int) -> N
             state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))
-    return ((state >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    # 52 bits, not 53: with one more, adding 0.5 to the largest would round to 1.
+    return ((state >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

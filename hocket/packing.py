@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hocket.types import Batch, Level, LevelScores, Occurrences, Recorded, Trajectory, Turn
+from hocket.types import Batch, Level, LevelScores, Occurrences, Recorded, Score, Trajectory, Turn
 
 
 class Codes:
@@ -42,7 +43,7 @@ def pack(trajectories: Sequence[Trajectory]) -> Batch:
     Forced decisions, and all decisions of `baseline` trajectories, get weight 0.
 
     Raises:
-        ValueError: for an empty list, or a turn whose columns differ in length.
+        ValueError: for an empty list, or a turn or a score whose columns differ in length.
     """
     if not trajectories:
         raise ValueError("cannot pack an empty list of trajectories")
@@ -155,22 +156,26 @@ def _score(
     if level is Level.TRAJECTORY:
         return torch.tensor([_number(None if score is None else score.value) for score in given], dtype=torch.float64)
     if level is Level.TURN:
-        values = torch.full((len(turns),), torch.nan, dtype=torch.float64)
+        values = [torch.nan] * len(turns)
         for score, path in zip(given, visits, strict=True):
-            if score is not None:
-                values[path] = torch.tensor([_number(v) for v in _list(score.value)], dtype=torch.float64)
-        return values
-    parts = []
-    for score, trajectory in zip(given, trajectories, strict=True):
-        numbers = [torch.nan] * trajectory.length if score is None else [_number(v) for v in _list(score.value)]
-        if len(numbers) != trajectory.length:
-            raise ValueError(f"score {name!r}: {len(numbers)} values for {trajectory.length} decisions")
-        parts.extend(numbers)
-    return torch.tensor(parts, dtype=torch.float64)
+            for turn, number in zip(path, _numbers(name, score, len(path), "turns"), strict=True):
+                # A shared turn keeps the first opinion about it.
+                values[turn] = number if math.isnan(values[turn]) else values[turn]
+        return torch.tensor(values, dtype=torch.float64)
+    lengths = [trajectory.length for trajectory in trajectories]
+    parts = [_numbers(name, score, length, "decisions") for score, length in zip(given, lengths, strict=True)]
+    return torch.tensor([number for part in parts for number in part], dtype=torch.float64)
 
 
-def _list(value: Any) -> list[Any]:
-    return list(value)
+def _numbers(name: str, score: Score | None, length: int, members: str) -> list[float]:
+    """A score's numbers, one per member; NaN throughout without an opinion."""
+    if score is None or score.value is None:
+        return [torch.nan] * length
+    values: Any = score.value
+    numbers = [_number(value) for value in values]
+    if len(numbers) != length:
+        raise ValueError(f"score {name!r}: {len(numbers)} values for {length} {members}")
+    return numbers
 
 
 def _number(value: Any) -> float:

@@ -179,9 +179,10 @@ def misfit(recipe: Recipe) -> str | None:
     """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
     pairwise = objective.couples is Level.PAIR
-    if pairwise and not credit.pairs:
+    comparing = [loss for loss in recipe.losses if loss.couples is Level.PAIR]
+    if comparing and not credit.pairs:
         return (
-            f"{_kind(objective)} compares pairs, but {_kind(credit)} yields advantages; set credit to one that pairs "
+            f"{_kind(comparing[0])} compares pairs, but {_kind(credit)} yields advantages; set credit to one that pairs "
             "(hocket.credit.BestAgainstWorst)"
         )
     if credit.pairs and not pairwise:
@@ -198,7 +199,15 @@ def misfit(recipe: Recipe) -> str | None:
         return (
             f"a value loss needs targets, but {_kind(credit)} gives none; use hocket.credit.GAE or drop the value loss"
         )
+    if Column.VALUE in credit.reads and Quantity.VALUE not in recipe.needs:
+        return f"{_kind(credit)} reads values that nothing trains; add hocket.objectives.ValueLoss to regularisers"
     minibatches = getattr(update, "minibatches", 1)
+    epochs = getattr(update, "epochs", 1)
+    if getattr(objective, "on_policy_only", False) and (epochs > 1 or minibatches > 1):
+        return (
+            f"{_kind(objective)} has no importance ratio, so only the first update from a batch would be right; set "
+            "update.epochs and update.minibatches to 1 or objective to hocket.objectives.ClippedSurrogate"
+        )
     if recipe.couples is Level.BATCH and minibatches > 1:
         return f"a loss couples the whole batch; set update.minibatches to 1, not {minibatches}"
     return None

@@ -39,6 +39,9 @@ Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 Grade = Callable[[Sequence[Trajectory]], Awaitable[None]]
 """Scores trajectories in place."""
 
+More = Callable[[int], Sequence[Assignment]]
+"""The curriculum's next n assignments."""
+
 State = dict[str, Any]
 """What a stage remembers: numbers, strings, tensors, and lists and dicts of these."""
 
@@ -119,9 +122,19 @@ class Rollout(Protocol):
     """Who is asked how many times; may look at scores and ask again."""
 
     async def collect(
-        self, asked: Sequence[Assignment], *, play: Play, score: Grade, ledger: LedgerView, key: Key
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
     ) -> Experience:
-        """Experience for one step. `asked` has one assignment per scenario, with the run's decoding."""
+        """Experience for one step. `asked` has one assignment per scenario, with the run's decoding.
+
+        `more(n)` asks the curriculum for n further ones; None where it has none to give.
+        """
         ...
 
 

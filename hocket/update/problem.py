@@ -80,7 +80,7 @@ class Problem:
         used = seen.weight != 0
         if self.idle_without_advantage:
             used &= seen.advantage != 0
-        live: Tensor = torch.unique(seen.decision[used])  # type: ignore[no-untyped-call]
+        live: Tensor = torch.unique(seen.decision[used])
         return live
 
     # ------------------------------------------------------------ losses and gradients

@@ -1,0 +1,35 @@
+# Two commands for a fresh machine: `make train` and `make test`. Both set up everything in .venv first.
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip --disable-pip-version-check
+# One thread per test process: on busy cores OpenMP's spinning makes two slower than one.
+ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: train test check slow clean
+
+train: .venv/ready
+	.venv/bin/hocket train
+
+test: .venv/ready-dev check
+	$(ONE_THREAD) .venv/bin/python -m pytest -n 2 -m "not slow"
+
+check: .venv/ready-dev
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+
+slow: .venv/ready-dev
+	$(ONE_THREAD) .venv/bin/python -m pytest -m slow
+
+# Torch first and by exact pin, so that no other package pulls another build of it.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) install -q "$$(grep '^torch==' constraints.txt)"
+	$(PIP) install -q -c constraints.txt -e '.[laptop]'
+	touch $@
+
+.venv/ready-dev: .venv/ready
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv

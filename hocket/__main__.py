@@ -1,0 +1,7 @@
+"""`python -m hocket`."""
+
+import sys
+
+from hocket.cli import main
+
+sys.exit(main())

@@ -1,0 +1,192 @@
+"""The command line: thin, and every command's work is a function elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from hocket import __version__
+from hocket.errors import ConfigurationError, HocketError, nearest
+
+DESCRIPTION = """hocket trains language models, teams of agents and other decision-makers with reinforcement learning.
+
+  hocket train                                      the main job: GRPO makes a small model better in two minutes
+  hocket train --task reasoning-gym:chain_sum       another task (see `hocket tasks`)
+  hocket train --recipe dapo                        another method (see `hocket recipes`)
+  hocket train --task data.jsonl --reward my.py:fn  your own data and reward
+  hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
+  hocket report RUN                                 one page with everything about a run"""
+
+TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about two minutes on two cores.
+
+Settings come from defaults < recipe < CONFIG.yaml < flags. Beside the flags below, every setting of the run and of the
+recipe is a flag by its dotted key:
+
+  --rollout.samples 16 --curriculum.prompts 8       samples per prompt, prompts per step
+  --update.lr 5e-5 --update.warmup 10               learning rate and warm-up steps
+  --objective.high 0.28 --credit.scale null         the recipe's own settings (`hocket recipes NAME` lists them)
+  --decoding.temperature 0.9 --decoding.max_tokens 96
+  --evaluation.every 25 --evaluation.n 1000 --checkpoint.seconds 60
+  --lora.rank 16 --track tensorboard --threads 1
+  --roles.worker.frozen true                        settings of one role of a workflow"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    try:
+        return _dispatch([argument for argument in arguments if argument != "--debug"])
+    except HocketError as error:
+        if debug:
+            raise
+        print(f"hocket: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe left (`hocket tasks | head`); nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        print(f"hocket: {type(error).__name__}: {error} (run again with --debug for the traceback)", file=sys.stderr)
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    parser = build_parser()
+    names = parser.commands
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
+    known, unknown = parser.parse_known_args(arguments)
+    if not hasattr(known, "run_command"):
+        parser.print_help()
+        return 0
+    pairs = parse_pairs(unknown)
+    if pairs and not known.takes_settings:
+        raise ConfigurationError(
+            f"`hocket {known.command}` has no flag --{pairs[0][0]} (see `hocket {known.command} -h`)"
+        )
+    from hocket import commands
+
+    command = getattr(commands, known.run_command)
+    return int(command(known, pairs))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports bad usage the way the rest of the library does."""
+
+    commands: dict[str, Any]
+
+    def error(self, message: str) -> Any:
+        raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
+
+
+def parse_pairs(arguments: Sequence[str]) -> list[tuple[str, Any]]:
+    """`--a.b 1 --c=x --d` as pairs; values are read as YAML, and a flag without a value is true."""
+    import yaml
+
+    pairs: list[tuple[str, Any]] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or len(word) == 2:
+            raise ConfigurationError(f"{word!r} is not a flag; settings are written --KEY VALUE")
+        key, equals, text = word[2:].partition("=")
+        if not equals:
+            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        pairs.append((key.replace("-", "_"), value))
+    return pairs
+
+
+def build_parser() -> _Parser:
+    """All commands and their flags."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="hocket", description=DESCRIPTION, formatter_class=raw, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"hocket {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks (any command)")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, text: str, *, settings: bool = False, details: str | None = None) -> _Parser:
+        added: _Parser = commands.add_parser(
+            name, help=text, description=details or text, formatter_class=raw, allow_abbrev=False
+        )
+        added.set_defaults(run_command=name, takes_settings=settings)
+        return added
+
+    _train(command("train", "train a policy", settings=True, details=TRAIN))
+    _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k", settings=True))
+    recipes = command("recipes", "list the methods, or show one")
+    recipes.add_argument("name", nargs="?", help="a recipe to show in full")
+    _json(recipes)
+    listing = command("tasks", "list the tasks, or show samples of one")
+    listing.add_argument("name", nargs="?", help="a task to sample")
+    listing.add_argument("--n", type=int, default=3, help="samples to show (3)")
+    listing.add_argument("--all", action="store_true", help="list every reasoning-gym dataset too")
+    _json(listing)
+    report = command("report", "write a run's page and print where it is")
+    report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    report.add_argument("--runs", default="runs", metavar="DIR")
+    compare = command("compare", "runs side by side, in the terminal and as a page")
+    compare.add_argument("run", metavar="RUN", nargs="+")
+    compare.add_argument("--runs", default="runs", metavar="DIR")
+    compare.add_argument("--html", metavar="FILE", help="also write a page with the curves")
+    _json(compare)
+    pretrain = command("pretrain", "make the nano base again from procedurally generated text")
+    pretrain.add_argument("--seed", type=int, default=None)
+    pretrain.add_argument("--out", default="nano-base", metavar="DIR")
+    doctor = command("doctor", "versions, threads, precision, missing extras, and a ten-second self-test")
+    _json(doctor)
+    parser.commands = dict(commands.choices)
+    return parser
+
+
+def _train(parser: _Parser) -> None:
+    parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags win over it")
+    for flag, metavar, text in (
+        ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl or FILE.py:NAME"),
+        ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
+        ("--model", "PATH", "nano, a transformers folder, or a hub name"),
+        ("--workflow", "NAME", "a workflow, FILE.py:NAME (one answer per prompt)"),
+        ("--run", "NAME", "name of the run folder (the next free one)"),
+        ("--runs", "DIR", "where run folders are (runs)"),
+        ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument(
+        "--reward",
+        metavar="FILE.py:FUNCTION[=WEIGHT]",
+        action="append",
+        help="a reward function; several add up; `task` is the task's own verifier",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
+    parser.add_argument("--quiet", action="store_true", help="no live display")
+    _json(parser)
+
+
+def _eval(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder with --task")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
+    parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    _json(parser)
+
+
+def _json(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,347 @@
+"""What each command does. Progress goes to stderr; stdout holds the result, or one JSON document with `--json`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hocket.errors import ConfigurationError, nearest
+
+Pairs = list[tuple[str, Any]]
+
+INTERRUPTED = 130
+
+
+def _out() -> Console:
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def _err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def emit(document: Any) -> None:
+    """One JSON document on stdout; what is not a finite number is null."""
+    print(json.dumps(_finite(document), indent=2, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def find_run(name: str, runs: str) -> Path:
+    """A run folder by path, or by name under `runs`."""
+    for folder in (Path(name), Path(runs) / name):
+        if (folder / "config.yaml").is_file():
+            return folder
+    there = [f.name for f in Path(runs).glob("*") if (f / "config.yaml").is_file()] if Path(runs).is_dir() else []
+    hint = nearest(name, there) if there else f"; there are no runs in {runs}/ yet"
+    raise ConfigurationError(f"there is no run {name!r}{hint}")
+
+
+# ---------------------------------------------------------------- train
+
+
+def train(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket train`."""
+    from hocket.display import LiveDisplay, closing
+    from hocket.train.trainer import Nobody
+
+    console = _err()
+    display = None if options.quiet else LiveDisplay(console)
+    trainer = _trainer(options, pairs, display or Nobody())
+    with _stopping() as stop:
+        if display:
+            display.started(trainer)
+        try:
+            while not trainer.done and not stop:
+                row = trainer.step()
+                if display:
+                    display.stepped(trainer, row)
+        finally:
+            if display:
+                display.close()
+    interrupted = bool(stop) and not trainer.done
+    if interrupted:
+        trainer.save()
+    trainer.finish("interrupted" if interrupted else "finished")
+    summary = trainer.summary("interrupted" if interrupted else "finished")
+    if not options.quiet:
+        resume = f"hocket train --resume {trainer.folder.path}"
+        more = "" if interrupted else f" --steps {trainer.total_steps * 2}"
+        console.print(closing(summary, trainer.folder.path, resume=resume + more))
+    if options.json:
+        emit({**summary, "path": str(trainer.folder.path)})
+    return INTERRUPTED if interrupted else 0
+
+
+def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
+    from hocket import tasks
+    from hocket.train.config import configure, read_pairs
+    from hocket.train.trainer import Trainer, resumed
+
+    flags = _flag_pairs(options) + pairs
+    if options.resume:
+        forbidden = [key for key, _ in flags if key not in ("steps", "runs", "track")] + (
+            ["CONFIG.yaml"] if options.config else []
+        )
+        if forbidden:
+            raise ConfigurationError(
+                f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
+            )
+        track = dict(pairs).get("track", ())
+        run = find_run(options.resume, options.runs or "runs")
+        return resumed(run, steps=options.steps, track=_words(track), observer=observer)
+    settings = (read_pairs(Path(options.config)) if options.config else []) + flags
+    task = tasks.find(str(dict(settings).get("task", "sums")))
+    return Trainer(configure(settings, task), task=task, observer=observer)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _flag_pairs(options: argparse.Namespace) -> Pairs:
+    names = ("task", "recipe", "model", "workflow", "run", "runs", "steps", "seed")
+    pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]
+    return pairs + ([("reward", tuple(options.reward))] if options.reward else [])
+
+
+@contextmanager
+def _stopping() -> Iterator[list[int]]:
+    """The first Ctrl-C lets the step end and a checkpoint be written; the second stops at once."""
+    stop: list[int] = []
+
+    def handler(number: int, frame: object) -> None:
+        if stop:
+            raise KeyboardInterrupt
+        stop.append(number)
+        print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+# ---------------------------------------------------------------- eval
+
+
+def eval(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket eval`."""
+    from hocket.report.evaluation import evaluate_run
+
+    found = evaluate_run(
+        _eval_target(options), pairs, n=options.n, samples=options.samples, task=options.task, which=options.checkpoint
+    )
+    if options.json:
+        emit(found)
+        return 0
+    table = Table(box=None, header_style="dim")
+    for heading in ("", "value", "95 % interval", "n"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, value, low, high in found["rows"]:
+        table.add_row(name, f"{value:.4f}", f"{low:.4f} – {high:.4f}", str(found["n"]))
+    for name, value in found["traits"].items():
+        table.add_row(name, f"{value:.3f}", "", str(found["n"]))
+    console = _out()
+    console.print(f"[bold]{found['source']}[/] on [cyan]{found['task']}[/]")
+    console.print(table)
+    return 0
+
+
+def _eval_target(options: argparse.Namespace) -> Path:
+    if (Path(options.run) / "config.json").is_file() or options.run == "nano":
+        return Path(options.run)
+    return find_run(options.run, options.runs)
+
+
+# ---------------------------------------------------------------- recipes
+
+
+def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket recipes`."""
+    from hocket.recipes import all_recipes, find
+
+    if options.name:
+        return _one_recipe(find(options.name), as_json=options.json)
+    found = all_recipes()
+    if options.json:
+        emit([recipe_row(recipe) for recipe in found.values()])
+        return 0
+    table = Table(box=None, header_style="dim")
+    for heading in ("recipe", "family", "what it is", "differs from"):
+        table.add_column(heading)
+    for name, recipe in sorted(found.items(), key=lambda item: (item[1].family, item[0])):
+        table.add_row(f"[bold]{name}[/]", recipe.family, recipe.title, recipe.parent or "")
+    _out().print(table)
+    return 0
+
+
+def recipe_row(recipe: Any) -> dict[str, Any]:
+    """A recipe as in `hocket recipes --json`."""
+    return {
+        "name": recipe.name,
+        "title": recipe.title,
+        "source": recipe.source,
+        "catalogue_ids": list(recipe.catalogue_ids),
+        "family": recipe.family,
+        "axes": list(recipe.axes),
+        "parent": recipe.parent,
+        "needs": sorted({*(need.value for need in recipe.needs), *(column.value for column in recipe.reads)}),
+        "checks": [],
+        "status": "partial" if recipe.note else "works",
+        "note": recipe.note,
+    }
+
+
+def _one_recipe(recipe: Any, *, as_json: bool) -> int:
+    from hocket.components import to_plain
+
+    composition = {
+        name: value
+        for name, value in to_plain(recipe).items()
+        if name in {"curriculum", "rollout", "rewards", "combine", "shaping", "credit"}
+        or name in {"correction", "objective", "regularisers", "update"}
+    }
+    if as_json:
+        emit(
+            {
+                **recipe_row(recipe),
+                "formula": recipe.formula,
+                "conventions": dict(recipe.conventions),
+                "composition": composition,
+            }
+        )
+        return 0
+    import yaml
+
+    console = _out()
+    console.print(f"[bold]{recipe.name}[/]  {recipe.title}\n[dim]{recipe.source}[/]\n\n  {recipe.formula}\n")
+    if recipe.parent:
+        console.print(f"derived from [bold]{recipe.parent}[/]\n")
+    console.print("[dim]conventions[/]")
+    for name, choice in recipe.conventions.items():
+        console.print(f"  {name}: {choice}")
+    console.print("\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]")
+    console.print(yaml.safe_dump(composition, sort_keys=False, width=100), markup=False)
+    return 0
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket tasks`."""
+    from hocket import tasks as sources
+
+    if options.name:
+        return _sampled(sources.find(options.name), options.n, as_json=options.json)
+    found = sources.catalogue(everything=options.all)
+    if options.json:
+        emit([{"name": name, "description": text} for name, text in found.items()])
+        return 0
+    table = Table(box=None, header_style="dim")
+    table.add_column("task")
+    table.add_column("what it is")
+    for name, text in found.items():
+        table.add_row(f"[bold]{name}[/]", text)
+    _out().print(table)
+    return 0
+
+
+def _sampled(task: Any, n: int, *, as_json: bool) -> int:
+    size = task.size("train")
+    scenarios = [task.scenario("train", number) for number in range(n if size is None else min(n, size))]
+    if as_json:
+        rows = [{"id": s.id, "prompt": s.prompt, "answer": s.answer, "seed": s.seed} for s in scenarios]
+        emit({"name": task.name, "kind": task.kind, "train": size, "eval": task.size("eval"), "samples": rows})
+        return 0
+    console = _out()
+    amount = "endless" if size is None else f"{size} scenarios"
+    console.print(f"[bold]{task.name}[/]  {task.kind}, {amount} to train on")
+    for scenario in scenarios:
+        prompt = "\n  ".join(str(message["content"]) for message in scenario.messages) or f"seed {scenario.seed}"
+        console.print(f"\n  {prompt}", markup=False)
+        if scenario.answer is not None:
+            console.print(f"  [dim]answer[/] {scenario.answer}")
+    return 0
+
+
+# ---------------------------------------------------------------- report, compare
+
+
+def report(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket report`."""
+    from hocket.report.page import write_report
+
+    print(write_report(find_run(options.run, options.runs)))
+    return 0
+
+
+def compare(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket compare`."""
+    from hocket.report.compare import compare_page, compare_rows, compare_table
+
+    runs = [find_run(run, options.runs) for run in options.run]
+    if options.json:
+        emit(compare_rows(runs))
+    else:
+        _out().print(compare_table(runs))
+    if options.html:
+        Path(options.html).write_text(compare_page(runs))
+        print(options.html, file=sys.stderr)
+    return 0
+
+
+# ---------------------------------------------------------------- pretrain, doctor
+
+
+def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket pretrain`."""
+    from hocket.nano.pretrain import Pretraining
+    from hocket.nano.pretrain import pretrain as make
+
+    settings = Pretraining() if options.seed is None else dataclasses.replace(Pretraining(), seed=options.seed)
+    console = _err()
+    found = make(settings, Path(options.out), progress=lambda line: console.print(line))
+    emit(found)
+    return 0
+
+
+def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket doctor`."""
+    from hocket.doctor import examine
+
+    findings = examine()
+    if options.json:
+        emit([dataclasses.asdict(finding) for finding in findings])
+    else:
+        table = Table(box=None, show_header=False)
+        for finding in findings:
+            mark = "[green]ok[/]" if finding.fine else "[yellow]--[/]" if finding.optional else "[red]bad[/]"
+            table.add_row(mark, finding.name, finding.found, f"[dim]{finding.advice}[/]")
+        _out().print(table)
+    return 0 if all(finding.fine or finding.optional for finding in findings) else 1
+
+
+__all__: Sequence[str] = ("compare", "doctor", "eval", "pretrain", "recipes", "report", "tasks", "train")

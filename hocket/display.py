@@ -1,0 +1,198 @@
+"""What a person sees while training: a live line with the reward moving, and the closing summary."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from hocket.train.trainer import Trainer
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """The values as `width` blocks at most, each the mean of its stretch, scaled between least and largest."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return ""
+    size = max(1, math.ceil(len(finite) / width))
+    points = [sum(finite[i : i + size]) / len(finite[i : i + size]) for i in range(0, len(finite), size)]
+    low, high = min(points), max(points)
+    span = high - low or 1.0
+    return "".join(BLOCKS[1 + round((point - low) / span * 7)] for point in points)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as m:ss or h:mm:ss."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """A number, or a dash when there is none."""
+    return "–" if value is None or not math.isfinite(value) else format(value, form)
+
+
+class LiveDisplay:
+    """Watches a run on a terminal; falls back to a line now and then where there is none."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.rewards: list[float] = []
+        self.evaluations: list[tuple[int, float]] = []
+        self.last: dict[str, Any] = {}
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} steps"),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            expand=True,
+        )
+        self.bar: TaskID | None = None
+        self.live = Live(self._page(), console=console, refresh_per_second=4, transient=False)
+        self.began = time.monotonic()
+        self.first_step = 0
+        self.steps: int = 0
+
+    # ------------------------------------------------------------ observer
+
+    def started(self, trainer: Trainer) -> None:
+        config = trainer.config
+        self.first_step = trainer.progress.step
+        self.steps = trainer.total_steps
+        self.bar = self.progress.add_task(
+            f"{config.recipe.name} on {config.task}", total=self.steps, completed=self.first_step, left=""
+        )
+        self.console.print(
+            f"[bold]hocket[/] training [cyan]{config.model}[/] on [cyan]{config.task}[/] with "
+            f"[cyan]{config.recipe.name}[/], seed {config.seed}, {trainer.machine.threads} thread(s) "
+            f"→ {trainer.folder.path}"
+        )
+        if self.console.is_terminal:
+            self.live.start()
+
+    def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        self.last = row
+        if row["step"] == 0:
+            self.began = time.monotonic()
+        if "reward/mean" in row:
+            self.rewards.append(row["reward/mean"])
+        measured = row.get("eval/accuracy", row.get("eval/return"))
+        if measured is not None:
+            self.evaluations.append((row["step"], measured))
+        if self.bar is not None:
+            self.progress.update(self.bar, completed=row["step"], left=self._left(row["step"]))
+        if self.console.is_terminal:
+            self.live.update(self._page())
+        elif measured is not None:
+            self.console.print(self._line(row, measured))
+
+    def said(self, message: str) -> None:
+        self.console.print(f"[yellow]![/] {message}")
+
+    def close(self) -> None:
+        """Stops the live part; what was shown stays."""
+        if self.live.is_started:
+            self.live.stop()
+
+    # ------------------------------------------------------------ what is drawn
+
+    def _left(self, step: int) -> str:
+        done = step - self.first_step
+        if done < 2:
+            return ""
+        return f"{clock((time.monotonic() - self.began) / done * (self.steps - step))} left"
+
+    def _line(self, row: Mapping[str, Any], measured: float) -> str:
+        return (
+            f"step {row['step']:4d}/{self.steps}  measured {measured:.3f}  reward {number(row.get('reward/mean'))}  "
+            f"tokens/s {number(row.get('throughput/tokens'), ',.0f')}  {self._left(row['step'])}"
+        )
+
+    def _page(self) -> Group:
+        row = self.last
+        table = Table.grid(padding=(0, 3))
+        recent = self.rewards[-10:]
+        mean = sum(recent) / len(recent) if recent else math.nan
+        table.add_row("reward", f"[bold green]{number(mean)}[/]", Text(sparkline(self.rewards), style="green"))
+        shown = [value for _, value in self.evaluations]
+        latest = f"{shown[-1]:.3f}" if shown else "–"
+        first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"
+        signal, groups = number(row.get("groups/with_signal"), ".0f"), number(row.get("groups/total"), ".0f")
+        trend = Text(sparkline(shown) + f"  {first}", style="cyan")
+        table.add_row("unseen problems", f"[bold cyan]{latest}[/]", trend)
+        table.add_row(
+            "tokens/s",
+            number(row.get("throughput/tokens"), ",.0f"),
+            f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   "
+            f"groups with signal {signal}/{groups}",
+        )
+        return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+# ---------------------------------------------------------------- the closing summary
+
+
+def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
+    """What was gained, what changed in the answers, where things are and what to try next."""
+    before, after = summary["before"], summary["after"]
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
+    for heading in ("", "before", "after", "change"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    measure = summary["measure"]
+    share = measure == "accuracy"
+    table.add_row(
+        f"{measure} on {after.get('n', 0)} unseen",
+        _interval(before, measure, share=share),
+        _interval(after, measure, share=share),
+        f"[bold green]{_change(before, after, measure, share=share)}[/]",
+    )
+    plain = [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]
+    for name in plain:
+        fraction = name != "length"
+        table.add_row(
+            f"share with {name}" if fraction else "mean length",
+            _value(before[name], share=fraction),
+            _value(after[name], share=fraction),
+            _change(before, after, name, share=fraction),
+        )
+    where = Text.assemble(
+        ("\nrun     ", "dim"), str(folder), ("\nreport  ", "dim"), str(folder / "report.html"), ("\ntime    ", "dim"),
+        f"{clock(summary['seconds'])} for {summary['steps']} steps",
+    )  # fmt: skip
+    following = Text.assemble(
+        ("\nnext    ", "dim"), f"hocket eval {folder} --samples 8", ("   what it can do with 8 tries\n", "dim"),
+        ("        ", "dim"), resume, ("   train on\n", "dim"),
+        ("        ", "dim"), "hocket recipes", ("   other methods, one --recipe away", "dim"),
+    )  # fmt: skip
+    return Panel(Group(table, where, following), title=f"[bold]{summary['name']}[/]: {summary['reason']}", expand=False)
+
+
+def _interval(found: Mapping[str, Any], measure: str, *, share: bool) -> str:
+    if measure not in found:
+        return "–"
+    low, high = _value(found["low"], share=share), _value(found["high"], share=share)
+    return f"{_value(found[measure], share=share)} [dim]({low}–{high})[/]"
+
+
+def _value(value: float, *, share: bool) -> str:
+    return f"{100 * value:.1f} %" if share else f"{value:.1f}"
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str, *, share: bool) -> str:
+    if name not in before or name not in after:
+        return "–"
+    change = after[name] - before[name]
+    return f"{100 * change:+.1f} points" if share else f"{change:+.1f}"

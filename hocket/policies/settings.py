@@ -1,0 +1,24 @@
+"""How a policy is adapted, as configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LoraSettings:
+    """Low-rank adapters (Hu et al. 2021) instead of full fine-tuning, through `peft`.
+
+    Attributes:
+        rank: r. alpha: the update is scaled by alpha / rank. dropout: on the adapter's input; 0 keeps sampler and
+            learner alike. targets: module names; None adapts every linear layer but the head.
+    """
+
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"rank must be at least 1, not {self.rank}")

@@ -1,0 +1,62 @@
+"""`hocket eval`: greedy and sampled success of a run or of a model, with intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hocket import tasks
+from hocket.errors import ConfigurationError
+from hocket.train import config as configuration
+from hocket.train.aio import run_async
+from hocket.train.assemble import build_parts
+from hocket.train.checkpoint import Checkpoints
+from hocket.train.evaluate import evaluate, evaluate_samples
+from hocket.train.machine import Machine
+from hocket.train.trainer import weights_in
+
+
+def evaluate_run(
+    source: Path, pairs: Sequence[tuple[str, Any]], *, n: int, samples: int, task: str | None, which: str
+) -> dict[str, Any]:
+    """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
+
+    `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    """
+    is_run = (source / "config.yaml").is_file()
+    settings = configuration.read_pairs(source / "config.yaml") if is_run else [("model", str(source))]
+    name = task or str(dict(settings).get("task", "sums"))
+    settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
+    found_task = tasks.find(name)
+    config = configuration.configure(settings, found_task)
+    Machine.measured(config.threads).apply()
+    checkpoint = _checkpoint(source, which) if is_run else None
+    parts = build_parts(config, found_task, weights=weights_in(checkpoint))
+    key = parts.key.derive("evaluation")
+    common = {"n": n, "decoding": config.decoding, "key": key}
+    greedy = run_async(evaluate(found_task, parts.player, parts.rewards, **common))
+    measure = "accuracy" if found_task.kind == "text" else "return"
+    rows: list[tuple[str, float, float, float]] = [(f"greedy {measure}", greedy.success, greedy.low, greedy.high)]
+    if samples:
+        if found_task.kind != "text":
+            raise ConfigurationError("--samples is for tasks with right and wrong answers; drop it for control tasks")
+        tries = run_async(evaluate_samples(found_task, parts.player, parts.rewards, samples=samples, **common))
+        rows += [(f"pass@{k}", *values) for k, values in tries.items()]
+    return {
+        "source": str(source if checkpoint is None else checkpoint),
+        "task": name,
+        "n": greedy.n,
+        "rows": rows,
+        "traits": {"mean length": greedy.length, **{f"share with {t}": v for t, v in greedy.traits.items()}},
+        "decoding": dataclasses.asdict(config.decoding),
+    }
+
+
+def _checkpoint(run: Path, which: str) -> Path:
+    checkpoints = Checkpoints(run / "checkpoints")
+    found = checkpoints.latest() if which == "last" else checkpoints.best()
+    if found is None:
+        raise ConfigurationError(f"run {run} has no {which} checkpoint yet; train it for some steps first")
+    return found

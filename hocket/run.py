@@ -1,0 +1,101 @@
+"""Training from Python: `hocket.train(...)` and the `Run` it returns. Works in scripts and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hocket import tasks
+from hocket.recipe import Recipe
+from hocket.rewards import FunctionReward
+from hocket.stages import Policy, Reward, Task
+from hocket.train.config import configure
+from hocket.train.evaluate import Evaluated
+from hocket.train.tracking import read_metrics
+from hocket.train.trainer import Observer, Trainer
+
+RewardLike = Reward | Callable[..., Any] | str
+
+
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: its folder. policy: the trained policy, the first one of a team.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.path: Path = trainer.folder.path
+        self.policy: Policy = trainer.parts.lead.policy
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One dict per step, as in `metrics.jsonl`."""
+        return read_metrics(self.path / "metrics.jsonl")
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What was gained, as in `summary.json`."""
+        return self._trainer.summary("finished")
+
+    def evaluate(self, n: int | None = None) -> Evaluated:
+        """Greedy success on `n` unseen scenarios."""
+        return self._trainer.evaluate(n)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+
+def train(
+    task: str | Task = "sums",
+    *,
+    model: str = "nano",
+    reward: RewardLike | Sequence[RewardLike] | None = None,
+    recipe: str | Recipe | None = None,
+    workflow: Any = None,
+    steps: int | None = None,
+    observer: Observer | None = None,
+    **settings: Any,
+) -> Run:
+    """Trains a policy and returns the finished `Run`.
+
+    Args:
+        task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`) or a `Task`.
+        model: `nano`, a local `transformers` folder or a hub name.
+        reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
+            `list[float | None]`, a `Reward`, or several of these. None takes the task's own.
+        recipe: a name, a `Recipe`, or None for GRPO. workflow: a `Workflow` object or `FILE.py:NAME`.
+        settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags.
+
+    Raises:
+        ConfigurationError: when a setting is unknown, of a wrong type, or does not fit the others.
+    """
+    source = tasks.find(task) if isinstance(task, str) else task
+    name = task if isinstance(task, str) else source.name
+    pairs = [("task", name), ("model", model), *_flags(recipe, workflow, steps), *settings.items()]
+    given = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
+    named = tuple(one for one in given if isinstance(one, str))
+    if named:
+        pairs.append(("reward", named))
+    objects = [_as_reward(one) for one in given if not isinstance(one, str)]
+    flow = None if isinstance(workflow, str) else workflow
+    trainer = Trainer(configure(pairs, source), task=source, rewards=objects, workflow=flow, observer=observer)
+    trainer.run()
+    return Run(trainer)
+
+
+def _flags(recipe: str | Recipe | None, workflow: Any, steps: int | None) -> list[tuple[str, Any]]:
+    flags: Mapping[str, Any] = {
+        "recipe": recipe,
+        "workflow": workflow if isinstance(workflow, str) else None,
+        "steps": steps,
+    }
+    return [(name, value) for name, value in flags.items() if value is not None]
+
+
+def _as_reward(given: Any) -> Reward:
+    if hasattr(given, "weight") and hasattr(given, "name"):
+        return given  # type: ignore[no-any-return]
+    return FunctionReward(given, name=given.__name__)

@@ -1,0 +1,26 @@
+"""Learners, plans, the loop, and what a run leaves behind.
+
+`hocket.train` is this package and also the function `hocket.train(task, ...)`: calling it is `hocket.run.train`.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from hocket.train.config import CheckpointSettings, Config, EvaluationSettings, Phase, RoleSettings
+
+__all__ = ["CheckpointSettings", "Config", "EvaluationSettings", "Phase", "RoleSettings"]
+
+
+class _CallablePackage(ModuleType):
+    """Importing any part of this package binds `hocket.train` to it, so the package answers the call itself."""
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        from hocket.run import train
+
+        return train(*args, **settings)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

@@ -1,0 +1,62 @@
+"""Annotate: the learner's pass that fills exactly the columns later stages declare they read."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hocket.evaluating import evaluate_detached, policy_decisions
+from hocket.stages import Policy
+from hocket.types import Batch, Column, Quantity, Recorded
+
+
+def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: Policy | None) -> Batch:
+    """Fills `reads` for the decisions of `policy`, without gradient.
+
+    Behaviour log-probs come from the sampler; only where it gave none (imported text) are they evaluated here. The
+    proximal ones are the learner's own at the current weights, so that corrections see what separates the two.
+    """
+    decisions = policy_decisions(batch, policy.name)
+    batch = _own(batch, reads, policy, decisions)
+    if Column.REFERENCE in reads:
+        if reference is None:
+            raise ValueError(f"the recipe reads reference log-probs, but policy {policy.name!r} has no reference")
+        now = evaluate_detached(reference, batch, {Quantity.LOGP}, decisions)
+        batch = _with_logp(batch, "reference", now.logp, decisions)
+    return batch
+
+
+def _own(batch: Batch, reads: frozenset[Column], policy: Policy, decisions: Tensor) -> Batch:
+    """Everything that one pass of the policy itself gives."""
+    unknown = decisions[~batch.logp["behaviour"].present[decisions]]
+    needs = {Quantity.VALUE} if Column.VALUE in reads else set()
+    if Column.ENTROPY in reads:
+        needs.add(Quantity.ENTROPY)
+    asked = decisions if needs or Column.PROXIMAL in reads else unknown
+    if not len(asked):
+        return batch
+    now = evaluate_detached(policy, batch, {Quantity.LOGP, *needs}, asked)
+    batch = _with_logp(batch, "behaviour", now.logp, unknown)
+    if Column.PROXIMAL in reads:
+        batch = _with_logp(batch, "proximal", now.logp, decisions)
+    if Column.VALUE in reads:
+        value = _into(batch.value, now.get(Quantity.VALUE), decisions)
+        batch = batch.but(value=value, final_value=policy.final_values(batch).detach())
+    if Column.ENTROPY in reads:
+        batch = batch.but(entropy=_into(batch.entropy, now.get(Quantity.ENTROPY), decisions))
+    return batch
+
+
+def _with_logp(batch: Batch, name: str, logp: Tensor, decisions: Tensor) -> Batch:
+    """`batch` with `logp` written at `decisions` of the column `name`; other decisions keep what they had."""
+    old = batch.logp.get(name)
+    present = torch.zeros(batch.decisions, dtype=torch.bool) if old is None else old.present.clone()
+    present[decisions] = True
+    column = Recorded(_into(None if old is None else old.values, logp, decisions), present)
+    return batch.but(logp={**batch.logp, name: column})
+
+
+def _into(old: Tensor | None, new: Tensor, decisions: Tensor) -> Tensor:
+    column = torch.zeros_like(new) if old is None else old.to(new.dtype).clone()
+    column[decisions] = new[decisions]
+    return column

@@ -1,0 +1,129 @@
+"""From a configuration to the parts of a run: task, policies, players, rewards, learners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from hocket.components import load_object
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.recipe import Recipe
+from hocket.recipes import find as find_recipe
+from hocket.rewards import load_reward
+from hocket.stages import Player, Policy, Reward, Task
+from hocket.train.config import Config, RoleSettings
+from hocket.train.journal import Journal
+from hocket.train.learner import Learner
+from hocket.train.ledger import Ledger
+from hocket.train.loop import Parts
+
+POLICY = "policy"
+"""The name of the only policy, when roles do not name others."""
+
+
+def build_parts(
+    config: Config,
+    task: Task,
+    *,
+    rewards: Sequence[Reward] = (),
+    workflow: Any = None,
+    weights: Mapping[str, Path] | None = None,
+    journal: Journal | None = None,
+) -> Parts:
+    """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
+    key = Key.of(config.seed)
+    policies, player = _text(config, workflow, key) if task.kind == "text" else _control(config, task, key)
+    for name, folder in (weights or {}).items():
+        policies[name].require(config.recipe.needs)
+        policies[name].load(folder)
+    parts = Parts(
+        task=task,
+        player=player,
+        rewards=_rewards(config, task, rewards),
+        learners={},
+        decoding=config.decoding,
+        key=key,
+        ledger=Ledger(),
+        journal=journal,
+    )
+    parts.learners = build_learners(config, policies, config.phases[0][0])
+    return parts
+
+
+def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recipe) -> dict[str, Learner]:
+    """One learner per policy; a role may name a recipe of its own."""
+    own = {_policy_of(role, settings): settings for role, settings in config.roles.items()}
+    learners = {}
+    for name, policy in policies.items():
+        settings = own.get(name, RoleSettings())
+        chosen = find_recipe(settings.recipe) if settings.recipe else recipe
+        learners[name] = Learner(policy, chosen, total_steps=config.total_steps, frozen=settings.frozen)
+    return learners
+
+
+def _policy_of(role: str, settings: RoleSettings) -> str:
+    """Roles share one policy unless they name another, bring a model or recipe of their own, or are frozen."""
+    if settings.policy:
+        return settings.policy
+    return role if settings.model or settings.recipe or settings.frozen else POLICY
+
+
+def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], Player]:
+    from hocket.engine.local import LocalEngine
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.workflows import Chat, Seat, SingleTurn, TextPlayer
+
+    flow = workflow or (_workflow(config.workflow) if config.workflow else SingleTurn())
+    unknown = [role for role in config.roles if role not in flow.roles]
+    if unknown:
+        raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
+    policies: dict[str, CausalLM] = {}
+    engines: dict[str, LocalEngine] = {}
+    seats = {}
+    for role in flow.roles:
+        settings = config.roles.get(role, RoleSettings())
+        name = _policy_of(role, settings)
+        if name not in policies:
+            path = model_path(settings.model or config.model)
+            policies[name] = CausalLM.load(path, name=name, lora=config.lora, key=key.derive("policy", name))
+            engines[name] = LocalEngine(policies[name])
+        seats[role] = Seat(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
+    return cast(dict[str, Policy], policies), TextPlayer(flow, seats)
+
+
+def _control(config: Config, task: Task, key: Key) -> tuple[dict[str, Policy], Player]:
+    from hocket.policies.control import ControlPolicy
+    from hocket.rollout.vector import VectorPlayer
+
+    if config.model != "nano" or config.lora or config.workflow:
+        raise ConfigurationError(f"--model, --lora and --workflow are for language models; task {task.name} is control")
+    policy = ControlPolicy.for_task(task, name=POLICY, key=key.derive("policy", POLICY))
+    return {POLICY: policy}, VectorPlayer(task, policy)
+
+
+def model_path(model: str) -> str:
+    """`nano` is the shipped base; anything else a folder or a hub name."""
+    from hocket.nano import BASE
+
+    return str(BASE) if model == "nano" else model
+
+
+def _workflow(name: str) -> Any:
+    found = load_object(name, "workflow")
+    return found() if isinstance(found, type) else found
+
+
+def _rewards(config: Config, task: Task, given: Sequence[Reward]) -> tuple[Reward, ...]:
+    """Rewards given in Python, else those of the flags, else the recipe's, else the task's own."""
+    if given:
+        return tuple(given)
+    if config.reward:
+        return tuple(reward for spec in config.reward for reward in _reward(spec, task))
+    return tuple(config.recipe.rewards) or tuple(task.rewards)
+
+
+def _reward(spec: str, task: Task) -> Sequence[Reward]:
+    """`task` names the task's own verifiers, so that they can stand beside others."""
+    return tuple(task.rewards) if spec == "task" else (load_reward(spec),)

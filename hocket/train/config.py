@@ -1,0 +1,271 @@
+"""The configuration of a run: defaults < recipe < config file < flags, and later flags win.
+
+A task suggests settings too (response length, steps); they count as defaults. Keys are dotted. A key that begins with a
+slot of the recipe (`objective.low`) means that slot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hocket.components import field_types, from_plain, has_path, is_component, replaced, to_plain
+from hocket.errors import ConfigurationError, nearest
+from hocket.policies.settings import LoraSettings
+from hocket.recipe import Recipe
+from hocket.recipes import GRPO, find
+from hocket.stages import Task
+from hocket.types import Decoding
+
+Pairs = Sequence[tuple[str, Any]]
+"""Dotted keys and values, in the order in which they are applied."""
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """When and on how many unseen scenarios greedy success is measured.
+
+    Attributes:
+        n: scenarios before training and after. every: steps between evaluations on the way; 0 for none.
+        between: scenarios of those.
+    """
+
+    n: int = 1000
+    every: int = 25
+    between: int = 200
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.between < 1:
+            raise ValueError("n and between must be at least 1")
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """A checkpoint is due every `seconds` or `steps`, whichever comes first; best and last are kept."""
+
+    seconds: float = 60.0
+    steps: int = 25
+
+
+@dataclass(frozen=True)
+class RoleSettings:
+    """How one role of a workflow is cast.
+
+    Attributes:
+        policy: the policy that plays it; roles that name the same one share weights.
+        model: its weights, the run's model when None. recipe: its recipe, the run's when None.
+        frozen: it acts but does not learn.
+    """
+
+    policy: str | None = None
+    model: str | None = None
+    recipe: str | None = None
+    frozen: bool = False
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`steps` steps of one recipe, by name or `FILE.py:NAME`, before the next phase begins from its weights."""
+
+    recipe: str
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything a run depends on; saved whole as `config.yaml`, which reloads to an equal value.
+
+    Attributes:
+        task, model, workflow, reward: see `hocket train --help`. recipe: the method.
+        steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
+        decoding: how training samples are drawn. threads: None measures at the start.
+    """
+
+    task: str = "sums"
+    model: str = "nano"
+    recipe: Recipe = GRPO
+    reward: tuple[str, ...] = ()
+    workflow: str | None = None
+    steps: int | None = None
+    seed: int = 0
+    run: str | None = None
+    runs: str = "runs"
+    decoding: Decoding = field(default_factory=Decoding)
+    evaluation: EvaluationSettings = EvaluationSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    lora: LoraSettings | None = None
+    roles: Mapping[str, RoleSettings] = field(default_factory=dict)
+    plan: tuple[Phase, ...] = ()
+    track: tuple[str, ...] = ()
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.steps < 0:
+            raise ValueError(f"steps must be at least 0, not {self.steps}")
+        if self.decoding.truncates:
+            raise ValueError(
+                "learning needs the log-probs of what was sampled from: drop decoding.top_k, top_p, min_p and banned"
+            )
+        if self.decoding.greedy:
+            raise ValueError(
+                "decoding.temperature is 0, and greedy samples of one prompt are all alike; set it above 0"
+            )
+
+    @property
+    def phases(self) -> tuple[tuple[Recipe, int], ...]:
+        """Recipes and their steps, in order."""
+        if self.plan:
+            return tuple((find(phase.recipe), phase.steps) for phase in self.plan)
+        return ((self.recipe, self.steps or 0),)
+
+    @property
+    def total_steps(self) -> int:
+        return sum(steps for _, steps in self.phases)
+
+
+SLOTS = (
+    "curriculum",
+    "rollout",
+    "rewards",
+    "combine",
+    "shaping",
+    "credit",
+    "correction",
+    "objective",
+    "regularisers",
+    "update",
+)
+
+
+def configure(pairs: Pairs, task: Task) -> Config:
+    """The configuration that `pairs` describe for a task, the task's suggestions beneath them.
+
+    Raises:
+        ConfigurationError: for an unknown key (with the nearest), a wrong type, or stages that do not fit together.
+    """
+    chosen = [value for key, value in pairs if key == "recipe"]
+    recipe = as_recipe(chosen[-1]) if chosen else GRPO
+    config = Config(recipe=recipe)
+    config = _applied(config, _suggested(config, task))
+    return _applied(config, [(key, value) for key, value in pairs if key != "recipe"])
+
+
+def as_recipe(value: Any) -> Recipe:
+    """A recipe from its name, `FILE.py:NAME`, plain form, or itself."""
+    if isinstance(value, Recipe):
+        return value
+    if isinstance(value, Mapping):
+        built = from_plain({"type": "hocket.recipe.Recipe", **value}, Recipe, "recipe")
+        assert isinstance(built, Recipe)
+        return built
+    if not isinstance(value, str):
+        raise ConfigurationError(f"recipe = {value!r}: name a recipe (see `hocket recipes`) or FILE.py:NAME")
+    return find(value)
+
+
+def _suggested(config: Config, task: Task) -> Pairs:
+    """The task's suggestions for settings that exist here: a recipe without a critic has no `credit.lam`."""
+    return [
+        (key, value)
+        for key, value in task.suggestions.items()
+        if has_path(config.recipe if key.split(".")[0] in SLOTS else config, key)
+    ]
+
+
+def _applied(config: Config, pairs: Pairs) -> Config:
+    edits: dict[str, Any] = {}
+    for key, value in pairs:
+        head = key.split(".")[0]
+        if head == "recipe" and "." in key:
+            edits[key.partition(".")[2]] = value
+        elif head in SLOTS:
+            edits[key] = value
+        else:
+            config = _set(config, key, value)
+    return dataclasses.replace(config, recipe=config.recipe.but(edits)) if edits else config
+
+
+def _set(config: Config, key: str, value: Any) -> Config:
+    head, _, rest = key.partition(".")
+    known = field_types(Config)
+    if head not in known:
+        raise ConfigurationError(f"there is no setting {key!r}{nearest(head, [*known, *SLOTS])}")
+    if head == "roles":
+        return _set_role(config, rest, value)
+    if head == "lora" and (rest or value is True):
+        config = dataclasses.replace(config, lora=config.lora or LoraSettings())
+        return config if not rest else _checked(config, key, value)
+    return _checked(config, key, value)
+
+
+def _set_role(config: Config, rest: str, value: Any) -> Config:
+    name, _, setting = rest.partition(".")
+    if isinstance(value, Mapping) and not setting:
+        for inner, item in value.items():
+            config = config if inner == "type" else _set_role(config, f"{name}.{inner}", item)
+        return config
+    if not name or not setting:
+        raise ConfigurationError("write --roles.NAME.SETTING VALUE, for example --roles.worker.frozen true")
+    role = replaced(config.roles.get(name, RoleSettings()), setting, value, f"roles.{name}.{setting}")
+    return dataclasses.replace(config, roles={**config.roles, name: role})
+
+
+def _checked(config: Config, key: str, value: Any) -> Config:
+    changed = replaced(config, key, value)
+    assert isinstance(changed, Config)
+    return changed
+
+
+# ---------------------------------------------------------------- files
+
+
+def read_pairs(path: Path) -> list[tuple[str, Any]]:
+    """The settings of a YAML file as dotted pairs. A mapping with `type` is one value; any other is descended into."""
+    if not path.is_file():
+        raise ConfigurationError(f"there is no configuration file {path}")
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return []
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{path} must hold keys and values, not {type(data).__name__}")
+    return list(_flat(data, ""))
+
+
+def _flat(data: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and "type" not in value and key != "recipe":
+            yield from _flat(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def dump(config: Config) -> str:
+    """The whole configuration as YAML, which `read_pairs` and `configure` turn back into an equal one."""
+    plain = to_plain(config)
+    del plain["type"]
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+
+
+def differences(left: Config, right: Config) -> list[str]:
+    """Dotted keys in which two configurations differ."""
+    return sorted(_differing(left, right, ""))
+
+
+def _differing(left: Any, right: Any, prefix: str) -> Iterable[str]:
+    if left == right:
+        return
+    if is_component(left) and type(left) is type(right):
+        for item in dataclasses.fields(left):
+            inner = f"{prefix}.{item.name}" if prefix else item.name
+            yield from _differing(getattr(left, item.name), getattr(right, item.name), inner)
+    else:
+        yield prefix

@@ -1,0 +1,112 @@
+"""Measuring a policy on unseen scenarios."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hocket.keys import Key
+from hocket.report.intervals import mean_interval, wilson
+from hocket.rewards.score import grade
+from hocket.stages import Metrics, Player, Reward, Task
+from hocket.types import Assignment, Decoding, Trajectory
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Success on `n` unseen scenarios: a share in [0, 1] for text, a mean return for control, with a 95 % interval.
+
+    Attributes:
+        length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
+    """
+
+    success: float
+    low: float
+    high: float
+    n: int
+    length: float
+    seconds: float
+    kind: str
+    traits: Mapping[str, float] = field(default_factory=dict)
+    trajectories: Sequence[Trajectory] = ()
+
+    def metrics(self) -> Metrics:
+        """In the run's names."""
+        name = "accuracy" if self.kind == "text" else "return"
+        traits = {f"eval/{trait}": share for trait, share in self.traits.items()}
+        return {f"eval/{name}": self.success, "eval/n": float(self.n), "eval/length": self.length, **traits}
+
+    def summary(self) -> dict[str, object]:
+        """For `summary.json`."""
+        name = "accuracy" if self.kind == "text" else "return"
+        return {name: self.success, "n": self.n, "low": self.low, "high": self.high, "length": self.length} | dict(
+            self.traits
+        )
+
+
+async def evaluate(
+    task: Task, player: Player, rewards: Sequence[Reward], *, n: int, decoding: Decoding, key: Key
+) -> Evaluated:
+    """Plays the first `n` scenarios of the `eval` split (all when there are fewer), greedily, once each."""
+    started = time.perf_counter()
+    greedy = replace(decoding, temperature=0.0)
+    asked = [Assignment(task.scenario("eval", number), decoding=greedy) for number in range(_count(task, n))]
+    played = await player.play(asked, key=key.derive("evaluate"))
+    await grade(played, rewards, key=key.derive("evaluate", "score"))
+    success = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
+    low, high = wilson(sum(success), len(success)) if task.kind == "text" else mean_interval(success)
+    return Evaluated(
+        success=float(np.mean(success)),
+        low=low,
+        high=high,
+        n=len(played),
+        length=float(np.mean([trajectory.length for trajectory in played])),
+        seconds=time.perf_counter() - started,
+        kind=task.kind,
+        traits=_traits(task, played),
+        trajectories=played,
+    )
+
+
+async def evaluate_samples(
+    task: Task, player: Player, rewards: Sequence[Reward], *, n: int, samples: int, decoding: Decoding, key: Key
+) -> dict[int, tuple[float, float, float]]:
+    """pass@k for k = 1, 2, 4, .. up to `samples`: the estimate and its 95 % interval over scenarios.
+
+    With c successes among m samples, pass@k = 1 - C(m-c, k) / C(m, k), unbiased (Chen et al. 2021, arXiv 2107.03374).
+    """
+    asked = [Assignment(task.scenario("eval", i), samples=samples, decoding=decoding) for i in range(_count(task, n))]
+    played = await player.play(asked, key=key.derive("evaluate", "samples"))
+    await grade(played, rewards, key=key.derive("evaluate", "samples", "score"))
+    right = np.array([task.success(trajectory) > 0.5 for trajectory in played]).reshape(len(asked), samples).sum(1)
+    found = {}
+    k = 1
+    while k <= samples:
+        each = [pass_at_k(samples, int(correct), k) for correct in right]
+        found[k] = (float(np.mean(each)), *mean_interval(each))
+        k *= 2
+    return found
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """The chance that k of `samples` draws without replacement hold one of `correct`."""
+    if samples - correct < k:
+        return 1.0
+    return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)
+
+
+def _count(task: Task, n: int) -> int:
+    size = task.size("eval")
+    return n if size is None else min(n, size)
+
+
+def _traits(task: Task, played: Sequence[Trajectory]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for trajectory in played:
+        for trait, value in task.describe(trajectory).items():
+            found.setdefault(trait, []).append(value)
+    return {trait: float(np.mean(values)) for trait, values in found.items()}

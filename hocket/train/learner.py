@@ -1,0 +1,92 @@
+"""A learner: one trained policy with its recipe, optimiser, schedule and memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from hocket.evaluating import evaluate_detached, policy_decisions
+from hocket.keys import Key
+from hocket.recipe import Recipe
+from hocket.stages import Metrics, Policy, State
+from hocket.train.agreement import Agreement, agreement
+from hocket.train.annotate import annotate
+from hocket.types import Batch, Quantity
+from hocket.update.problem import Problem
+
+AGREEMENT_SAMPLE = 2048
+"""Decisions compared when a step evaluates none of its own."""
+
+
+class Learner:
+    """Learns one policy from its part of the experience.
+
+    Attributes:
+        policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
+        memory: what the recipe's stages remember.
+    """
+
+    def __init__(self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False) -> None:
+        policy.require(recipe.needs | ({Quantity.VALUE} if recipe.wants_value else set()))
+        self.policy = policy
+        self.recipe = recipe
+        self.total_steps = total_steps
+        self.frozen = frozen
+        self.memory: State = recipe.init()
+        self.reference: Policy | None = policy.frozen_copy() if recipe.wants_reference and not frozen else None
+        self.optimiser = recipe.update.optimiser(policy)
+        self.agreement: Agreement | None = None
+
+    def annotate(self, batch: Batch) -> Batch:
+        """Fills what this learner's recipe reads, for its own decisions."""
+        return annotate(batch, self.recipe.reads, self.policy, self.reference)
+
+    def assess(self, batch: Batch, weights: Mapping[str, float]) -> Batch:
+        """Gives credit over the joint experience by this learner's recipe."""
+        with torch.no_grad():
+            batch, self.memory = self.recipe.assess(batch, self.memory, weights)
+        return batch
+
+    def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
+        """One update from the decisions of this policy in a credited batch."""
+        mine = batch.of_policy(self.policy.name)
+        problem = Problem(
+            batch=mine,
+            policy=self.policy,
+            optimiser=self.optimiser,
+            loss_terms=self.recipe.loss,
+            needs=self.recipe.needs,
+            couples=self.recipe.couples,
+            idle_without_advantage=all(loss.idle_without_advantage for loss in self.recipe.losses),
+            reference=self.reference,
+            lr_factor=self.recipe.update.lr_factor(step, self.total_steps),
+        )
+        if len(problem.live(mine)):
+            metrics = self.recipe.update.step(problem, key)
+        else:
+            metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
+        metrics |= self._agree(problem, mine)
+        self.policy.version += 1
+        return metrics
+
+    def _agree(self, problem: Problem, batch: Batch) -> Metrics:
+        """Agreement of sampler and learner before the first change of the weights."""
+        if problem.first is not None and len(problem.first[0]):
+            decisions, now = problem.first
+        else:
+            decisions = policy_decisions(batch, self.policy.name)[:AGREEMENT_SAMPLE]
+            now = evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions)
+        self.agreement = agreement(batch, now.logp, decisions, self.policy.version)
+        return {} if self.agreement is None else self.agreement.metrics()
+
+    def state(self) -> State:
+        """Everything but the policy's weights and the reference."""
+        return {"optimiser": self.optimiser.state_dict(), "memory": self.memory, "version": self.policy.version}
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`."""
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.memory = state["memory"]
+        self.policy.version = int(state["version"])

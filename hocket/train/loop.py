@@ -1,0 +1,200 @@
+"""One training step, from what is asked to changed weights. Read this file to understand the library.
+
+    Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
+
+`Parts` is everything a step touches; what changes from step to step is the learners, the ledger and `asked`, and a
+checkpoint holds exactly these.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hocket.keys import Key
+from hocket.packing import pack
+from hocket.rewards.score import grade
+from hocket.stages import Metrics, Player, Reward, Task
+from hocket.train.journal import Journal
+from hocket.train.learner import Learner
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Batch, Decoding, Experience, Level, Trajectory
+
+
+@dataclass
+class Parts:
+    """Everything a training step touches.
+
+    Attributes:
+        task: where scenarios come from. player: acts them out. rewards: score what happened.
+        learners: the trained policies by name; the first one's recipe decides what is asked and how it is rolled out.
+        decoding: how training samples are drawn. key: the run's root key.
+        ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
+    """
+
+    task: Task
+    player: Player
+    rewards: Sequence[Reward]
+    learners: Mapping[str, Learner]
+    decoding: Decoding
+    key: Key
+    ledger: Ledger
+    journal: Journal | None = None
+    asked: int = 0
+
+    @property
+    def lead(self) -> Learner:
+        return next(iter(self.learners.values()))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each named score."""
+        return {reward.name: reward.weight for reward in self.rewards}
+
+
+@dataclass
+class StepResult:
+    """What a step did: metrics in the run's names, and the experience with its credited batch, for reports."""
+
+    metrics: Metrics
+    trajectories: list[Trajectory]
+    batch: Batch | None
+    discarded: list[Trajectory] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+
+async def train_step(parts: Parts, step: int) -> StepResult:
+    """Step `step` (from 1): collects experience, gives credit, changes the weights of every learner."""
+    key = parts.key.derive("step", step)
+    started = time.perf_counter()
+
+    experience, problems = await collect(parts, key)
+    sampled = time.perf_counter()
+
+    learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
+    metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}
+    batch = pack(learnable) if learnable else None
+    if batch is not None:
+        for learner in parts.learners.values():
+            batch = learner.annotate(batch)
+        for name, learner in parts.learners.items():
+            credited = learner.assess(batch, parts.weights)
+            prefix = f"{name}/" if len(parts.learners) > 1 else ""
+            learnt = {} if learner.frozen else learner.learn(credited, key.derive("update", name), step)
+            metrics |= {prefix + k: v for k, v in {**credit_metrics(credited), **learnt}.items()}
+        batch = credited
+
+    for trajectory in experience.trajectories + experience.discarded:
+        if trajectory.source == "own":
+            parts.ledger.record(trajectory.scenario.id, step, total_reward(trajectory, parts.weights))
+    finished = time.perf_counter()
+    metrics |= {"time/rollout": sampled - started, "time/update": finished - sampled, "time/step": finished - started}
+    metrics["throughput/tokens"] = metrics["tokens/generated"] / max(sampled - started, 1e-9)
+    return StepResult(metrics, learnable, batch, experience.discarded, problems + messages(experience, parts))
+
+
+async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
+    """Asks the curriculum, and rolls out and scores what it asks; also what went wrong with rewards, in sentences."""
+    recipe = parts.lead.recipe
+    problems: list[str] = []
+
+    def more(count: int) -> list[Assignment]:
+        asked = recipe.curriculum(parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum"))
+        parts.asked += count
+        return [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
+
+    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
+        return await parts.player.play(assignments, key=key.derive("play"))
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
+
+    experience = await recipe.rollout.collect(
+        more(recipe.curriculum.prompts),
+        play=play,
+        score=score,
+        ledger=parts.ledger,
+        key=key.derive("rollout"),
+        more=more,
+    )
+    return experience, problems
+
+
+def usable(trajectory: Trajectory) -> bool:
+    """Whether there is something to learn from: no failure, some decision, and some reward with an opinion."""
+    if trajectory.failure is not None or not trajectory.length:
+        return False
+    return not trajectory.scores or any(score.value is not None for score in trajectory.scores.values())
+
+
+def total_reward(trajectory: Trajectory, weights: Mapping[str, float]) -> float:
+    """The weighted sum of all scores, before shaping; NaN when no score has an opinion."""
+    found = []
+    for name, score in trajectory.scores.items():
+        values = [score.value] if score.level is Level.TRAJECTORY else list(score.value)  # type: ignore[arg-type]
+        found += [weights.get(name, 1.0) * float(value) for value in values if value is not None]  # type: ignore[arg-type]
+    return sum(found) if found else math.nan
+
+
+def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:
+    """What was sampled: rewards before shaping, lengths, truncations, failures."""
+    everything = experience.trajectories + experience.discarded
+    own = [trajectory for trajectory in everything if trajectory.source == "own"] or everything
+    kept = [trajectory for trajectory in experience.trajectories if trajectory.source != "baseline"]
+    whole = [trajectory for trajectory in own if trajectory.failure is None]
+    metrics = {
+        "reward/mean": _mean([total_reward(trajectory, weights) for trajectory in kept]),
+        "groups/total": float(len({trajectory.scenario.id for trajectory in everything})),
+        "tokens/generated": float(sum(t.length for t in everything if t.source in ("own", "baseline"))),
+        "length/mean": _mean([float(trajectory.length) for trajectory in whole]),
+        "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
+        "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),
+    }
+    names = {name for trajectory in whole for name in trajectory.scores}
+    for name in sorted(names) if len(names) > 1 else []:
+        alone = {other: float(other == name) for other in names}
+        metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in kept if name in t.scores])
+    return metrics
+
+
+def credit_metrics(batch: Batch) -> Metrics:
+    """What credit left: groups with signal, sampling entropy, distance from the reference."""
+    seen = batch.occurrences
+    signal = (seen.weight != 0) & (seen.advantage != 0)
+    if seen.pairs is not None:
+        signal = seen.weight != 0
+    counted = seen.weight != 0
+    behaviour = batch.logp["behaviour"].values[seen.decision[counted]].double()
+    metrics = {
+        "groups/with_signal": float(len(batch.scenario[seen.trajectory[signal]].unique())),
+        # The mean of -log-prob over what was sampled estimates the sampling entropy per decision.
+        "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
+    }
+    if "reference" in batch.logp:
+        gap = batch.logp["reference"].values[seen.decision[counted]].double() - behaviour
+        metrics["kl/reference"] = float((gap.exp() - 1 - gap).mean()) if len(gap) else math.nan
+    return metrics
+
+
+def messages(experience: Experience, parts: Parts) -> list[str]:
+    """What a person should be told about this step, in sentences."""
+    found = []
+    failed = [trajectory for trajectory in experience.trajectories if trajectory.failure is not None]
+    if failed:
+        found.append(f"{len(failed)} of {len(experience.trajectories)} episodes failed: {failed[0].failure}")
+    for learner in parts.learners.values():
+        cause = None if learner.agreement is None else learner.agreement.cause(AGREEMENT_THRESHOLD)
+        if cause:
+            found.append(cause)
+    return found
+
+
+AGREEMENT_THRESHOLD = 0.05
+"""Nats. Twice the 99.9th percentile that bf16 numerics reach, far above fp32's 1e-5."""
+
+
+def _mean(values: Sequence[float]) -> float:
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else math.nan

@@ -1,0 +1,347 @@
+"""The steppable trainer: steps, evaluations, checkpoints and the run folder. It never owns `main`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hocket import tasks
+from hocket.errors import ConfigurationError, HocketError
+from hocket.report.page import write_report
+from hocket.stages import Reward, State, Task
+from hocket.train import config as configuration
+from hocket.train.aio import run_async
+from hocket.train.assemble import POLICY, build_learners, build_parts
+from hocket.train.checkpoint import CheckpointError, Checkpoints
+from hocket.train.config import Config
+from hocket.train.episodes import write_episodes
+from hocket.train.evaluate import Evaluated, evaluate
+from hocket.train.journal import Journal
+from hocket.train.loop import StepResult, train_step
+from hocket.train.machine import Machine
+from hocket.train.runfolder import RunFolder
+from hocket.train.tracking import MetricsLog, Tracker, open_trackers
+
+REFERENCE = "-reference"
+"""Ends the name under which a checkpoint keeps a reference that is not the configured model."""
+
+SHOWN = 8
+"""Answers shown before and after training."""
+
+
+class Observer(Protocol):
+    """Who watches a run: the live display, or nobody."""
+
+    def started(self, trainer: Trainer) -> None: ...
+    def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def started(self, trainer: Trainer) -> None:
+        pass
+
+    def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        pass
+
+    def said(self, message: str) -> None:
+        pass
+
+
+@dataclass
+class Progress:
+    """Where a run stands; part of every checkpoint.
+
+    Attributes:
+        step: steps done. phase: the phase they ended in. elapsed: seconds of training over all sessions.
+        before, after: summaries of the first and the latest evaluation. best: the best one and its step.
+        shown: some prompts and their answers before training; answers: those after.
+    """
+
+    step: int = 0
+    phase: int = 0
+    elapsed: float = 0.0
+    before: State = field(default_factory=dict)
+    after: State = field(default_factory=dict)
+    best: State = field(default_factory=dict)
+    shown: list[Any] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains by a configuration, one `step()` at a time, or to the end with `run()`.
+
+    Args:
+        config: what to do; a `Config`, see `hocket.train`.
+        task, rewards, workflow: objects that replace what the configuration names.
+        observer: is told what happens.
+        resume: continue the run that `config.runs`/`config.run` names from its newest valid checkpoint.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        task: Task | None = None,
+        rewards: Sequence[Reward] = (),
+        workflow: Any = None,
+        observer: Observer | None = None,
+        resume: bool = False,
+    ) -> None:
+        self.observer: Observer = observer or Nobody()
+        self.task = task or tasks.find(config.task)
+        self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
+        self.config = dataclasses.replace(config, run=self.folder.path.name)
+        self.machine = Machine.recorded(self.folder.machine) if resume else Machine.measured(config.threads)
+        self.machine.apply()
+        self.journal = Journal(self.folder.journal)
+        self.log = MetricsLog(self.folder.metrics)
+        self.trackers: list[Tracker] = open_trackers(config.track, self.folder.path)
+        self.checkpoints = Checkpoints(self.folder.checkpoints, on_problem=self.say)
+        self.progress = Progress()
+        newest = self.checkpoints.latest() if resume else None
+        self.parts = build_parts(
+            self.config, self.task, rewards=rewards, workflow=workflow, weights=weights_in(newest), journal=self.journal
+        )
+        if newest is not None:
+            self._restore(newest)
+        self.log.truncate(self.progress.step if newest is not None else -1)
+        self._saved_step, self._saved_at = self.progress.step, time.monotonic()
+        self._clock = time.monotonic()
+        self._write_setup()
+
+    # ------------------------------------------------------------ stepping
+
+    @property
+    def total_steps(self) -> int:
+        return self.config.total_steps
+
+    @property
+    def done(self) -> bool:
+        return self.progress.step >= self.total_steps and bool(self.progress.before)
+
+    def step(self) -> dict[str, Any]:
+        """The evaluation before training when nothing was done yet, else one training step; returns its metrics row."""
+        if not self.progress.before:
+            return self._log(0, self._evaluate(0))
+        step = self.progress.step + 1
+        self._enter_phase(step)
+        result = self._train(step)
+        self.progress.step = step
+        metrics = result.metrics | (self._evaluate(step) if self._evaluation_due(step) else {})
+        row = self._log(step, metrics | self.machine.memory())
+        for message in result.messages:
+            self.say(f"step {step}: {message}")
+        if self._evaluation_due(step) or step == 1:
+            self._record(step, result)
+        self._checkpoint_if_due(step, best=self.progress.best.get("step") == step)
+        return row
+
+    def run(self) -> None:
+        """Steps to the end and writes the summary and the report."""
+        self.observer.started(self)
+        while not self.done:
+            self.observer.stepped(self, self.step())
+        self.finish("finished")
+
+    def _train(self, step: int) -> StepResult:
+        try:
+            return run_async(train_step(self.parts, step))
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "out of memory" in str(error) or "can't allocate" in str(error):
+                raise HocketError(
+                    f"out of memory in step {step}: lower rollout.samples, curriculum.prompts or decoding.max_tokens"
+                ) from error
+            raise
+
+    def _enter_phase(self, step: int) -> None:
+        """Begins the phase that `step` lies in: a new recipe from the weights reached, with a fresh reference."""
+        phase = _phase_of(self.config, step)
+        if phase == self.progress.phase:
+            return
+        self.progress.phase = phase
+        policies = {name: learner.policy for name, learner in self.parts.learners.items()}
+        self.parts.learners = build_learners(self.config, policies, self.config.phases[phase][0])
+
+    # ------------------------------------------------------------ evaluation
+
+    def _evaluation_due(self, step: int) -> bool:
+        every = self.config.evaluation.every
+        return step == self.total_steps or (every > 0 and step % every == 0)
+
+    def evaluate(self, n: int | None = None) -> Evaluated:
+        """Greedy success on `n` unseen scenarios with the current weights."""
+        parts, n = self.parts, n or self.config.evaluation.n
+        key = parts.key.derive("evaluation")
+        return run_async(evaluate(self.task, parts.player, parts.rewards, n=n, decoding=parts.decoding, key=key))
+
+    def _evaluate(self, step: int) -> dict[str, float]:
+        ends = step in (0, self.total_steps)
+        found = self.evaluate(self.config.evaluation.n if ends else self.config.evaluation.between)
+        now = {**found.summary(), "step": step}
+        self.progress.after = now
+        if step == 0:
+            self.progress.before = now
+            self.progress.shown = [[_prompt(t), t.text] for t in found.trajectories[:SHOWN]]
+        if ends and step:
+            self.progress.answers = [t.text for t in found.trajectories[:SHOWN]]
+        if not self.progress.best or found.success >= self.progress.best["success"]:
+            self.progress.best = {"success": found.success, "step": step}
+        return {**found.metrics(), "time/evaluate": found.seconds}
+
+    # ------------------------------------------------------------ what is written
+
+    def say(self, message: str) -> None:
+        """Tells the observer, and keeps the sentence in `messages.txt`."""
+        self.folder.append_message(message)
+        self.observer.said(message)
+
+    def _write_setup(self) -> None:
+        self.folder.write_text(self.folder.config, configuration.dump(self.config))
+        self.folder.write_json(self.folder.machine, self.machine.to_json())
+
+    def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
+        now = time.monotonic()
+        self.progress.elapsed += now - self._clock
+        self._clock = now
+        row = {"step": step, **metrics, "time/total": self.progress.elapsed}
+        self.log.append(row)
+        for tracker in self.trackers:
+            tracker.log(row)
+        return row
+
+    def _record(self, step: int, result: StepResult) -> None:
+        decode = getattr(self.parts.player, "decode", None)
+        write_episodes(
+            self.folder.episodes(step), step, result.trajectories, result.batch, decode, discarded=result.discarded
+        )
+
+    def _checkpoint_if_due(self, step: int, *, best: bool) -> None:
+        settings = self.config.checkpoint
+        late = time.monotonic() - self._saved_at >= settings.seconds or step - self._saved_step >= settings.steps
+        if late or best or step == self.total_steps:
+            self.save(best=best)
+
+    def save(self, *, best: bool = False) -> Path | None:
+        """Writes a checkpoint now; a failed write is reported and the run goes on with the one before."""
+        self._saved_step, self._saved_at = self.progress.step, time.monotonic()
+        learners = self.parts.learners
+        policies = {name: learner.policy.save for name, learner in learners.items()}
+        if self.progress.phase:
+            references = {n: learner.reference for n, learner in learners.items() if learner.reference is not None}
+            policies |= {name + REFERENCE: reference.save for name, reference in references.items()}
+        try:
+            return self.checkpoints.save(self.progress.step, self.state(), policies, best=best)
+        except CheckpointError as error:
+            self.say(str(error))
+            return None
+
+    def finish(self, reason: str) -> None:
+        """Writes `summary.json` and `report.html`, and lets go of the run folder."""
+        self.folder.write_json(self.folder.summary, self.summary(reason))
+        for tracker in self.trackers:
+            tracker.close()
+        write_report(self.folder.path)
+        self.folder.release()
+
+    def summary(self, reason: str) -> dict[str, Any]:
+        """What `summary.json` holds."""
+        progress, config = self.progress, self.config
+        name = "accuracy" if self.task.kind == "text" else "return"
+        before, after = progress.before.get(name), progress.after.get(name)
+        return {
+            "name": self.folder.path.name,
+            "task": config.task,
+            "recipe": config.recipe.name,
+            "model": config.model,
+            "seed": config.seed,
+            "steps": progress.step,
+            "seconds": progress.elapsed,
+            "measure": name,
+            "before": progress.before,
+            "after": progress.after,
+            "gain": None if before is None or after is None else after - before,
+            "best": progress.best,
+            "samples": [
+                {"prompt": prompt, "before": first, "after": last}
+                for (prompt, first), last in zip(progress.shown, progress.answers, strict=False)
+            ],
+            "reason": reason,
+        }
+
+    # ------------------------------------------------------------ state
+
+    def state(self) -> State:
+        """Everything but weights, as one tree."""
+        return {
+            "progress": dataclasses.asdict(self.progress),
+            "asked": self.parts.asked,
+            "ledger": self.parts.ledger.state(),
+            "learners": {name: learner.state() for name, learner in self.parts.learners.items()},
+        }
+
+    def _restore(self, checkpoint: Path) -> None:
+        state = self.checkpoints.load(checkpoint)
+        self.progress = Progress(**state["progress"])
+        self.parts.asked = int(state["asked"])
+        self.parts.ledger.restore(state["ledger"])
+        if self.progress.phase:
+            policies = {name: learner.policy for name, learner in self.parts.learners.items()}
+            recipe = self.config.phases[self.progress.phase][0]
+            self.parts.learners = build_learners(self.config, policies, recipe)
+        kept = Checkpoints.policies(checkpoint)
+        for name, learner in self.parts.learners.items():
+            learner.restore(state["learners"][name])
+            if learner.reference is not None and name + REFERENCE in kept:
+                learner.reference.load(kept[name + REFERENCE])
+
+
+def _stem(config: Config) -> str:
+    return f"{Path(config.task).stem.replace(':', '-').lower()}-{config.recipe.name}"
+
+
+def _phase_of(config: Config, step: int) -> int:
+    ends = 0
+    for number, (_, steps) in enumerate(config.phases):
+        ends += steps
+        if step <= ends:
+            return number
+    return len(config.phases) - 1
+
+
+def weights_in(checkpoint: Path | None) -> dict[str, Path]:
+    """The policy folders of a checkpoint by policy name, references aside."""
+    if checkpoint is None:
+        return {}
+    found = Checkpoints.policies(checkpoint)
+    return {name: folder for name, folder in found.items() if not name.endswith(REFERENCE)}
+
+
+def _prompt(trajectory: Any) -> str:
+    return "\n".join(str(message["content"]) for message in trajectory.scenario.messages)
+
+
+def resumed(run: Path, *, steps: int | None = None, track: Sequence[str] = (), **keywords: Any) -> Trainer:
+    """The trainer of an existing run, at its newest valid checkpoint. Only `steps` and `track` may change.
+
+    Raises:
+        ConfigurationError: when `run` is no run folder.
+    """
+    file = run / "config.yaml"
+    if not file.is_file():
+        raise ConfigurationError(f"there is no run in {run}: it has no config.yaml")
+    pairs = configuration.read_pairs(file)
+    task = keywords.pop("task", None) or tasks.find(dict(pairs)["task"])
+    config = configuration.configure(pairs, task)
+    config = dataclasses.replace(config, runs=str(run.parent), run=run.name)
+    if steps is not None:
+        config = dataclasses.replace(config, steps=steps)
+    if track:
+        config = dataclasses.replace(config, track=tuple(track))
+    return Trainer(config, task=task, resume=True, **keywords)
