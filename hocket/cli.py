@@ -63,41 +63,55 @@ def _dispatch(arguments: list[str]) -> int:
     names = parser.commands
     if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
         raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
-    known, unknown = parser.parse_known_args(arguments)
+    command = names.get(arguments[0]) if arguments else None
+    pairs: list[tuple[str, Any]] = []
+    if command is not None and command.get_default("takes_settings"):
+        arguments, pairs = split_settings(arguments, command.flags)
+    known = parser.parse_args(arguments)
     if not hasattr(known, "run_command"):
         parser.print_help()
         return 0
-    pairs = parse_pairs(unknown)
-    if pairs and not known.takes_settings:
-        raise ConfigurationError(
-            f"`hocket {known.command}` has no flag --{pairs[0][0]} (see `hocket {known.command} -h`)"
-        )
     from hocket import commands
 
-    command = getattr(commands, known.run_command)
-    return int(command(known, pairs))
+    run = getattr(commands, known.run_command)
+    return int(run(known, pairs))
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports bad usage the way the rest of the library does."""
+    """Reports bad usage the way the rest of the library does, and knows its own flags."""
 
-    commands: dict[str, Any]
+    commands: dict[str, _Parser]
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        self.flags: set[str] = set()
+        super().__init__(*args, **keywords)
+
+    def add_argument(self, *names: Any, **keywords: Any) -> Any:
+        self.flags.update(name for name in names if name.startswith("-"))
+        return super().add_argument(*names, **keywords)
 
     def error(self, message: str) -> Any:
         raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
 
 
-def parse_pairs(arguments: Sequence[str]) -> list[tuple[str, Any]]:
-    """`--a.b 1 --c=x --d` as pairs; values are read as YAML, and a flag without a value is true."""
+def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Takes settings (`--a.b 1 --c=x --d`) out of the arguments, leaving those whose flag is among `flags`.
+
+    Values are read as YAML, and a setting without a value is true.
+    """
     import yaml
 
+    kept: list[str] = []
     pairs: list[tuple[str, Any]] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if not word.startswith("--") or len(word) == 2:
-            raise ConfigurationError(f"{word!r} is not a flag; settings are written --KEY VALUE")
         key, equals, text = word[2:].partition("=")
+        if not word.startswith("--") or not key or f"--{key}" in flags:
+            kept.append(word)
+            if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
+                kept.append(rest.pop(0))
+            continue
         if not equals:
             text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
         try:
@@ -105,7 +119,7 @@ def parse_pairs(arguments: Sequence[str]) -> list[tuple[str, Any]]:
         except yaml.YAMLError:
             value = text
         pairs.append((key.replace("-", "_"), value))
-    return pairs
+    return kept, pairs
 
 
 def build_parser() -> _Parser:

@@ -205,39 +205,65 @@ def load_file(path: Path, where: str = "") -> types.ModuleType:
 # ---------------------------------------------------------------- changed by dotted path
 
 
-def replaced(component: Any, path: str, value: Any, where: str | None = None) -> Any:
-    """A copy of `component` with the setting at dotted `path` changed; `value` may be plain data.
+def replaced(component: Any, path: str, value: Any, where: str = "") -> Any:
+    """A copy of `component` with the setting at dotted `path` changed; see `replaced_all`."""
+    return replaced_all(component, {path: value}, where)
 
-    A number indexes a tuple. Raises `ConfigurationError` for an unknown path, with the nearest one.
+
+def replaced_all(component: Any, edits: Mapping[str, Any], where: str = "") -> Any:
+    """A copy of `component` with the settings at dotted paths changed; values may be plain data.
+
+    A number indexes a tuple. Settings of one component change together, so they are checked together. `where` is the
+    path of `component` itself, for messages.
+
+    Raises:
+        ConfigurationError: for an unknown path, with the nearest one, a wrong type, or settings that do not go together.
     """
-    where = where or path
-    head, _, rest = path.partition(".")
+    if not is_component(component):
+        raise ConfigurationError(f"{where}: {component!r} has no settings; set it as a whole with {{type: ..., ...}}")
     hints = field_types(type(component))
-    if head not in hints:
-        kind = getattr(component, "name", None) or type(component).__name__
-        raise ConfigurationError(f"{where}: {kind} has no setting {head!r}{nearest(head, hints)}")
-    current = getattr(component, head)
-    if rest:
-        changed = _replaced_inside(current, rest, value, where)
-    else:
-        changed = from_plain(value, hints[head], where)
+    changed: dict[str, Any] = {}
+    for head, below in _by_head(edits).items():
+        inner = _dotted(where, head)
+        if head not in hints:
+            kind = getattr(component, "name", None) or type(component).__name__
+            raise ConfigurationError(f"{inner}: {kind} has no setting {head!r}{nearest(head, hints)}")
+        changed[head] = _edited(getattr(component, head), hints[head], below, inner)
     try:
-        return dataclasses.replace(component, **{head: changed})
+        return dataclasses.replace(component, **changed)
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{where}: {error}") from error
+        raise ConfigurationError(f"{where or ', '.join(edits)}: {error}") from error
 
 
-def _replaced_inside(current: Any, rest: str, value: Any, where: str) -> Any:
-    if isinstance(current, tuple):
-        number, _, below = rest.partition(".")
-        if not number.isdigit() or int(number) >= len(current):
-            raise ConfigurationError(f"{where}: {number!r} is not a place in a list of {len(current)}")
-        place = int(number)
-        item = replaced(current[place], below, value, where) if below else from_plain(value, Any, where)
-        return (*current[:place], item, *current[place + 1 :])
-    if not is_component(current):
-        raise ConfigurationError(f"{where}: {current!r} has no settings; set it as a whole with {{type: ..., ...}}")
-    return replaced(current, rest, value, where)
+def _by_head(edits: Mapping[str, Any]) -> dict[str, list[tuple[str, Any]]]:
+    """Edits by the first word of their path: the rest of the path and the value, in order."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for path, value in edits.items():
+        head, _, rest = path.partition(".")
+        found.setdefault(head, []).append((rest, value))
+    return found
+
+
+def _edited(current: Any, hint: Any, edits: list[tuple[str, Any]], where: str) -> Any:
+    """One setting after its edits: a value for the whole of it, and paths below that."""
+    below: dict[str, Any] = {}
+    for rest, value in edits:
+        if rest:
+            below[rest] = value
+        else:
+            current, below = from_plain(value, hint, where), {}
+    if not below:
+        return current
+    return _edited_tuple(current, below, where) if isinstance(current, tuple) else replaced_all(current, below, where)
+
+
+def _edited_tuple(current: tuple[Any, ...], edits: Mapping[str, Any], where: str) -> tuple[Any, ...]:
+    members = list(current)
+    for place, below in _by_head(edits).items():
+        if not place.isdigit() or int(place) >= len(members):
+            raise ConfigurationError(f"{where}: {place!r} is not a place in a list of {len(members)}")
+        members[int(place)] = _edited(members[int(place)], Any, below, _dotted(where, place))
+    return tuple(members)
 
 
 def has_path(component: Any, path: str) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hocket.components import replaced
+from hocket.components import replaced_all
 from hocket.curriculum import Shuffled
 from hocket.errors import ConfigurationError
 from hocket.rewards import WeightedSum
@@ -76,10 +75,9 @@ class Recipe:
         edits = {**(changes or {}), **top}
         if "name" in edits and edits["name"] != self.name:
             edits = {"parent": self.name, "catalogue_ids": (), "note": "", **edits}
-        derived: _Draft = _Draft.of(self)
-        for path, value in edits.items():
-            derived = replaced(derived, path, value)
-        return derived.finished()
+        derived = replaced_all(self, edits)
+        assert isinstance(derived, Recipe)
+        return derived
 
     # ------------------------------------------------------------ what the stages need
 
@@ -160,21 +158,6 @@ def _call(stage: Any, slot: str, state: State, batch: Batch) -> Any:
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Draft(Recipe):
-    """A recipe between two edits, not checked yet."""
-
-    def __post_init__(self) -> None:
-        pass
-
-    @staticmethod
-    def of(recipe: Recipe) -> _Draft:
-        return _Draft(**{f.name: getattr(recipe, f.name) for f in dataclasses.fields(Recipe)})
-
-    def finished(self) -> Recipe:
-        return Recipe(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Recipe)})
-
-
 def misfit(recipe: Recipe) -> str | None:
     """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
@@ -182,8 +165,8 @@ def misfit(recipe: Recipe) -> str | None:
     comparing = [loss for loss in recipe.losses if loss.couples is Level.PAIR]
     if comparing and not credit.pairs:
         return (
-            f"{_kind(comparing[0])} compares pairs, but {_kind(credit)} yields advantages; set credit to one that pairs "
-            "(hocket.credit.BestAgainstWorst)"
+            f"{_kind(comparing[0])} compares pairs, but {_kind(credit)} yields advantages; set credit to one that "
+            "pairs (hocket.credit.BestAgainstWorst)"
         )
     if credit.pairs and not pairwise:
         return f"{_kind(credit)} yields pairs, but {_kind(objective)} reads advantages; set objective to a pairwise one"

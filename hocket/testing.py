@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from hocket.engine.requests import Request, Sample
-from hocket.errors import HocketError
+from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
@@ -92,6 +92,9 @@ def rehearse(
 ) -> list[Trajectory]:
     """Plays a workflow from a script: one for all roles, or one per role. The chat is the nano model's by default."""
     chat = chat or Chat(build_tokenizer())
+    missing = [role for role in workflow.roles if isinstance(replies, Mapping) and role not in replies]
+    if missing:
+        raise ConfigurationError(f"replies has no script for role {missing[0]!r}; add one")
     common = None if isinstance(replies, Mapping) else ScriptedEngine(replies, chat)
     seats = {}
     for role in workflow.roles:

@@ -83,7 +83,7 @@ class Config:
     Attributes:
         task, model, workflow, reward: see `hocket train --help`. recipe: the method.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
-        decoding: how training samples are drawn. threads: None measures at the start.
+        decoding: how training samples are drawn. chat_template: a file, for tokenizers without one. threads: None measures at the start.
     """
 
     task: str = "sums"
@@ -98,6 +98,7 @@ class Config:
     decoding: Decoding = field(default_factory=Decoding)
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
+    chat_template: str | None = None
     lora: LoraSettings | None = None
     roles: Mapping[str, RoleSettings] = field(default_factory=dict)
     plan: tuple[Phase, ...] = ()
@@ -149,10 +150,33 @@ def configure(pairs: Pairs, task: Task) -> Config:
         ConfigurationError: for an unknown key (with the nearest), a wrong type, or stages that do not fit together.
     """
     chosen = [value for key, value in pairs if key == "recipe"]
-    recipe = as_recipe(chosen[-1]) if chosen else GRPO
-    config = Config(recipe=recipe)
-    config = _applied(config, _suggested(config, task))
-    return _applied(config, [(key, value) for key, value in pairs if key != "recipe"])
+    settings = [(key, value) for key, value in pairs if key != "recipe"]
+    config = Config(recipe=as_recipe(chosen[-1]) if chosen else GRPO)
+    run = [(key, value) for key, value in [*task.suggestions.items(), *settings] if not _of_recipe(key)]
+    config = _applied(config, run)
+    beneath = {**_lengths(config), **task.suggestions} if task.kind == "text" else task.suggestions
+    method = [(key, value) for key, value in settings if _of_recipe(key)]
+    return _applied(config, [*_fitting(config.recipe, beneath), *method])
+
+
+def _of_recipe(key: str) -> bool:
+    return key.split(".")[0] in ("recipe", *SLOTS)
+
+
+def _lengths(config: Config) -> dict[str, Any]:
+    """Recipe settings that are lengths in tokens follow the longest response, unless they are set themselves."""
+    longest = config.decoding.max_tokens
+    return {"objective.horizon": longest, "shaping.0.limit": longest, "shaping.0.buffer": max(1, longest // 5)}
+
+
+def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
+    """The suggestions this recipe has a setting for: one without a critic has no `credit.lam`."""
+    repeated = () if not getattr(recipe.objective, "on_policy_only", False) else ("update.epochs", "update.minibatches")
+    return [
+        (key, value)
+        for key, value in suggestions.items()
+        if key.split(".")[0] in SLOTS and has_path(recipe, key) and key not in repeated
+    ]
 
 
 def as_recipe(value: Any) -> Recipe:
@@ -166,15 +190,6 @@ def as_recipe(value: Any) -> Recipe:
     if not isinstance(value, str):
         raise ConfigurationError(f"recipe = {value!r}: name a recipe (see `hocket recipes`) or FILE.py:NAME")
     return find(value)
-
-
-def _suggested(config: Config, task: Task) -> Pairs:
-    """The task's suggestions for settings that exist here: a recipe without a critic has no `credit.lam`."""
-    return [
-        (key, value)
-        for key, value in task.suggestions.items()
-        if has_path(config.recipe if key.split(".")[0] in SLOTS else config, key)
-    ]
 
 
 def _applied(config: Config, pairs: Pairs) -> Config:
@@ -211,7 +226,7 @@ def _set_role(config: Config, rest: str, value: Any) -> Config:
         return config
     if not name or not setting:
         raise ConfigurationError("write --roles.NAME.SETTING VALUE, for example --roles.worker.frozen true")
-    role = replaced(config.roles.get(name, RoleSettings()), setting, value, f"roles.{name}.{setting}")
+    role = replaced(config.roles.get(name, RoleSettings()), setting, value, f"roles.{name}")
     return dataclasses.replace(config, roles={**config.roles, name: role})
 
 

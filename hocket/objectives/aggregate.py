@@ -1,0 +1,85 @@
+"""How terms per decision become one number: the denominators of a loss.
+
+An occurrence counts in a denominator if its weight is not 0. So forced, filtered and masked decisions, and trajectories
+none of whose decisions count, are absent from numerator and denominator alike. Any other weight (an importance weight)
+multiplies its term and leaves the denominators as they are.
+
+The four forms, for sequences i with n_i counted decisions, N of them:
+
+    token-mean        1 / sum_i n_i * sum_i sum_t x_it          DAPO (arXiv 2503.14476)
+    sequence-mean     1/N sum_i 1/n_i sum_t x_it                GRPO (arXiv 2402.03300)
+    sequence-sum      1/N sum_i sum_t x_it                      the policy gradient itself
+    constant-length   1/N sum_i 1/L sum_t x_it, L given         Dr. GRPO (arXiv 2503.20783)
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from hocket.segments import segment_count, segment_sum
+from hocket.types import Batch, Decoding
+
+Aggregate = Literal["token-mean", "sequence-mean", "sequence-sum", "constant-length"]
+
+HORIZON = Decoding().max_tokens
+"""The constant length unless another is given: the default limit of a response."""
+
+
+def weights(
+    batch: Batch, aggregate: Aggregate, horizon: int = HORIZON, *, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """The weight of each occurrence's term, `[E]`, occurrence weight included; 0 where it does not count.
+
+    Raises:
+        ValueError: for an unknown `aggregate`.
+    """
+    seen = batch.occurrences
+    counted = seen.weight != 0
+    lengths = segment_sum(counted.double(), seen.trajectory, batch.trajectories)
+    sequences = (lengths > 0).sum().clamp(min=1)
+    if aggregate == "token-mean":
+        denominator = counted.sum().clamp(min=1).double().expand(len(seen))
+    elif aggregate == "sequence-mean":
+        denominator = sequences * lengths.clamp(min=1)[seen.trajectory]
+    elif aggregate == "sequence-sum":
+        denominator = sequences.double().expand(len(seen))
+    elif aggregate == "constant-length":
+        denominator = (sequences * float(horizon)).expand(len(seen))
+    else:
+        raise ValueError(f"unknown aggregate {aggregate!r}")
+    return (seen.weight.double() / denominator).to(dtype)
+
+
+def check(aggregate: str, horizon: int = HORIZON) -> None:
+    """Raises `ValueError` unless `aggregate` is one of the four and `horizon` is positive."""
+    if aggregate not in get_args(Aggregate):
+        raise ValueError(f"aggregate is {aggregate!r}; choose from {', '.join(get_args(Aggregate))}")
+    if horizon < 1:
+        raise ValueError(f"horizon must be at least 1, not {horizon}")
+
+
+def trajectory_sums(values: Tensor, batch: Batch) -> Tensor:
+    """Weighted sum over each trajectory's occurrences of `values` `[E]`: `[N]`, in the dtype of `values`."""
+    seen = batch.occurrences
+    counted = seen.weight != 0
+    used = torch.where(counted, values, torch.zeros_like(values)) * seen.weight.to(values.dtype)
+    return segment_sum(used, seen.trajectory, batch.trajectories)
+
+
+def counted_lengths(batch: Batch) -> Tensor:
+    """Counted occurrences per trajectory, `[N]` long."""
+    seen = batch.occurrences
+    return segment_count(seen.trajectory[seen.weight != 0], batch.trajectories)
+
+
+def share(where: Tensor, among: Tensor) -> Tensor:
+    """The fraction of `among` in which `where` holds (both `[K]` bool), a scalar; 0 of nothing is 0."""
+    return (where & among).sum().double() / among.sum().clamp(min=1)
+
+
+def mean(values: Tensor, among: Tensor) -> Tensor:
+    """The detached mean of `values` where `among` holds, a scalar; 0 of nothing is 0."""
+    return values.detach()[among].double().sum() / among.sum().clamp(min=1)

@@ -1,0 +1,105 @@
+"""Leashes to a reference policy.
+
+Three estimators of KL(pi || ref) from one sampled action, with d = log pi(a) - log ref(a) (Schulman, "Approximating KL
+divergence", 2020). Under a ~ pi, and used as a loss term (differentiated with the sample held fixed):
+
+    k1 = d                   value unbiased        expected gradient 0: no leash at all
+    k2 = d^2 / 2             value biased          expected gradient that of KL(pi || ref)
+    k3 = exp(-d) - 1 + d     value unbiased, >= 0  expected gradient that of KL(ref || pi)
+
+Multiplied by the differentiable ratio pi/pi_old, k1 and k3 get both the value and the gradient of KL(pi || ref), for
+samples of any pi_old (DeepSeek-V3.2, arXiv 2512.02556, "unbiased KL estimate").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from torch import Tensor
+
+from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
+from hocket.objectives.ratios import log_ratios, recorded, saturated
+from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+
+Estimator = Literal["k1", "k2", "k3"]
+
+
+def kl_estimate(difference: Tensor, estimator: Estimator) -> Tensor:
+    """The estimator's value, any shape, for d = log pi - log ref. k3 saturates at |d| = 50 (see `saturated`)."""
+    if estimator == "k1":
+        return difference
+    if estimator == "k2":
+        return difference.square() / 2
+    bounded = saturated(difference)
+    # expm1 keeps the value accurate for small d, where the three parts cancel.
+    return (-bounded).expm1() + bounded
+
+
+@dataclass(frozen=True)
+class KLToReference:
+    """Adds coefficient * estimate of KL(pi || reference) at the sampled decisions.
+
+    Attributes:
+        estimator: see the table at the top of this module for what each one's gradient is.
+        coefficient: in units of loss per nat. DeepSeekMath uses k3 with 0.04.
+        aggregate, horizon: as in the objective it accompanies.
+        unbiased: multiply by the differentiable ratio pi/pi_old (saturated), which gives the gradient of
+            KL(pi || reference) also off-policy.
+    """
+
+    estimator: Estimator = "k3"
+    coefficient: float = 0.04
+    aggregate: Aggregate = "sequence-mean"
+    horizon: int = HORIZON
+    unbiased: bool = False
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
+    couples: ClassVar[Level] = Level.DECISION
+    idle_without_advantage: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(self.aggregate, self.horizon)
+        if self.estimator not in get_args(Estimator):
+            raise ValueError(f"estimator is {self.estimator!r}; choose from {', '.join(get_args(Estimator))}")
+        if self.coefficient < 0:
+            raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return frozenset({Column.REFERENCE, Column.BEHAVIOUR} if self.unbiased else {Column.REFERENCE})
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen, dtype = batch.occurrences, now.logp.dtype
+        difference = now.logp[seen.decision] - recorded(batch, "reference")[seen.decision].to(dtype)
+        estimate = kl_estimate(difference, self.estimator)
+        if self.unbiased:
+            estimate = saturated(log_ratios(now, batch)).exp() * estimate
+        metrics = {"kl/reference": mean(kl_estimate(difference.detach(), "k3"), seen.weight != 0)}
+        weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
+        return Terms(self.coefficient * estimate, weight, metrics=metrics)
+
+
+@dataclass(frozen=True)
+class ExactKL:
+    """Adds coefficient * KL(pi || reference), summed over all actions at each decision: value and gradient exact."""
+
+    coefficient: float = 0.04
+    aggregate: Aggregate = "sequence-mean"
+    horizon: int = HORIZON
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.KL_EXACT})
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    couples: ClassVar[Level] = Level.DECISION
+    idle_without_advantage: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(self.aggregate, self.horizon)
+        if self.coefficient < 0:
+            raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen = batch.occurrences
+        exact = now.get(Quantity.KL_EXACT)[seen.decision]
+        weight = weights(batch, self.aggregate, self.horizon, dtype=exact.dtype)
+        return Terms(self.coefficient * exact, weight, metrics={"kl/reference": mean(exact, seen.weight != 0)})

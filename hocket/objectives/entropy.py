@@ -1,0 +1,32 @@
+"""A bonus for staying undecided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
+from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+
+
+@dataclass(frozen=True)
+class EntropyBonus:
+    """Adds -coefficient * H(pi) at each decision, H in nats over all actions (PPO's S, arXiv 1707.06347, eq. 9)."""
+
+    coefficient: float = 0.01
+    aggregate: Aggregate = "token-mean"
+    horizon: int = HORIZON
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.ENTROPY})
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    couples: ClassVar[Level] = Level.DECISION
+    idle_without_advantage: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(self.aggregate, self.horizon)
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen = batch.occurrences
+        entropy = now.get(Quantity.ENTROPY)[seen.decision]
+        weight = weights(batch, self.aggregate, self.horizon, dtype=entropy.dtype)
+        return Terms(-self.coefficient * entropy, weight, metrics={"entropy": mean(entropy, seen.weight != 0)})

@@ -1,0 +1,29 @@
+"""Supervised learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hocket.objectives.aggregate import HORIZON, Aggregate, check, weights
+from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+
+
+@dataclass(frozen=True)
+class NegativeLogLikelihood:
+    """Minimises -log pi(a): maximum likelihood of the decisions that count. Advantages are not read, weights are."""
+
+    aggregate: Aggregate = "token-mean"
+    horizon: int = HORIZON
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    couples: ClassVar[Level] = Level.DECISION
+    idle_without_advantage: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(self.aggregate, self.horizon)
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        value = -now.logp[batch.occurrences.decision]
+        return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=value.dtype))

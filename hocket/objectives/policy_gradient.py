@@ -1,0 +1,41 @@
+"""The policy gradient without a ratio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from hocket.objectives.aggregate import HORIZON, Aggregate, check, weights
+from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+
+
+def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
+    """x = -A log pi(a), whose gradient is REINFORCE's (Williams 1992). All `[E]`; `advantage` is constant."""
+    return -advantage.detach() * logp
+
+
+@dataclass(frozen=True)
+class PolicyGradient:
+    """Minimises -A log pi. Right only at the policy that sampled: one update per batch.
+
+    With `sequence-sum` and return advantages the gradient is the policy gradient, unbiased.
+    """
+
+    aggregate: Aggregate = "sequence-sum"
+    horizon: int = HORIZON
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    couples: ClassVar[Level] = Level.DECISION
+    idle_without_advantage: ClassVar[bool] = True
+    on_policy_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(self.aggregate, self.horizon)
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen, dtype = batch.occurrences, now.logp.dtype
+        value = policy_gradient(now.logp[seen.decision], seen.advantage.to(dtype))
+        return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=dtype))

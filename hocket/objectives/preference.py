@@ -1,0 +1,71 @@
+"""Learning from preferred pairs of trajectories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from hocket.errors import HocketError
+from hocket.objectives.aggregate import counted_lengths, mean, trajectory_sums
+from hocket.objectives.ratios import recorded
+from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+
+
+def preference_loss(margin: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """x = -(1-e) log sigmoid(m) - e log sigmoid(-m), `[P]`: the Bradley-Terry loss of a margin m.
+
+    e is the probability that a label is flipped (conservative DPO, Mitchell 2023).
+    """
+    return -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
+
+
+@dataclass(frozen=True)
+class DPO:
+    """Minimises -log sigmoid(beta (d_w - d_l)), d = log pi(y) - log pi_ref(y), over pairs (arXiv 2305.18290, eq. 7).
+
+    log pi(y) is the weighted sum over a trajectory's occurrences. The loss is the mean over pairs both of whose
+    trajectories have a decision that counts.
+
+    Attributes:
+        beta: strength of the leash to the reference.
+        label_smoothing: probability that a preference is the wrong way round, in [0, 0.5).
+        length_normalised: divide each d by its trajectory's counted decisions (as in Tulu 3, arXiv 2411.15124).
+    """
+
+    beta: float = 0.1
+    label_smoothing: float = 0.0
+    length_normalised: bool = False
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
+    reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE})
+    couples: ClassVar[Level] = Level.PAIR
+    idle_without_advantage: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0 or not 0 <= self.label_smoothing < 0.5:
+            raise ValueError(
+                f"beta must be positive and label_smoothing in [0, 0.5), not {self.beta} and {self.label_smoothing}"
+            )
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen, dtype = batch.occurrences, now.logp.dtype
+        if seen.pairs is None:
+            raise HocketError("DPO compares pairs, but credit gave none; use a credit that pairs trajectories")
+        reference = recorded(batch, "reference")[seen.decision].to(dtype)
+        lengths = counted_lengths(batch)
+        drift = trajectory_sums(now.logp[seen.decision] - reference, batch)
+        if self.length_normalised:
+            drift = drift / lengths.clamp(min=1)
+        better, worse = seen.pairs[:, 0], seen.pairs[:, 1]
+        margin = self.beta * (drift[better] - drift[worse])
+        counted = (lengths[better] > 0) & (lengths[worse] > 0)
+        metrics = {
+            "pairs/total": counted.sum().double(),
+            "pairs/accuracy": mean((margin > 0).double(), counted),
+            "pairs/margin": mean(margin, counted),
+        }
+        weight = counted.to(dtype) / counted.sum().clamp(min=1)
+        return Terms(preference_loss(margin, self.label_smoothing), weight, Level.PAIR, metrics)

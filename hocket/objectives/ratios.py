@@ -1,0 +1,76 @@
+"""Ratios of the current policy to the one the decisions are compared with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hocket.errors import HocketError
+from hocket.segments import segment_count, segment_sum
+from hocket.types import Batch, Evaluation
+
+BOUND = 50.0
+"""Log-ratios up to +-50 nats are exact; exp(50) = 5e21 leaves room in float32 for products and sums."""
+
+
+def saturated(log_ratio: Tensor, bound: float = BOUND) -> Tensor:
+    """`log_ratio` clamped to +-`bound`, with derivative 1 everywhere.
+
+    So a function of it has, beyond the bound, the value and the gradient it has at the bound. A plain clamp would have
+    gradient 0 exactly where the policies differ most.
+    """
+    return log_ratio.detach().clamp(-bound, bound) + (log_ratio - log_ratio.detach())
+
+
+def recorded(batch: Batch, name: str) -> Tensor:
+    """Recorded log-probs of `name` per decision, `[T]`.
+
+    Raises:
+        HocketError: when one of the decisions that count has none.
+    """
+    column = batch.logp.get(name)
+    if column is None:
+        raise HocketError(f"the loss reads {name} log-probs, but the batch has none")
+    missing = int((~column.present[_counted(batch)]).sum())
+    if missing:
+        raise HocketError(
+            f"{missing} decisions have no {name} log-prob (text that was not sampled has none); give it or leave the "
+            "decisions out of training"
+        )
+    return column.values
+
+
+def anchor(batch: Batch) -> Tensor:
+    """The log-probs a ratio is taken against, `[T]`: `proximal` where all that count are known, else `behaviour`."""
+    proximal = batch.logp.get("proximal")
+    if proximal is not None and bool(proximal.present[_counted(batch)].all()):
+        return proximal.values
+    return recorded(batch, "behaviour")
+
+
+def _counted(batch: Batch) -> Tensor:
+    seen = batch.occurrences
+    return seen.decision[seen.weight != 0]
+
+
+def log_ratios(now: Evaluation, batch: Batch) -> Tensor:
+    """log pi(a) - log pi_old(a) at each occurrence, `[E]`, not saturated."""
+    decision = batch.occurrences.decision
+    return now.logp[decision] - anchor(batch)[decision].to(now.logp.dtype)
+
+
+def sequence_means(log_ratio: Tensor, batch: Batch) -> Tensor:
+    """The mean log-ratio over each occurrence's trajectory, `[E]`: the log of GSPO's s_i (arXiv 2507.18071).
+
+    Only counted occurrences enter the mean, whatever their weight.
+    """
+    seen = batch.occurrences
+    counted = seen.weight != 0
+    total = segment_sum(log_ratio[counted], seen.trajectory[counted], batch.trajectories)
+    length = segment_count(seen.trajectory[counted], batch.trajectories).clamp(min=1)
+    return (total / length)[seen.trajectory]
+
+
+def saturation(log_ratio: Tensor, among: Tensor, bound: float = BOUND) -> Tensor:
+    """How many log-ratios `among` the given occurrences lie beyond the bound, a scalar."""
+    return ((log_ratio.detach().abs() > bound) & among).sum().to(torch.float64)

@@ -1,0 +1,129 @@
+"""Configuration: layers, types, unknown keys, files that reload to an equal value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hocket.components import from_plain, to_plain
+from hocket.errors import ConfigurationError
+from hocket.recipes import DR_GRPO, GRPO, all_recipes
+from hocket.train.config import Config, as_recipe, configure, differences, dump, read_pairs
+from hocket.types import Decoding, GroupBy
+
+
+class SuggestingTask:
+    name, kind = "suggesting", "text"
+    suggestions: Mapping[str, Any] = {"decoding.max_tokens": 77, "steps": 9, "credit.lam": 0.9, "rollout.samples": 6}
+
+
+def made(*pairs: tuple[str, Any]) -> Config:
+    return configure(list(pairs), SuggestingTask())  # type: ignore[arg-type]
+
+
+def test_later_layers_win() -> None:
+    assert made().decoding.max_tokens == 77
+    assert made(("decoding.max_tokens", 5)).decoding.max_tokens == 5
+    assert made(("decoding.max_tokens", 5), ("decoding.max_tokens", 6)).decoding.max_tokens == 6
+    assert made(("recipe", "dr-grpo")).recipe.name == "dr-grpo"
+    assert made(("objective.high", 0.4), ("recipe", "grpo")).recipe.objective.high == 0.4
+
+
+def test_suggestions_reach_only_recipes_that_have_the_setting() -> None:
+    assert made(("recipe", "ppo")).recipe.credit.lam == 0.9
+    assert not hasattr(made().recipe.credit, "lam")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([("objective.hihg", 1)], ["objective.hihg", "'high'"]),
+        ([("stepz", 1)], ["'stepz'", "'steps'"]),
+        ([("steps", "many")], ["steps", "'many'", "int"]),
+        ([("objective.low", "abc")], ["objective.low", "'abc'"]),
+        ([("rollout.samples", 1)], ["GroupRelative", "rollout.samples"]),
+        ([("recipe", "grpoo")], ["grpoo", "'grpo'"]),
+        ([("decoding.top_p", 0.9)], ["top_p"]),
+        ([("decoding.temperature", 0)], ["temperature"]),
+        ([("credit", {"type": "hocket.credit.Nope"})], ["Nope"]),
+        ([("credit", {"type": "os.system"})], ["hocket.ROOM.CLASS"]),
+        ([("credit", {"type": "hocket.credit.BestAgainstWorst"})], ["pairs", "objective"]),
+        ([("recipe", "nofile.py:X")], ["nofile.py"]),
+        ([("roles.worker", 3)], ["--roles.NAME.SETTING"]),
+        ([("update.lr", -1.0)], ["lr", "positive"]),
+        ([("update.schedule", "cosin")], ["update.schedule", "cosin"]),
+    ],
+)
+def test_bad_settings_are_refused_in_a_sentence(pairs: list[tuple[str, Any]], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        made(*pairs)
+    message = str(refusal.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("name", sorted(all_recipes()))
+def test_a_saved_configuration_reloads_to_an_equal_one(name: str, tmp_path: Path) -> None:
+    config = made(("recipe", name), ("seed", 3), ("lora.rank", 4), ("roles.policy.frozen", True), ("reward", ("task",)))
+    file = tmp_path / "config.yaml"
+    file.write_text(dump(config))
+    again = configure(read_pairs(file), SuggestingTask())  # type: ignore[arg-type]
+    assert again == config
+    assert differences(again, config) == []
+
+
+def test_floats_written_the_yaml_way_are_numbers() -> None:
+    assert made(("update.lr", "1e-5")).recipe.update.lr == 1e-5
+    assert made(("objective.high", 1)).recipe.objective.high == 1
+
+
+def test_nested_files_and_dotted_files_are_the_same(tmp_path: Path) -> None:
+    nested, dotted = tmp_path / "nested.yaml", tmp_path / "dotted.yaml"
+    nested.write_text("recipe: dapo\nobjective:\n  high: 0.5\ndecoding:\n  max_tokens: 4\n")
+    dotted.write_text("recipe: dapo\nobjective.high: 0.5\ndecoding.max_tokens: 4\n")
+    assert made(*read_pairs(nested)) == made(*read_pairs(dotted))
+
+
+@pytest.mark.parametrize("text", ["- 1\n- 2\n", "a: [1\n", "just words"])
+def test_files_that_are_no_settings_are_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"bad\.yaml"):
+        read_pairs(file)
+
+
+def test_a_users_recipe_loads_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from hocket.recipes import GRPO\nMINE = GRPO.but(name='mine', **{'objective.high': 0.9})\nother = 3\n"
+    )
+    assert as_recipe(f"{file}:MINE").objective.high == 0.9
+    with pytest.raises(ConfigurationError, match="MINE"):
+        as_recipe(f"{file}:MIME")
+
+
+def test_a_users_class_travels_by_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "stages.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from hocket.curriculum import Shuffled\n"
+        "@dataclass(frozen=True)\nclass Mine(Shuffled):\n    extra: float = 1.0\n"
+    )
+    built = from_plain({"type": f"{file}:Mine", "extra": 2.5})
+    assert to_plain(built) == {"type": f"{file}:Mine", "prompts": 16, "extra": 2.5}
+    assert from_plain(to_plain(built)) == built
+
+
+def test_but_names_the_nearest_setting_and_keeps_the_parent() -> None:
+    assert DR_GRPO.parent == GRPO.name
+    with pytest.raises(ConfigurationError, match="aggregate"):
+        GRPO.but(**{"objective.agregate": "token-mean"})
+
+
+def test_group_by_and_decoding_come_back_from_plain_data() -> None:
+    for value in (GroupBy("scenario", "agent"), Decoding(temperature=0.7, stop=("\n",))):
+        assert from_plain(to_plain(value)) == value

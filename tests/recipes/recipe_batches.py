@@ -1,0 +1,69 @@
+"""Small packed batches, and a recipe's loss and gradient on them, for the recipes' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hocket.keys import Key
+from hocket.packing import pack
+from hocket.recipe import Recipe
+from hocket.types import Batch, Evaluation, Occurrences, Recorded, Scenario, Score, Source, Trajectory, Turn
+
+torch.set_num_threads(1)
+
+
+def sample(scenario: str, reward: float, length: int, *, source: Source = "own", truncated: bool = False) -> Trajectory:
+    """One answer of `length` tokens."""
+    turn = Turn(
+        agent="agent",
+        policy="policy",
+        observation=np.zeros(2, np.int64),
+        action=np.zeros(length, np.int64),
+        logp=-np.ones(length, np.float32),
+    )
+    scores = {"reward": Score(reward)}
+    return Trajectory(
+        Scenario(scenario), [turn], scores=scores, source=source, truncated=truncated, terminated=not truncated
+    )
+
+
+def packed(trajectories: Sequence[Trajectory], seed: int = 0) -> Batch:
+    """Packed with every column a recipe may read; float64 throughout."""
+    batch = pack(trajectories)
+    noise, size = Key.of(seed).numpy(), batch.decisions
+
+    def column(scale: float = 1.0) -> Tensor:
+        return torch.from_numpy(noise.normal(size=size) * scale)
+
+    known = torch.ones(size, dtype=torch.bool)
+    behaviour, proximal, reference = -column().abs(), column(0.02), column(0.1)
+    return batch.but(
+        logp={
+            "behaviour": Recorded(behaviour, known),
+            "proximal": Recorded(behaviour + proximal, known),
+            "reference": Recorded(behaviour + reference, known),
+        },
+        value=column(),
+        final_value=torch.zeros(batch.trajectories, dtype=torch.float64),
+    )
+
+
+def without_proximal(batch: Batch) -> Batch:
+    """As a batch is when no stage reads the proximal policy."""
+    return batch.but(logp={name: column for name, column in batch.logp.items() if name != "proximal"})
+
+
+def result(
+    recipe: Recipe, batch: Batch, logp: Tensor, value: Tensor | None = None
+) -> tuple[float, Tensor, Occurrences]:
+    """Loss, gradient in the current log-probs `[T]`, and the credited occurrences."""
+    credited, _ = recipe.assess(batch, recipe.init(), {})
+    leaf = logp.clone().requires_grad_()
+    now = Evaluation(leaf, value=batch.value if value is None else value)
+    total = torch.stack([terms.total() for terms in recipe.loss(now, credited)]).sum()
+    (gradient,) = torch.autograd.grad(total, [leaf])
+    return float(total.detach()), gradient, credited.occurrences
