@@ -256,15 +256,15 @@ def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
 
     if options.name:
         return _sampled(sources.find(options.name), options.n, as_json=options.json)
-    found = sources.catalogue(everything=options.all)
+    found = sources.catalogue(reasoning_gym=options.all)
     if options.json:
-        emit([{"name": name, "description": text} for name, text in found.items()])
+        emit([{"name": entry.name, "description": entry.description} for entry in found])
         return 0
     table = Table(box=None, header_style="dim")
     table.add_column("task")
     table.add_column("what it is")
-    for name, text in found.items():
-        table.add_row(f"[bold]{name}[/]", text)
+    for entry in found:
+        table.add_row(f"[bold]{entry.name}[/]", entry.description)
     _out().print(table)
     return 0
 

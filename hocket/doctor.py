@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def self_test() -> str:
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        run = train("sums", steps=3, runs=folder, **{"evaluation.n": 32, "evaluation.every": 0})
+        settings: dict[str, Any] = {"runs": folder, "evaluation.n": 32, "evaluation.every": 0}
+        run = train("sums", steps=3, **settings)
         gaps = [row["agreement/largest"] for row in run.metrics if row.get("agreement/largest") is not None]
     seconds = time.perf_counter() - started
     if not gaps or max(gaps) > 1e-3:

@@ -105,7 +105,7 @@ Source = Literal["own", "baseline", "replay", "expert", "imported"]
 # ---------------------------------------------------------------- what was recorded
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Turn:
     """One agent's span of decisions, compared by identity: a shared turn is one object in several trajectories.
 
@@ -142,6 +142,9 @@ class Turn:
     def __len__(self) -> int:
         return len(self.action)
 
+    def __repr__(self) -> str:
+        return f"Turn(agent={self.agent!r}, decisions={len(self)}, finish={self.finish!r}, text={self.text[:40]!r})"
+
     def context(self) -> list[Turn]:
         """The chain of turns from the root to this one, both included."""
         chain, turn = [self], self.parent
@@ -160,7 +163,7 @@ class Score:
     feedback: str | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Trajectory:
     """What happened in one attempt at a scenario: its turns in time order, and how good it was.
 
@@ -178,6 +181,9 @@ class Trajectory:
     source: Source = "own"
     info: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Trajectory({self.scenario.id!r}, sample={self.sample}, turns={len(self.turns)})"
 
     @property
     def text(self) -> str:

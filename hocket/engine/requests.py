@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.types import Decoding
+
+
+class ContextFull(HocketError):
+    """A context leaves no room for a response."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Sample:
 
     Attributes:
         tokens: response ids `[L]`, the end-of-turn token included when it was sampled.
-        logp: log-prob of each token `[L]` under the distribution it was drawn from (at temperature 1 when greedy), nats.
+        logp: log-prob of each token `[L]` under the distribution it was drawn from (temperature 1 when greedy), nats.
         finish: `stop` (end of turn or a stop string), `length` (the limit, or the context is full).
         version: the weights version it was sampled with.
         forced: `[L]`, True for the imposed prefix.
@@ -51,11 +57,20 @@ class Sample:
 class Engine(Protocol):
     """Samples continuations from one policy."""
 
+    def episode(self) -> AbstractAsyncContextManager[None]:
+        """Marks a live workflow: batches run only when every live workflow waits.
+
+        Calls made inside, also by tasks started inside, are the workflow's own; it waits as soon as one of them does,
+        and calls made together arrive together. Engines that one workflow uses must share who is live: entering the
+        second of them changes nothing.
+        """
+        ...
+
     async def submit(self, request: Request) -> Sample:
         """Waits for one continuation. Requests pending together are batched, in key order.
 
         Raises:
-            HocketError: when the context leaves no room for a response.
+            ContextFull: when the context leaves no room for a response.
         """
         ...
 

@@ -35,7 +35,7 @@ def evaluate_run(
     checkpoint = _checkpoint(source, which) if is_run else None
     parts = build_parts(config, found_task, weights=weights_in(checkpoint))
     key = parts.key.derive("evaluation")
-    common = {"n": n, "decoding": config.decoding, "key": key}
+    common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
     greedy = run_async(evaluate(found_task, parts.player, parts.rewards, **common))
     measure = "accuracy" if found_task.kind == "text" else "return"
     rows: list[tuple[str, float, float, float]] = [(f"greedy {measure}", greedy.success, greedy.low, greedy.high)]

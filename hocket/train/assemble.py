@@ -71,6 +71,7 @@ def _policy_of(role: str, settings: RoleSettings) -> str:
 
 
 def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], Player]:
+    from hocket.engine.lobby import Lobby
     from hocket.engine.local import LocalEngine
     from hocket.policies.causal_lm import CausalLM
     from hocket.workflows import Chat, Seat, SingleTurn, TextPlayer
@@ -81,14 +82,17 @@ def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], P
         raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
     policies: dict[str, CausalLM] = {}
     engines: dict[str, LocalEngine] = {}
+    lobby = Lobby()  # One for all engines: each runs when every live workflow waits, on whichever of them.
     seats = {}
     for role in flow.roles:
         settings = config.roles.get(role, RoleSettings())
         name = _policy_of(role, settings)
         if name not in policies:
             path = model_path(settings.model or config.model)
-            policies[name] = CausalLM.load(path, name=name, lora=config.lora, key=key.derive("policy", name))
-            engines[name] = LocalEngine(policies[name])
+            policies[name] = CausalLM.from_pretrained(
+                path, name=name, lora=config.lora, chat_template=config.chat_template, key=key.derive("policy", name)
+            )
+            engines[name] = LocalEngine(policies[name], lobby=lobby)
         seats[role] = Seat(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
     return cast(dict[str, Policy], policies), TextPlayer(flow, seats)
 

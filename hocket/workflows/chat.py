@@ -1,0 +1,208 @@
+"""A tokenizer's chat template as exact token spans: openings, what follows a response, demonstrations.
+
+A conversation is a concatenation of token ids, never a re-encoding: what was sampled stays as it was sampled, and
+only what is new is encoded. The text between two assistant turns is found by rendering a conversation whose
+assistant message is a marker and taking what stands after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import TemplateError
+
+from hocket.errors import ConfigurationError
+from hocket.types import Message
+
+Tokens = tuple[int, ...]
+Tools = Sequence[Mapping[str, Any]]
+
+_MARKER = "hocket0marker1here"
+_KEPT = 1024
+_QUESTION: Message = {"role": "user", "content": "question"}
+_MARKED: Message = {"role": "assistant", "content": _MARKER}
+
+
+class Chat:
+    """A HF tokenizer with a chat template.
+
+    The end-of-turn token belongs to a response when it was sampled, and to the next observation when the response
+    was cut; whatever the template puts after it (ChatML's newline) always belongs to the next observation.
+
+    Args:
+        tokenizer: a `PreTrainedTokenizerBase` whose template closes assistant turns with one added token.
+        settings: further variables for the template, such as `enable_thinking`.
+
+    Attributes:
+        end_of_turn: id of the token that closes an assistant turn.
+        stops: ids after which a sampled response ends: `end_of_turn`, and the tokenizer's end-of-sequence token.
+
+    Raises:
+        ConfigurationError: when the template is missing or its assistant turns cannot be told apart.
+    """
+
+    def __init__(self, tokenizer: Any, settings: Mapping[str, Any] | None = None) -> None:
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigurationError(
+                f"the tokenizer {_name(tokenizer)} has no chat template; set its chat_template or use a chat model"
+            )
+        self.tokenizer = tokenizer
+        self._settings = dict(settings or {})
+        self._rendered: dict[str, str] = {}
+        self._encode = lru_cache(_KEPT)(self.encode)
+        self._added = {int(number): str(token) for token, number in tokenizer.get_added_vocab().items()}
+        self.end_of_turn = self._closing(())
+        # Some templates close the last assistant turn with another token than earlier ones.
+        self._closers = {self.end_of_turn, self._closing((_QUESTION,))}
+        ends = (self.end_of_turn, tokenizer.eos_token_id)
+        self.stops: Tokens = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
+
+    # ------------------------------------------------------------ from messages to tokens
+
+    def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
+        """Ids of a whole history that ends where the assistant is to speak."""
+        return self._encode(self._text(list(messages), tools, speak=True))
+
+    def following(
+        self,
+        new: Sequence[Message],
+        *,
+        history: Sequence[Message] = (_QUESTION,),
+        tools: Tools | None = None,
+        ended: bool = True,
+    ) -> Tokens:
+        """Ids of the observation that follows an assistant response when `new` messages arrive.
+
+        Args:
+            new: messages after the response, none of them seen before.
+            history: messages before the response; most templates do not care.
+            tools: as in the opening.
+            ended: whether the response itself holds the end-of-turn token; if not, it comes first here.
+        """
+        return self._after(self._suffix(history, new, tools), ended)
+
+    def grown(
+        self,
+        history: Sequence[Message],
+        response: Sequence[int],
+        new: Sequence[Message],
+        tools: Tools | None = None,
+    ) -> Tokens | None:
+        """`following`, or None when the template would show the past differently once `new` messages are there.
+
+        Templates that drop earlier thinking, or move the system prompt, rewrite the past. Differences in white
+        space alone (templates that trim) do not count: what was sampled stays.
+        """
+        said = self.reply_text(response)
+        before = self._text(list(history), tools, speak=True)
+        after = self._text([*history, {"role": "assistant", "content": said}, *new], tools, speak=True)
+        suffix = self._suffix(history, new, tools)
+        if _squeezed(after) != _squeezed(before + said + suffix):
+            return None
+        return self._after(suffix, self.ended(response))
+
+    def demonstration(self, text: str) -> Tokens:
+        """Ids of a response that says `text`, end-of-turn token included, as the template writes it after an opening.
+
+        A template that opens the answer in a way that finished answers do not have (`<think>` in the generation
+        prompt) cannot say; then it is `text` and the end of turn.
+        """
+        before = self._text([_QUESTION], None, speak=True)
+        whole = self._text([_QUESTION, {"role": "assistant", "content": text}], None, speak=False)
+        answer = whole[len(before) :] if whole.startswith(before) else text + self._added[self.end_of_turn]
+        ids = self._encode(answer)
+        last = max((place for place, token in enumerate(ids) if token == self.end_of_turn), default=None)
+        if last is None:
+            raise ConfigurationError("the chat template leaves out the end of turn of an answer; mend the template")
+        return ids[: last + 1]
+
+    # ------------------------------------------------------------ from tokens to text
+
+    def ended(self, response: Sequence[int]) -> bool:
+        """Whether a response holds its end-of-turn token."""
+        return len(response) > 0 and int(response[-1]) in self._closers
+
+    def reply_text(self, response: Sequence[int]) -> str:
+        """What a response says, without the token that ended it. Other special tokens stay visible."""
+        ids = [int(token) for token in response]
+        if ids and (ids[-1] in self._closers or ids[-1] in self.stops):
+            ids.pop()
+        return self.render(ids)
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """All tokens as text, special ones included."""
+        ids = [int(token) for token in tokens]
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def encode(self, text: str) -> Tokens:
+        """Ids of a piece of text, without any special token around it."""
+        return tuple(int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    # ------------------------------------------------------------ the template
+
+    def _text(self, messages: Sequence[Message], tools: Tools | None, *, speak: bool) -> str:
+        """The rendered messages. The samples of a group ask for the same text, so the latest are kept."""
+        name = repr((messages, tools, speak))
+        if name not in self._rendered:
+            if len(self._rendered) >= _KEPT:
+                self._rendered.clear()
+            self._rendered[name] = self._render(messages, tools, speak)
+        return self._rendered[name]
+
+    def _render(self, messages: Sequence[Message], tools: Tools | None, speak: bool) -> str:
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    [dict(message) for message in messages],
+                    tools=[dict(tool) for tool in tools] if tools else None,
+                    add_generation_prompt=speak,
+                    tokenize=False,
+                    **self._settings,
+                )
+            )
+        except TemplateError as error:
+            roles = ", ".join(str(message.get("role")) for message in messages)
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {roles}: {error}; "
+                "change the workflow's messages or the template"
+            ) from error
+
+    def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
+        """The text after an assistant message, up to where the assistant speaks again if anything is new."""
+        text = self._text([*history, _MARKED, *new], tools, speak=bool(new))
+        before, found, after = text.rpartition(_MARKER)
+        if not found or _MARKER in before:
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} does not show an assistant message exactly once; "
+                "use a template that does"
+            )
+        return after
+
+    def _after(self, suffix: str, ended: bool) -> Tokens:
+        ids = self._encode(suffix)
+        return ids[self._close(suffix, ids) + 1 :] if ended else ids
+
+    def _closing(self, new: Sequence[Message]) -> int:
+        suffix = self._suffix((_QUESTION,), new, None)
+        ids = self._encode(suffix)
+        return ids[self._close(suffix, ids)]
+
+    def _close(self, suffix: str, ids: Tokens) -> int:
+        """Where in `ids` the end-of-turn token stands: the first added token, with nothing but space before it."""
+        place = next((place for place, token in enumerate(ids) if token in self._added), None)
+        if place is None or suffix.split(self._added[ids[place]])[0].strip():
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} closes an assistant turn with {suffix[:20]!r}, which "
+                "is no token of its own; close it with an added token such as the end-of-sequence token"
+            )
+        return place
+
+
+def _name(tokenizer: Any) -> str:
+    return repr(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,258 @@
+"""Plays assignments with text policies: episodes of a workflow, side by side, and teacher-forced texts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hocket.engine.requests import ContextFull, Engine
+from hocket.errors import ConfigurationError, nearest
+from hocket.keys import Key
+from hocket.types import Assignment, Level, Message, Score, Source, Trajectory, Turn
+from hocket.workflows.episode import Episode, LimitReached, Limits
+from hocket.workflows.team import Agent, Seat, Team, headed
+from hocket.workflows.workflow import Outcome, Workflow, asked
+
+_RESERVED = ("assignment", "key")
+
+
+@dataclass(frozen=True)
+class TextPlayer:
+    """A `Player` of one workflow.
+
+    Samples are keyed by scenario, source and sample number, and their calls by role, conversation and number, so a
+    trajectory does not depend on what is played beside it or on the order of completion.
+
+    Assignments of source `expert` are not sampled: the actions are `scenario.metadata["demonstration"]` (else the
+    scenario's answer as text) after the opening that `SingleTurn` would use for the first role, once per sample.
+    Those of source `imported` give two trajectories, `metadata["chosen"]` with score `preference` 1 and
+    `metadata["rejected"]` with 0, whatever `samples` says. Each may be text or a list of messages to append.
+
+    Attributes:
+        workflow: what an episode does.
+        seats: who plays each role.
+        limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
+
+    Raises:
+        ConfigurationError: when a role has no seat, or a seat no role.
+    """
+
+    workflow: Workflow
+    seats: Mapping[str, Seat]
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
+        if not isinstance(self.workflow, Workflow):
+            raise ConfigurationError(f"workflow {name} is not an instance of hocket.workflows.Workflow; subclass it")
+        roles = self.workflow.roles
+        if not roles:
+            raise ConfigurationError(f"workflow {name} names no roles; set roles = ('policy',) or the like")
+        for role in roles:
+            if role in _RESERVED or role.startswith("_"):
+                raise ConfigurationError(f"workflow {name}: {role!r} cannot name a role; choose another word")
+            if role not in self.seats:
+                raise ConfigurationError(f"role {role!r} of workflow {name} has no policy; set roles.{role}")
+        for role in self.seats:
+            if role not in roles:
+                raise ConfigurationError(f"roles.{role}: workflow {name} has no such role{nearest(role, roles)}")
+        lobbies = {id(lobby) for engine in self._engines() if (lobby := getattr(engine, "lobby", None)) is not None}
+        if len(lobbies) > 1:
+            raise ConfigurationError(
+                f"the engines of workflow {name} would wait for each other for ever; give them one lobby"
+            )
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        """Every sample of every assignment, in assignment order, then sample order.
+
+        Raises:
+            ConfigurationError: when the chat template or the workflow's use of it must be mended; any other error of
+                a workflow ends only its own episode.
+        """
+        found: list[list[Trajectory]] = []
+        live: list[tuple[Assignment, int, list[Trajectory]]] = []
+        for assignment in assignments:
+            found.append([])
+            if assignment.source == "expert":
+                found[-1].extend(self._taught(assignment, number) for number in _numbers(assignment))
+            elif assignment.source == "imported":
+                found[-1].extend(self._imported(assignment))
+            else:
+                live.extend((assignment, number, found[-1]) for number in _numbers(assignment))
+        for (_, _, group), trajectory in zip(live, await self._episodes(live, key), strict=True):
+            group.append(trajectory)
+        return [trajectory for group in found for trajectory in group]
+
+    # ------------------------------------------------------------ sampled
+
+    async def _episodes(self, live: Sequence[tuple[Assignment, int, Any]], key: Key) -> list[Trajectory]:
+        tasks = [
+            asyncio.create_task(self._attempt(assignment, number, _key(key, assignment, number)))
+            for assignment, number, _ in live
+        ]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _attempt(self, assignment: Assignment, number: int, key: Key) -> Trajectory:
+        async with AsyncExitStack() as live:
+            for engine in self._engines():
+                await live.enter_async_context(engine.episode())
+            episode = Episode(assignment, self.limits, key)
+            trajectory = Trajectory(assignment.scenario, [], sample=number, source=assignment.source)
+            clock = asyncio.timeout(self.limits.seconds)
+            outcome = Outcome()
+            try:
+                async with clock:
+                    outcome = _checked(await self.workflow.play(assignment.scenario, self._team(episode)))
+                trajectory.turns = episode.turns
+                _settle(trajectory, outcome)
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                reached = _limit(error, clock.expired(), self.limits)
+                if reached is None:
+                    trajectory.failure = _failure(error, self.workflow)
+                else:
+                    trajectory.info["limit"] = reached
+            finally:
+                await episode.close()
+        trajectory.turns = episode.turns
+        cut = bool(trajectory.turns) and trajectory.turns[-1].finish == "length"
+        trajectory.truncated = cut or trajectory.failure is not None or "limit" in trajectory.info
+        trajectory.terminated = not trajectory.truncated
+        return trajectory
+
+    def _engines(self) -> list[Engine]:
+        """The engines of all seats, each once."""
+        return list({id(seat.engine): seat.engine for seat in self.seats.values()}.values())
+
+    def _team(self, episode: Episode) -> Team:
+        prompts, tools = self.workflow.prompts, self.workflow.tools
+        agents = {
+            role: Agent(role, self.seats[role], episode, system=prompts.get(role), tools=tools.get(role))
+            for role in self.workflow.roles
+        }
+        return Team(agents, episode.assignment, episode.key.derive("workflow"))
+
+    # ------------------------------------------------------------ given
+
+    def _taught(self, assignment: Assignment, number: int) -> Trajectory:
+        scenario = assignment.scenario
+        said = scenario.metadata.get("demonstration")
+        if said is None and scenario.answer is None:
+            raise ConfigurationError(
+                f"scenario {scenario.id!r} has neither metadata['demonstration'] nor an answer to teach; add one"
+            )
+        return self._given(assignment, number, str(scenario.answer) if said is None else said)
+
+    def _imported(self, assignment: Assignment) -> list[Trajectory]:
+        pair = []
+        for offset, (name, preference) in enumerate((("chosen", 1.0), ("rejected", 0.0))):
+            said = assignment.scenario.metadata.get(name)
+            if said is None:
+                raise ConfigurationError(f"scenario {assignment.scenario.id!r} has no metadata[{name!r}]; add it")
+            trajectory = self._given(assignment, assignment.first + offset, said)
+            trajectory.scores["preference"] = Score(preference)
+            pair.append(trajectory)
+        return pair
+
+    def _given(self, assignment: Assignment, number: int, said: str | Sequence[Message]) -> Trajectory:
+        """A trajectory whose responses are imposed text; its log-probs are unknown."""
+        more = ({"role": "assistant", "content": said},) if isinstance(said, str) else tuple(said)
+        role = self.workflow.roles[0]
+        turns: list[Turn] = []
+        messages: list[Message] = list(headed(asked(assignment), self.workflow.prompts.get(role)))
+        for message in more:
+            if message["role"] == "assistant":
+                turns.append(self._forced(role, tuple(messages), message["content"], turns[-1] if turns else None))
+            messages.append(message)
+        if not turns:
+            raise ConfigurationError(f"scenario {assignment.scenario.id!r}: a given text has no assistant message")
+        return Trajectory(assignment.scenario, turns, sample=number, source=assignment.source)
+
+    def _forced(self, role: str, messages: tuple[Message, ...], said: str, parent: Turn | None) -> Turn:
+        chat, tools = self.seats[role].chat, self.workflow.tools.get(role)
+        observation = None
+        if parent is not None:
+            past = len(parent.prompt)
+            observation = chat.grown(messages[:past], parent.action.tolist(), messages[past + 1 :], tools)
+        if observation is None:
+            parent, observation = None, chat.opening(messages, tools)
+        return Turn(
+            agent=role,
+            role=role,
+            policy=self.seats[role].policy,
+            observation=np.asarray(observation, np.int64),
+            action=np.asarray(chat.demonstration(said), np.int64),
+            parent=parent,
+            text=said,
+            prompt=messages,
+        )
+
+
+def _numbers(assignment: Assignment) -> range:
+    return range(assignment.first, assignment.first + assignment.samples)
+
+
+def _key(key: Key, assignment: Assignment, number: int) -> Key:
+    source: Source = assignment.source
+    return key.derive(assignment.scenario.id, source, number)
+
+
+def _checked(outcome: object) -> Outcome:
+    if outcome is None:
+        return Outcome()
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"play() returned {type(outcome).__name__}, not an Outcome or None")
+    return outcome
+
+
+def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
+    """Writes an outcome's answer, columns and rewards into its trajectory."""
+    if outcome.answer is not None:
+        trajectory.info["answer"] = outcome.answer
+    trajectory.info.update(outcome.info)
+    for name, value in outcome.rewards.items():
+        trajectory.scores[name] = Score(None if value is None else float(value))
+    for name, given in outcome.turn_rewards.items():
+        if name in trajectory.scores:
+            raise ValueError(f"reward {name!r} is given for the trajectory and per turn; give one of them another name")
+        if isinstance(given, Mapping):
+            by_turn = {reply.turn: float(value) for reply, value in given.items()}
+            values: list[float | None] = [by_turn.get(turn) for turn in trajectory.turns]
+        else:
+            values = list(given)
+        if len(values) != len(trajectory.turns):
+            raise ValueError(f"turn reward {name!r} has {len(values)} values for {len(trajectory.turns)} turns")
+        trajectory.scores[name] = Score(values, Level.TURN)
+
+
+def _limit(error: BaseException, expired: bool, limits: Limits) -> str | None:
+    """Which limit ended an episode, in words; None when it failed."""
+    if isinstance(error, (LimitReached, ContextFull)):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup):
+        reasons = [_limit(inner, False, limits) for inner in error.exceptions]
+        return reasons[0] if all(reasons) else None
+    if isinstance(error, TimeoutError) and expired:
+        return f"the episode took more than limits.seconds = {limits.seconds} s"
+    return None
+
+
+def _failure(error: BaseException, workflow: Workflow) -> str:
+    """What went wrong and where in the workflow's own file, such as `TypeError: ... in play() line 12`."""
+    file = inspect.getsourcefile(inspect.unwrap(type(workflow).play))
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    where = f" in {own[-1].name}() line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,251 @@
+"""Agents: each keeps a conversation with its policy, and every answer is recorded as a `Turn` with exact tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.engine.requests import Engine, Request, Sample
+from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.keys import Key
+from hocket.types import Assignment, Decoding, Message, Turn
+from hocket.workflows.chat import Chat, Tokens, Tools
+from hocket.workflows.episode import Episode
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who plays a role: the policy's name, its engine, its chat template, and settings of `Decoding` to override."""
+
+    policy: str
+    engine: Engine
+    chat: Chat
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = {setting.name for setting in fields(Decoding)}
+        for name in self.decoding:
+            if name not in known:
+                raise ConfigurationError(f"decoding.{name} is not a setting of Decoding{nearest(name, known)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """One answer of an agent: its text, its token ids `[L]`, why it ended, and the recorded turn."""
+
+    text: str
+    tokens: NDArray[np.int64]
+    finish: str
+    turn: Turn
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Piece = str | Reply | Message | Sequence[str | Reply | Message]
+"""What an agent is told: text (a user message), another agent's reply, a chat message, or a list of these.
+
+Texts and replies side by side in a list make one user message, a line each.
+"""
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where a conversation stands: its messages, its tokens, its last turn, and the place of the call that led here."""
+
+    messages: tuple[Message, ...] = ()
+    tokens: Tokens = ()
+    last: Turn | None = None
+    place: int = -1
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One question to the policy: all messages, the ids that are new, and the turn they extend."""
+
+    messages: tuple[Message, ...]
+    observation: Tokens
+    parent: Turn | None
+    place: int
+    request: Request
+    state: str | None
+    number: int
+
+
+class Agent:
+    """One role in one episode, with a conversation of its own.
+
+    `await agent("text")` opens the conversation; called again with new messages only, it goes on: a child turn whose
+    observation is exactly what is new. Messages that begin with a system message or hold an assistant's message are a
+    whole history: if they continue this conversation it goes on too, otherwise a new branch is opened. A branch is
+    also opened when the chat template rewrites the past.
+
+    Calls are ordered, and draw their keys, when they are written down (`agent(...)`), not when they are answered; so
+    calls given to `asyncio.gather` keep their order. Calls made while another one is pending start from the same
+    state; the conversation then goes on from the one asked last.
+    """
+
+    def __init__(
+        self, role: str, seat: Seat, episode: Episode, *, system: str | None = None, tools: Tools | None = None
+    ) -> None:
+        self.role = role
+        self._seat = seat
+        self._episode = episode
+        self._system = system
+        self._tools = tools
+        self._state = _State()
+        self._conversation = episode.conversation(role)
+        self._calls = 0
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, the agent's own replies included."""
+        return self._state.messages
+
+    def fresh(self, *, system: str | None = None, tools: Tools | None = None) -> Agent:
+        """An agent of the same role with an empty conversation; this one stays as it is."""
+        return Agent(
+            self.role,
+            self._seat,
+            self._episode,
+            system=self._system if system is None else system,
+            tools=self._tools if tools is None else tools,
+        )
+
+    def __call__(
+        self, *pieces: Piece, prefix: Sequence[int] = (), state: str | None = None, decoding: Decoding | None = None
+    ) -> Coroutine[Any, Any, Reply]:
+        """Asks the policy; await the result.
+
+        Args:
+            pieces: what the agent is told, or a whole history (see the class).
+            prefix: response tokens imposed before sampling begins; recorded as forced.
+            state: a key naming the state this turn starts from, for grouping.
+            decoding: how to sample, instead of the assignment's decoding with the seat's overrides.
+
+        Raises:
+            LimitReached: when the episode has no turn or token left.
+            ConfigurationError: when the chat template refuses the messages.
+        """
+        decoding = decoding or replace(self._episode.assignment.decoding, **self._seat.decoding)
+        messages, observation, parent = self._extended(_messages(pieces))
+        context = observation if parent is None else self._state.tokens + observation
+        place, longest = self._episode.begin(self.role, decoding.max_tokens)
+        key = self._episode.key.derive(self.role, self._conversation, self._calls)
+        request = Request(context, replace(decoding, max_tokens=longest), key, tuple(prefix))
+        call = _Call(messages, observation, parent, place, request, state, self._calls)
+        self._calls += 1
+        return self._answered(call)
+
+    async def _answered(self, call: _Call) -> Reply:
+        sample = await self._episode.sample(self._seat.engine, call.request)
+        turn = self._turn(call, sample)
+        self._episode.record(call.place, turn)
+        if call.place > self._state.place:
+            said: Message = {"role": "assistant", "content": turn.text}
+            tokens = call.request.tokens + tuple(sample.tokens.tolist())
+            self._state = _State((*call.messages, said), tokens, turn, call.place)
+        return Reply(turn.text, turn.action, turn.finish, turn)
+
+    def _extended(self, new: tuple[Message, ...]) -> tuple[tuple[Message, ...], Tokens, Turn | None]:
+        """All messages, the ids that are new, and the turn they extend (None opens a conversation or a branch)."""
+        if not new:
+            raise HocketError(f"agent {self.role!r} was called without a message; pass text or chat messages")
+        past, last, chat = self._state.messages, self._state.last, self._seat.chat
+        if last is None or _whole(new):
+            new = headed(new, self._system)
+            if last is None or len(new) <= len(past) or new[: len(past)] != past:
+                return new, chat.opening(new, self._tools), None
+            new = new[len(past) :]
+        messages = (*past, *new)
+        grown = chat.grown(past[:-1], last.action.tolist(), new, self._tools)
+        if grown is None:
+            return messages, chat.opening(messages, self._tools), None
+        return messages, grown, last
+
+    def _turn(self, call: _Call, sample: Sample) -> Turn:
+        return Turn(
+            agent=self.role,
+            role=self.role,
+            policy=self._seat.policy,
+            observation=np.asarray(call.observation, np.int64),
+            action=sample.tokens,
+            logp=sample.logp,
+            version=np.full(len(sample.tokens), sample.version, np.int64),
+            forced=sample.forced if len(sample.forced) else np.zeros(len(sample.tokens), np.bool_),
+            parent=call.parent,
+            state=call.state,
+            finish=sample.finish,
+            text=self._seat.chat.reply_text(sample.tokens.tolist()),
+            prompt=call.messages,
+            decoding=call.request.decoding,
+            extras={"conversation": self._conversation, "call": call.number},
+        )
+
+
+class Team:
+    """One agent per role, as attributes (`team.planner`) or items (`team["planner"]`).
+
+    Attributes:
+        assignment: the scenario and how it is sampled, with hint and prefix.
+        key: for the workflow's own draws (`team.key.derive("shuffle").numpy()`); never use a global generator.
+    """
+
+    def __init__(self, agents: Mapping[str, Agent], assignment: Assignment, key: Key) -> None:
+        self._agents = dict(agents)
+        self.assignment = assignment
+        self.key = key
+
+    def __getitem__(self, role: str) -> Agent:
+        try:
+            return self._agents[role]
+        except KeyError:
+            raise ConfigurationError(f"the workflow has no role {role!r}{nearest(role, self._agents)}") from None
+
+    def __getattr__(self, role: str) -> Agent:
+        if role.startswith("_"):
+            raise AttributeError(role)
+        return self[role]
+
+
+def headed(messages: tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
+    """The messages with a system prompt in front, unless they bring their own."""
+    if system is None or (messages and messages[0]["role"] == "system"):
+        return messages
+    return ({"role": "system", "content": system}, *messages)
+
+
+def _whole(messages: tuple[Message, ...]) -> bool:
+    """Whether messages given to a running conversation are a whole history instead of what is new."""
+    return messages[0]["role"] == "system" or any(message["role"] == "assistant" for message in messages)
+
+
+def _messages(pieces: Sequence[Piece]) -> tuple[Message, ...]:
+    found: list[Message] = []
+    for piece in pieces:
+        if isinstance(piece, (str, Reply)):
+            found.append({"role": "user", "content": str(piece)})
+        elif isinstance(piece, Mapping):
+            found.append(piece)
+        else:
+            found.extend(_listed(piece))
+    return tuple(found)
+
+
+def _listed(pieces: Sequence[str | Reply | Message]) -> list[Message]:
+    found: list[Message] = []
+    lines: list[str] = []
+    for piece in [*pieces, None]:
+        if isinstance(piece, (str, Reply)):
+            lines.append(str(piece))
+            continue
+        if lines:
+            found.append({"role": "user", "content": "\n".join(lines)})
+            lines = []
+        if piece is not None:
+            found.append(piece)
+    return found

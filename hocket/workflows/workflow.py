@@ -1,0 +1,66 @@
+"""What a user writes: how a scenario is played by a team, and how it came out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hocket.types import Assignment, Message, Scenario
+from hocket.workflows.chat import Tools
+from hocket.workflows.team import Reply, Team
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an episode came out.
+
+    Attributes:
+        answer: what the team answers; rewards find it as `trajectory.info["answer"]`.
+        rewards: named rewards of the whole trajectory; None is no opinion.
+        turn_rewards: named rewards per turn: a number by reply, or one number per turn in call order.
+        info: columns for rewards and reports.
+    """
+
+    answer: Any = None
+    rewards: Mapping[str, float | None] = field(default_factory=dict)
+    turn_rewards: Mapping[str, Mapping[Reply, float] | Sequence[float | None]] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Workflow(ABC):
+    """Agents as ordinary async Python: subclass, name the roles, write `play`.
+
+    Attributes:
+        roles: who takes part; `team` has one agent per role.
+        prompts: system prompts by role, put before a conversation that has none.
+        tools: tools by role, shown by the chat template.
+    """
+
+    roles: tuple[str, ...] = ()
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def tools(self) -> Mapping[str, Tools]:
+        return {}
+
+    @abstractmethod
+    async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
+        """Plays one episode. Every awaited agent call is recorded; None leaves the reward to the task's verifiers."""
+
+
+def asked(assignment: Assignment) -> tuple[Message, ...]:
+    """The scenario's messages, with the assignment's hint on a line of its own under the last user message."""
+    messages = list(assignment.scenario.messages)
+    if assignment.hint is None:
+        return tuple(messages)
+    for place in reversed(range(len(messages))):
+        if messages[place]["role"] == "user":
+            hinted = f"{messages[place]['content']}\n{assignment.hint}"
+            messages[place] = {**messages[place], "content": hinted}
+            return tuple(messages)
+    return (*messages, {"role": "user", "content": assignment.hint})
