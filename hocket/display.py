@@ -147,47 +147,52 @@ class LiveDisplay:
 
 def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     """What was gained, what changed in the answers, where things are and what to try next."""
-    before, after = summary["before"], summary["after"]
+    before, after, measure = summary["before"], summary["after"], summary["measure"]
+    share = measure == "accuracy"
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for heading in ("", "before", "after", "change"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    measure = summary["measure"]
-    share = measure == "accuracy"
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     table.add_row(
-        f"{measure} on {after.get('n', 0)} unseen",
-        _interval(before, measure, share=share),
-        _interval(after, measure, share=share),
+        measure,
+        _value(before.get(measure), share=share),
+        f"[bold]{_value(after.get(measure), share=share)}[/]",
         f"[bold green]{_change(before, after, measure, share=share)}[/]",
     )
-    plain = [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]
-    for name in plain:
+    table.add_row("[dim]95 % interval", _interval(before, share=share), _interval(after, share=share), "")
+    table.add_row("[dim]unseen problems", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
+    for name in [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]:
         fraction = name != "length"
-        table.add_row(
-            f"share with {name}" if fraction else "mean length",
-            _value(before[name], share=fraction),
-            _value(after[name], share=fraction),
-            _change(before, after, name, share=fraction),
-        )
-    where = Text.assemble(
-        ("\nrun     ", "dim"), str(folder), ("\nreport  ", "dim"), str(folder / "report.html"), ("\ntime    ", "dim"),
-        f"{clock(summary['seconds'])} for {summary['steps']} steps",
-    )  # fmt: skip
-    following = Text.assemble(
-        ("\nnext    ", "dim"), f"hocket eval {folder} --samples 8", ("   what it can do with 8 tries\n", "dim"),
-        ("        ", "dim"), resume, ("   train on\n", "dim"),
-        ("        ", "dim"), "hocket recipes", ("   other methods, one --recipe away", "dim"),
-    )  # fmt: skip
-    return Panel(Group(table, where, following), title=f"[bold]{summary['name']}[/]: {summary['reason']}", expand=False)
+        label = f"answers with {name}" if fraction else "mean length"
+        change = _change(before, after, name, share=fraction)
+        table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
+    rest = Table.grid(padding=(0, 3))
+    rest.add_column(style="dim")
+    rest.add_column(overflow="fold")
+    for name, text in (
+        ("", ""),
+        ("run", str(folder)),
+        ("report", str(folder / "report.html")),
+        ("time", f"{clock(summary['seconds'])} for {summary['steps']} steps"),
+        ("", ""),
+        ("train on", resume),
+        ("measure", f"hocket eval {folder}" + (" --samples 8" if share else "")),
+        ("compare", "hocket recipes lists other methods, one --recipe away"),
+    ):
+        rest.add_row(name, text)
+    return Panel(
+        Group(table, rest), title=f"[bold]{summary['name']}[/] {summary['reason']}", expand=False, padding=(1, 2)
+    )
 
 
-def _interval(found: Mapping[str, Any], measure: str, *, share: bool) -> str:
-    if measure not in found:
+def _interval(found: Mapping[str, Any], *, share: bool) -> str:
+    if "low" not in found:
         return "–"
-    low, high = _value(found["low"], share=share), _value(found["high"], share=share)
-    return f"{_value(found[measure], share=share)} [dim]({low}–{high})[/]"
+    return f"[dim]{_value(found['low'], share=share)} – {_value(found['high'], share=share)}[/]"
 
 
-def _value(value: float, *, share: bool) -> str:
+def _value(value: float | None, *, share: bool) -> str:
+    if value is None:
+        return "–"
     return f"{100 * value:.1f} %" if share else f"{value:.1f}"
 
 

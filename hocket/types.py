@@ -162,6 +162,9 @@ class Score:
     level: Level = Level.TRAJECTORY
     feedback: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "level", Level(self.level))
+
 
 @dataclass(eq=False, repr=False)
 class Trajectory:

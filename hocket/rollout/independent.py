@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, Play
+from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience
 
 
@@ -21,7 +21,14 @@ class Independent:
             raise ValueError(f"samples must be at least 1, not {self.samples}")
 
     async def collect(
-        self, asked: Sequence[Assignment], *, play: Play, score: Grade, ledger: LedgerView, key: Key
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
     ) -> Experience:
         trajectories = await play([replace(assignment, samples=self.samples) for assignment in asked])
         await score(trajectories)

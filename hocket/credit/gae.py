@@ -1,0 +1,72 @@
+"""Generalised advantage estimation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hocket.credit.formulas import generalised_advantages, whitened
+from hocket.credit.reinforce import in_place
+from hocket.errors import ConfigurationError
+from hocket.signals import rewards_by_occurrence
+from hocket.types import Batch, Column, Occurrences
+
+
+@dataclass(frozen=True)
+class GAE:
+    """`A_t = sum_k (gamma lam)^k delta_{t+k}`, `delta_t = r_t + gamma V_{t+1} - V_t` (arXiv 1506.02438).
+
+    The chain runs over the decisions of a trajectory: observation tokens between turns, and forced decisions, break
+    nothing. After the last decision stands the value of the final state where the trajectory was truncated and 0
+    where it terminated. The target of the value function is `A_t + V_t`, before whitening.
+
+    Attributes:
+        gamma: discount per decision, in [0, 1]. lam: 0 gives one-step differences, 1 discounted returns minus V.
+        whiten: `(A - mean) / (std + epsilon)` over the batch's occurrences of non-zero weight; the others get 0.
+        epsilon: added to the deviation. ddof: 1 divides the sum of squares by one less than their number.
+
+    Raises:
+        ConfigurationError: on a call, when the batch has no values.
+    """
+
+    gamma: float = 1.0
+    lam: float = 1.0
+    whiten: bool = True
+    epsilon: float = 1e-8
+    ddof: int = 1
+
+    gives_targets: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({Column.VALUE})
+    pairs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "lam"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], not {getattr(self, name)}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages and value targets, both `[E]` float64."""
+        if batch.value is None:
+            raise ConfigurationError("GAE reads the value of every decision, but the batch has no column 'value'")
+        seen = batch.occurrences
+        values = batch.value.detach().double()[seen.decision]
+        raw = generalised_advantages(
+            rewards_by_occurrence(batch),
+            values,
+            _final_values(batch),
+            seen.trajectory,
+            gamma=self.gamma,
+            lam=self.lam,
+        )
+        used = seen.weight != 0
+        credit = whitened(raw[used], ddof=self.ddof, epsilon=self.epsilon) if self.whiten else raw[used]
+        return replace(seen, advantage=in_place(credit, used), target=raw + values)
+
+
+def _final_values(batch: Batch) -> Tensor:
+    """What follows each trajectory, `[N]` float64: a cut-off one's value where it is known, else 0."""
+    nothing = torch.zeros(batch.trajectories, dtype=torch.float64)
+    return nothing if batch.final_value is None else torch.where(batch.truncated, batch.final_value.double(), nothing)

@@ -1,0 +1,110 @@
+"""Preference pairs from rewards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hocket.credit.units import counted_trajectories
+from hocket.signals import returns
+from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+
+
+@dataclass(frozen=True)
+class BestAgainstWorst:
+    """One pair per group: its best trajectory against its worst, as in online DPO (arXiv 2402.04792).
+
+    A group whose best and worst return differ by `margin` or less gives no pair; among equals the first in assignment
+    order is taken. Trajectories in no pair get weight 0.
+    """
+
+    by: GroupBy = GroupBy("scenario")
+    margin: float = 0.0
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_pairing(self.by, self.margin)
+
+    @property
+    def least_samples(self) -> int:
+        """Two when groups are within a scenario."""
+        return 2 if "scenario" in self.by.columns else 1
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
+        value = returns(batch).tolist()
+        found = []
+        for members in members_by_group(batch, self.by):
+            best = max(members, key=lambda i: value[i])  # the first of equals, here and below
+            worst = min(members, key=lambda i: value[i])
+            if value[best] - value[worst] > self.margin:
+                found.append((best, worst))
+        return paired(batch, found)
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """Every two trajectories of a group whose returns differ by more than `margin`, the better one first.
+
+    Trajectories in no pair get weight 0.
+    """
+
+    by: GroupBy = GroupBy("scenario")
+    margin: float = 0.0
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_pairing(self.by, self.margin)
+
+    @property
+    def least_samples(self) -> int:
+        """Two when groups are within a scenario."""
+        return 2 if "scenario" in self.by.columns else 1
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
+        value = returns(batch).tolist()
+        found = [
+            (better, other)
+            for members in members_by_group(batch, self.by)
+            for better in members
+            for other in members
+            if value[better] - value[other] > self.margin
+        ]
+        return paired(batch, found)
+
+
+def check_pairing(by: GroupBy, margin: float) -> None:
+    """Refuses groups of turns and negative margins with a `ValueError`."""
+    if by.level is Level.TURN:
+        raise ValueError("pairs are of trajectories: by may not name a column of turns")
+    if margin < 0:
+        raise ValueError(f"margin must be at least 0, not {margin}")
+
+
+def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:
+    """The trajectories of each group that count, in assignment order."""
+    groups = by(batch)
+    index, counted, order = groups.index.tolist(), counted_trajectories(batch).tolist(), batch.order.tolist()
+    members: list[list[int]] = [[] for _ in range(groups.size)]
+    for trajectory in sorted(range(batch.trajectories), key=lambda i: order[i]):
+        if counted[trajectory]:
+            members[index[trajectory]].append(trajectory)
+    return [group for group in members if group]
+
+
+def paired(batch: Batch, found: list[tuple[int, int]]) -> Occurrences:
+    """The occurrences with these pairs; weight 0 outside of them."""
+    seen = batch.occurrences
+    pairs: Tensor = torch.tensor(found, dtype=torch.long).reshape(-1, 2)
+    chosen = torch.zeros(batch.trajectories, dtype=torch.bool)
+    chosen[pairs.flatten()] = True
+    weight = torch.where(chosen[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
+    return replace(seen, weight=weight, pairs=pairs)

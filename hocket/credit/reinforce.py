@@ -1,0 +1,150 @@
+"""Credit by returns: REINFORCE and its baselines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from hocket.credit.formulas import centred, whitened
+from hocket.credit.units import counted_trajectories
+from hocket.errors import ConfigurationError
+from hocket.segments import segment_count, segment_mean, suffix_sum
+from hocket.signals import returns, rewards_by_occurrence
+from hocket.stages import State
+from hocket.types import Batch, Column, Occurrences
+
+
+@dataclass(frozen=True)
+class ReturnToGo:
+    """`G_t = sum_{k >= t} gamma^(k - t) r_k`, the discounted reward from each decision on (Williams 1992).
+
+    The clock ticks once per decision of the trajectory, whoever made it; observation tokens take no time. With
+    `whiten` it is REINFORCE++ (arXiv 2501.03262): `(G - mean) / (std + epsilon)` over the batch. Statistics are over
+    all occurrences of non-zero weight, each counted once; the others get 0.
+
+    Attributes:
+        gamma: discount per decision, in [0, 1].
+        baseline: `batch-mean` subtracts the mean reward-to-go of the batch's occurrences.
+        whiten: subtract the mean and divide by the standard deviation of the batch's occurrences.
+        epsilon: added to the deviation.
+        ddof: 1 divides the sum of squares by one less than the number of occurrences, 0 by the number.
+    """
+
+    gamma: float = 1.0
+    baseline: Literal["batch-mean"] | None = None
+    whiten: bool = False
+    epsilon: float = 1e-8
+    ddof: int = 1
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
+        if self.baseline not in ("batch-mean", None):
+            raise ValueError(f"baseline must be 'batch-mean' or null, not {self.baseline!r}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        seen = batch.occurrences
+        to_go = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories, discount=self.gamma)
+        return replace(seen, advantage=in_place(self._adjusted(to_go[seen.weight != 0]), seen.weight != 0))
+
+    def _adjusted(self, to_go: Tensor) -> Tensor:
+        if self.whiten:
+            return whitened(to_go, ddof=self.ddof, epsilon=self.epsilon)
+        if self.baseline == "batch-mean":
+            return centred(to_go, torch.zeros(len(to_go), dtype=torch.long), 1)
+        return to_go
+
+
+@dataclass(frozen=True)
+class RunningMean:
+    """`A_i = R_i - b`, b the running mean of earlier steps' returns: REINFORCE with a baseline (Williams 1992).
+
+    Stateful. The current batch enters `b` only after it was credited, so the gradient stays unbiased. Step k's mean
+    return has weight proportional to `momentum^(steps since)`; before the first step b is 0.
+    """
+
+    momentum: float = 0.9
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must lie in [0, 1), not {self.momentum}")
+
+    def init(self) -> State:
+        """No history: a weighted sum of mean returns and the sum of its weights, both 0."""
+        return {"sum": 0.0, "weight": 0.0}
+
+    def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:
+        """The batch's occurrences with advantages `[E]` float64, and the state after this step."""
+        counted, value = counted_trajectories(batch), returns(batch)
+        baseline = state["sum"] / state["weight"] if state["weight"] > 0 else 0.0
+        advantage = torch.where(counted, value - baseline, 0.0)[batch.occurrences.trajectory]
+        if counted.any():
+            keep, add = self.momentum, 1 - self.momentum
+            mean = float(value[counted].mean())
+            state = {"sum": keep * state["sum"] + add * mean, "weight": keep * state["weight"] + add}
+        return replace(batch.occurrences, advantage=advantage), state
+
+
+@dataclass(frozen=True)
+class GreedyBaseline:
+    """`A_i = R_i - R(greedy answer to the same scenario)`: ReMax (Li et al. 2024, arXiv 2310.10505).
+
+    Reads trajectories whose source is `baseline` (their mean, if there are several). Trajectories of a scenario
+    without one, say because the attempt failed, are left out with weight 0.
+
+    Raises:
+        ConfigurationError: on a call, when the batch holds no baseline at all.
+    """
+
+    needs_baseline: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = False
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64; weights are 0 where no baseline exists."""
+        seen, value = batch.occurrences, returns(batch)
+        names = batch.names["source"]
+        greedy = batch.source == (names.index("baseline") if "baseline" in names else -1)
+        if not greedy.any():
+            raise ConfigurationError(
+                "GreedyBaseline found no trajectory of source 'baseline'; set rollout to "
+                "hocket.rollout.WithGreedyBaseline"
+            )
+        size = len(batch.names["scenario"])
+        baseline = segment_mean(value[greedy], batch.scenario[greedy], size)
+        known = segment_count(batch.scenario[greedy], size)[batch.scenario] > 0
+        advantage = torch.where(known & ~greedy & counted_trajectories(batch), value - baseline[batch.scenario], 0.0)
+        weight = torch.where(known[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
+        return replace(seen, advantage=advantage[seen.trajectory], weight=weight)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The same advantage everywhere: with a log-likelihood objective, supervised fine-tuning and behaviour cloning."""
+
+    value: float = 1.0
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = False
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        size = len(batch.occurrences)
+        return replace(batch.occurrences, advantage=torch.full((size,), self.value, dtype=torch.float64))
+
+
+def in_place(values: Tensor, used: Tensor) -> Tensor:
+    """`values` where `used` `[E]` holds, 0 elsewhere; float64."""
+    spread = torch.zeros(len(used), dtype=torch.float64)
+    spread[used] = values
+    return spread

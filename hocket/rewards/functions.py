@@ -1,0 +1,275 @@
+"""Plain functions as rewards, in TRL's signature.
+
+    def brevity(prompts, completions, completion_ids, **columns) -> list[float | None]
+
+A function may be sync or async and is given only the arguments it names, everything with `**columns`: `answer`, `id`
+and whatever else the task's scenarios carry as metadata. Ask for `trajectories` by name to see everything recorded.
+Prompts and completions are strings where the prompt is text and lists of messages where it is a chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import math
+import re
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hocket.components import load_object
+from hocket.errors import ConfigurationError, nearest
+from hocket.keys import Key
+from hocket.rewards.opinions import Opinions, RewardError, opinions_of
+from hocket.rewards.outside import call_outside
+from hocket.stages import Reward
+from hocket.types import Trajectory
+
+_PAUSE = 0.5
+"""Seconds before the first retry; twice as long before each further one."""
+
+
+class _CallFailed(Exception):
+    """One call did not work; `again` says whether another might."""
+
+    def __init__(self, sentence: str, again: bool) -> None:
+        super().__init__(sentence)
+        self.again = again
+
+
+@dataclass
+class _Memory:
+    worked: bool = False
+
+
+@dataclass(frozen=True)
+class FunctionReward:
+    """A TRL-style function as a reward.
+
+    A call that raises or takes longer than `timeout` seconds is made again up to `retries` times; one that returns
+    something else than a number or None per completion is not. A call that then still failed leaves its trajectories
+    without an opinion, says so, and the run goes on — unless no call ever worked before: then the function itself is
+    wrong and a `RewardError` stops the run. NaN and infinities count as no opinion.
+
+    Attributes:
+        function: the function, or `FILE.py:FUNCTION`.
+        name: of its score; the function's own name when empty.
+        weight: of its score in the sum of rewards.
+        timeout: seconds a call may take.
+        retries: further attempts after one that raised or timed out.
+
+    Raises:
+        ConfigurationError: at construction, for settings out of range or something that cannot be called.
+        RewardError: when called, if no call has worked yet and this one failed after its retries.
+    """
+
+    function: Callable[..., Any] | str
+    name: str = ""
+    weight: float = 1.0
+    timeout: float = 60.0
+    retries: int = 2
+    _call: Callable[..., Any] = field(init=False, repr=False, compare=False)
+    _memory: _Memory = field(init=False, repr=False, compare=False, default_factory=_Memory)
+
+    def __post_init__(self) -> None:
+        call = load_object(self.function, "reward") if isinstance(self.function, str) else self.function
+        if not callable(call):
+            raise ConfigurationError(f"reward {self.function}: it is a {type(call).__name__}, not a function")
+        object.__setattr__(self, "_call", call)
+        if not self.name:
+            own = getattr(call, "__name__", type(call).__name__)
+            object.__setattr__(self, "name", "reward_function" if own == "<lambda>" else own)
+        if not math.isfinite(self.weight):
+            raise ConfigurationError(f"reward {self.name}: its weight must be a finite number, not {self.weight}")
+        if not self.timeout > 0 or self.retries < 0:
+            raise ConfigurationError(
+                f"reward {self.name}: timeout must be above 0 seconds (it is {self.timeout}) and retries at least 0 "
+                f"(it is {self.retries})"
+            )
+
+    @property
+    def label(self) -> str:
+        """`FILE.py:FUNCTION`, for messages."""
+        if isinstance(self.function, str):
+            return self.function
+        source = inspect.getsourcefile(self._call) if inspect.isfunction(self._call) else None
+        return f"{Path(source).name}:{self._call.__qualname__}" if source else self.name
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
+        """One opinion per trajectory. The function draws nothing from `key`."""
+        if not trajectories:
+            return Opinions([])
+        arguments = self._arguments(trajectories)
+        for attempt in range(self.retries + 1):
+            try:
+                opinions = await self._attempt(arguments, len(trajectories))
+            except _CallFailed as failure:
+                sentence, tries = str(failure), attempt + 1
+                if not failure.again:
+                    break
+                if attempt < self.retries:
+                    await asyncio.sleep(min(_PAUSE * 2**attempt, self.timeout))
+            else:
+                self._memory.worked = True
+                return opinions
+        if not self._memory.worked:
+            counted = "" if tries == 1 else f" (tried {tries} times)"
+            raise RewardError(f"{sentence}{counted}. It has never worked, so the run stops; correct {self.label}.")
+        return Opinions.none(len(trajectories), f"{sentence}; these trajectories have no opinion from it")
+
+    async def _attempt(self, arguments: Mapping[str, Any], count: int) -> Opinions:
+        outcome = await call_outside(self._call, arguments, self.timeout)
+        if outcome.timed_out:
+            raise _CallFailed(f"reward {self.label} took longer than its timeout of {self.timeout:g} s", True)
+        if outcome.error is not None:
+            raise _CallFailed(f"reward {self.label} raised {_described(outcome.error)}", True)
+        try:
+            return opinions_of(outcome.value, count, self.label)
+        except RewardError as error:
+            raise _CallFailed(str(error), False) from None
+
+    def _arguments(self, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+        """What of the columns the function wants.
+
+        Raises:
+            RewardError: if it asks for a column that is not there.
+        """
+        columns = columns_of(trajectories)
+        try:
+            parameters = inspect.signature(self._call).parameters
+        except (TypeError, ValueError):  # some builtins have no signature
+            return {name: columns[name] for name in ("prompts", "completions")}
+        for name, parameter in parameters.items():
+            required = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+            if required and name not in columns and name != "trajectories":
+                raise RewardError(
+                    f"reward {self.label} asks for {name!r}, which this task does not give{nearest(name, columns)}"
+                )
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            wanted = dict(columns)
+        else:
+            wanted = {name: values for name, values in columns.items() if name in parameters}
+        return {**wanted, "trajectories": list(trajectories)} if "trajectories" in parameters else wanted
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
+    """TRL's columns, each a list with one entry per trajectory.
+
+    `prompts`, `completions`, `completion_ids` (of the last turn), `answer`, `id` and every metadata key, None where a
+    scenario lacks it.
+    """
+    scenarios = [trajectory.scenario for trajectory in trajectories]
+    names = {name: None for scenario in scenarios for name in scenario.metadata}
+    columns = {name: [scenario.metadata.get(name) for scenario in scenarios] for name in names}
+    return {
+        **columns,
+        "id": [scenario.id for scenario in scenarios],
+        "answer": [scenario.answer for scenario in scenarios],
+        "prompts": [_prompt(trajectory) for trajectory in trajectories],
+        "completions": [_completion(trajectory) for trajectory in trajectories],
+        "completion_ids": [t.turns[-1].action.tolist() if t.turns else [] for t in trajectories],
+    }
+
+
+def _prompt(trajectory: Trajectory) -> str | list[dict[str, Any]]:
+    prompt = trajectory.scenario.prompt
+    if prompt is None or isinstance(prompt, str):
+        return prompt or ""
+    return [dict(message) for message in prompt]
+
+
+def _completion(trajectory: Trajectory) -> str | list[dict[str, Any]]:
+    prompt = trajectory.scenario.prompt
+    if prompt is None or isinstance(prompt, str):
+        return trajectory.text
+    return [{"role": "assistant", "content": trajectory.text}]
+
+
+def _described(error: BaseException) -> str:
+    """`ValueError: boom (judge.py, line 12)`, the line being the innermost one outside of libraries."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "site-packages" not in f.filename]
+    frames = [f for f in frames if Path(f.filename).parent != Path(__file__).parent]
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    words = " ".join(str(error).split())
+    words = words if len(words) <= 200 else f"{words[:197]}..."
+    return f"{type(error).__name__}{': ' if words else ''}{words}{place}"
+
+
+# ---------------------------------------------------------------- from the command line
+
+_REFERENCE = re.compile(r"(?P<object>.+\.py:[^=:]+)(?:=(?P<weight>.*))?")
+
+
+def load_reward(reference: str) -> Reward:
+    """The reward `FILE.py:FUNCTION` or `FILE.py:FUNCTION=WEIGHT`.
+
+    The name may also be that of a reward object (with `name`, `weight` and an async call over trajectories), or of a
+    class that makes one without arguments.
+
+    Raises:
+        ConfigurationError: if the reference, the file, the name or the weight is wrong.
+    """
+    match = _REFERENCE.fullmatch(reference.strip())
+    if match is None:
+        raise ConfigurationError(f"reward = {reference!r}: write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT")
+    weight = None if match["weight"] is None else _weight(match["weight"], reference)
+    found = load_object(match["object"], "reward")
+    if inspect.isclass(found):
+        try:
+            found = found()
+        except TypeError as error:
+            raise ConfigurationError(f"reward {match['object']} is a class that needs arguments: {error}") from None
+    if hasattr(found, "name") and hasattr(found, "weight") and callable(found):
+        return cast(Reward, found) if weight is None else _weighted(found, weight, match["object"])
+    return FunctionReward(
+        match["object"] if inspect.isfunction(found) else found, weight=1.0 if weight is None else weight
+    )
+
+
+def load_rewards(references: Iterable[str]) -> tuple[Reward, ...]:
+    """Several rewards; functions of the same name in different files get their file's name in front.
+
+    Raises:
+        ConfigurationError: as `load_reward`, and if two still share a name.
+    """
+    listed = list(references)
+    rewards = [load_reward(reference) for reference in listed]
+    names = [reward.name for reward in rewards]
+    for place, reward in enumerate(rewards):
+        if names.count(reward.name) > 1 and isinstance(reward, FunctionReward):
+            stem = Path(listed[place].partition(".py:")[0]).name
+            rewards[place] = dataclasses.replace(reward, name=f"{stem}.{reward.name}")
+    refuse_duplicates(rewards)
+    return tuple(rewards)
+
+
+def refuse_duplicates(rewards: Sequence[Reward]) -> None:
+    """Raises `ConfigurationError` if two rewards would write the same score."""
+    names = [reward.name for reward in rewards]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"two rewards are called {twice!r}; give one of them another name, or leave it out")
+
+
+def _weight(text: str, reference: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise ConfigurationError(
+            f"reward = {reference!r}: the weight {text!r} is no number; write =0.5 or leave it out"
+        )
+    return weight
+
+
+def _weighted(reward: Any, weight: float, reference: str) -> Reward:
+    if not dataclasses.is_dataclass(reward):
+        raise ConfigurationError(f"reward {reference} is an object with a weight of its own; set it there, not by =")
+    return cast(Reward, dataclasses.replace(cast(Any, reward), weight=weight))

@@ -1,0 +1,78 @@
+"""Scoring: all rewards at once, written into the trajectories."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hocket.keys import Key
+from hocket.rewards.functions import refuse_duplicates
+from hocket.rewards.opinions import Opinions, opinions_of
+from hocket.stages import Reward
+from hocket.types import Score, Trajectory
+
+
+class Journal(Protocol):
+    """Remembers outside results by key, so that a resumed run replays them instead of asking again."""
+
+    def get(self, key: str) -> Any:
+        """What was put at `key`, or something falsy."""
+        ...
+
+    def put(self, key: str, value: Any) -> object:
+        """Keeps `value`, plain data (dicts, lists, numbers, strings, None)."""
+        ...
+
+
+async def grade(
+    trajectories: Sequence[Trajectory], rewards: Sequence[Reward], key: Key, journal: Journal | None = None
+) -> list[str]:
+    """Runs all rewards concurrently and writes `Trajectory.scores[reward.name]`.
+
+    Trajectories with a `failure` are shown to no reward and get None, no opinion. Results of rewards whose `outside`
+    is not False (functions, judges) go through the journal. Returns problems worth telling a person, as sentences.
+
+    Raises:
+        RewardError: from a reward that never worked or gives back no list of numbers.
+        ConfigurationError: if two rewards have one name.
+    """
+    refuse_duplicates(rewards)
+    whole = [trajectory for trajectory in trajectories if trajectory.failure is None]
+    judged = await asyncio.gather(
+        *(_judged(reward, whole, key.derive("reward", reward.name), journal) for reward in rewards)
+    )
+    problems: list[str] = []
+    for reward, opinions in zip(rewards, judged, strict=True):
+        for trajectory in trajectories:
+            if trajectory.failure is not None:
+                trajectory.scores[reward.name] = Score(None, feedback=trajectory.failure)
+        for trajectory, value, feedback in zip(whole, opinions, opinions.feedback, strict=True):
+            trajectory.scores[reward.name] = Score(value, feedback=feedback)
+        problems += opinions.problems
+    return problems
+
+
+async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal: Journal | None) -> Opinions:
+    if not whole:
+        return Opinions([])
+    if journal is None or not getattr(reward, "outside", True):
+        return opinions_of(await reward(whole, key=key), len(whole), reward.name)
+    entry = f"reward/{reward.name}/{_digest(whole, key)}"
+    kept = journal.get(entry)
+    if kept:
+        return Opinions(kept["values"], kept["feedback"], kept["problems"])
+    opinions = opinions_of(await reward(whole, key=key), len(whole), reward.name)
+    journal.put(entry, {"values": list(opinions), "feedback": opinions.feedback, "problems": list(opinions.problems)})
+    return opinions
+
+
+def _digest(trajectories: Sequence[Trajectory], key: Key) -> str:
+    """Names one call: where in the run it was made, and about what."""
+    digest = hashlib.blake2b(str(key).encode(), digest_size=16)
+    for trajectory in trajectories:
+        for part in (trajectory.scenario.id, trajectory.source, str(trajectory.sample), trajectory.text):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()

@@ -1,0 +1,136 @@
+"""Right or wrong: a task's own verifier as a reward, and comparison with a known answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar, Literal
+
+from hocket.errors import ConfigurationError, nearest
+from hocket.keys import Key
+from hocket.rewards.opinions import Opinions, RewardError, opinions_of
+from hocket.types import Scenario, Trajectory
+
+Extraction = Literal["answer-tag", "last-line", "number"]
+
+_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+", re.ASCII)
+_LONGEST_NUMBER = 100
+
+
+@dataclass(frozen=True)
+class TaskVerifier:
+    """A task's verdict on the last turn's text. `verify(text, scenario)` gives a number, or None for no opinion.
+
+    A `verify` that raises leaves that trajectory without an opinion, with a problem; one that raises on every
+    trajectory of a call is itself wrong and stops the run with a `RewardError`.
+    """
+
+    verify: Callable[[str, Scenario], float | None]
+    name: str = "correct"
+    weight: float = 1.0
+    outside: ClassVar[bool] = False
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
+        values: list[Any] = []
+        feedback: list[str | None] = []
+        for trajectory in trajectories:
+            try:
+                values.append(self.verify(trajectory.text, trajectory.scenario))
+                feedback.append(None)
+            except Exception as error:
+                values.append(None)
+                feedback.append(f"verifying {trajectory.scenario.id} raised {type(error).__name__}: {error}")
+        problems = [sentence for sentence in feedback if sentence is not None]
+        if problems and len(problems) == len(trajectories):
+            raise RewardError(f"{problems[0]}. This happened for all {len(problems)} answers; correct the verifier.")
+        checked = opinions_of(values, len(trajectories), self.name)
+        merged = [mine or theirs for mine, theirs in zip(feedback, checked.feedback, strict=True)]
+        return Opinions(checked, merged, [*problems[:1], *checked.problems])
+
+
+@dataclass(frozen=True)
+class ExactMatch:
+    """1 if what is extracted from the completion equals the scenario's answer, else 0; None without an answer.
+
+    `answer-tag` takes the text of the last `<answer>..</answer>`, `last-line` the last line that is not blank, and
+    `number` the last number. Numbers are equal by value (`1,000` and `1000.0`), other texts up to whitespace. An
+    answer that is a list allows any of its members.
+    """
+
+    extract: Extraction = "answer-tag"
+    name: str = "correct"
+    weight: float = 1.0
+    outside: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.extract not in EXTRACTIONS:
+            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
+        return Opinions(self.verify(trajectory.text, trajectory.scenario) for trajectory in trajectories)
+
+    def verify(self, text: str, scenario: Scenario) -> float | None:
+        """The verdict on one completion."""
+        if scenario.answer is None:
+            return None
+        given = self.extracted(text)
+        allowed = scenario.answer if isinstance(scenario.answer, (list, tuple)) else (scenario.answer,)
+        return float(given is not None and any(equal(given, answer_text(answer)) for answer in allowed))
+
+    def extracted(self, text: str) -> str | None:
+        """What counts as the answer in a completion, None if there is nothing of the kind."""
+        return EXTRACTIONS[self.extract](text)
+
+
+def tagged(text: str) -> str | None:
+    """The text inside the last closed `<answer>..</answer>`."""
+    before, closed, _ = text.rpartition("</answer>")
+    _, opened, inside = before.rpartition("<answer>")
+    return inside if closed and opened else None
+
+
+def last_line(text: str) -> str | None:
+    """The last line that is not blank."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
+
+
+def last_number(text: str) -> str | None:
+    """The last number; a minus counts as a sign unless it stands right behind a digit."""
+    found = list(_NUMBER.finditer(text))
+    if not found:
+        return None
+    last = found[-1]
+    behind_digit = last.start() > 0 and text[last.start() - 1].isdigit()
+    return last[0].lstrip("+-") if behind_digit else last[0]
+
+
+EXTRACTIONS: dict[str, Callable[[str], str | None]] = {
+    "answer-tag": tagged,
+    "last-line": last_line,
+    "number": last_number,
+}
+
+
+def answer_text(answer: Any) -> str:
+    """A known answer as text; true and false as JSON writes them."""
+    return str(answer).lower() if isinstance(answer, bool) else str(answer)
+
+
+def equal(given: str, answer: str) -> bool:
+    """Equal by value if both are numbers, else by text up to whitespace."""
+    left, right = _decimal(given), _decimal(answer)
+    if left is not None and right is not None:
+        return left == right
+    return given.split() == answer.split()
+
+
+def _decimal(text: str) -> Decimal | None:
+    text = text.strip()
+    if len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text) is None:
+        return None
+    try:
+        return Decimal(text.replace(",", ""))
+    except InvalidOperation:
+        return None

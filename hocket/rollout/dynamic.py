@@ -1,0 +1,122 @@
+"""Dynamic sampling: ask until enough groups carry a signal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hocket.errors import HocketError
+from hocket.keys import Key
+from hocket.stages import Grade, LedgerView, More, Play
+from hocket.types import Assignment, Experience, Score, Trajectory
+
+Group = list[Trajectory]
+
+
+@dataclass(frozen=True)
+class DynamicSampling:
+    """Keeps only groups whose rewards are not all equal, and asks again for the missing ones (DAPO, arXiv 2503.14476).
+
+    As many groups with signal are wanted as scenarios were asked. Missing ones are asked from the curriculum through
+    `more`. Where that is not given, the scenarios that were without signal are sampled afresh (with new keys), which
+    shifts the mixture towards scenarios that rarely differ. Groups without signal and surplus groups are discarded.
+    After `max_rounds` a step goes on with the groups it has; if none has a signal, with the groups first asked, so
+    that it is never empty and the run advances.
+
+    Attributes:
+        samples: trajectories per group, at least 2.
+        max_rounds: how often to ask in one step, the first time included.
+        oversample: ask for this many times the missing groups, at least 1; works through `more`.
+        score: the score whose equality matters; None compares all scores (before weights and shaping).
+    """
+
+    samples: int = 8
+    max_rounds: int = 3
+    oversample: float = 1.0
+    score: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples < 2:
+            raise ValueError(f"samples must be at least 2 to differ, not {self.samples}")
+        if self.max_rounds < 1:
+            raise ValueError(f"max_rounds must be at least 1, not {self.max_rounds}")
+        if self.oversample < 1:
+            raise ValueError(f"oversample must be at least 1, not {self.oversample}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Groups with signal as trajectories; metrics count rounds and groups."""
+        wanted = len(asked)
+        kept: list[Group] = []
+        idle: list[Group] = []
+        drawn: Counter[str] = Counter()
+        pending = [*asked, *(more(self._number(wanted) - wanted) if more and self._number(wanted) > wanted else [])]
+        rounds = 0
+        while pending and rounds < self.max_rounds and len(kept) < wanted:
+            rounds += 1
+            groups = await self._ask(pending, drawn, play, score)
+            differs = [has_signal(group, self.score) for group in groups]
+            kept += [group for group, differing in zip(groups, differs, strict=True) if differing]
+            idle += [group for group, differing in zip(groups, differs, strict=True) if not differing]
+            missing = wanted - len(kept)
+            if missing > 0 and rounds < self.max_rounds:
+                silent = [asking for asking, differing in zip(pending, differs, strict=True) if not differing]
+                pending = list(more(self._number(missing))) if more else silent
+        metrics = {
+            "rollout/rounds": float(rounds),
+            "rollout/groups": float(len(kept) + len(idle)),
+            "rollout/groups_with_signal": float(len(kept)),
+        }
+        chosen, rest = (kept, idle) if kept else (idle, [])
+        return Experience(_flat(chosen[:wanted]), _flat([*chosen[wanted:], *rest]), metrics)
+
+    def _number(self, missing: int) -> int:
+        return math.ceil(missing * self.oversample)
+
+    async def _ask(self, pending: Sequence[Assignment], drawn: Counter[str], play: Play, score: Grade) -> list[Group]:
+        """One group per assignment, scored. `drawn` counts samples per scenario, so that none is drawn twice."""
+        assignments = []
+        for asking in pending:
+            first = asking.first + drawn[asking.scenario.id]
+            assignments.append(replace(asking, samples=self.samples, first=first))
+            drawn[asking.scenario.id] += self.samples
+        trajectories = await play(assignments)
+        if len(trajectories) != len(assignments) * self.samples:
+            raise HocketError(
+                f"dynamic sampling asked for {len(assignments) * self.samples} trajectories and the player returned "
+                f"{len(trajectories)}; a player returns a failed attempt with its failure"
+            )
+        await score(trajectories)
+        return [list(trajectories[at : at + self.samples]) for at in range(0, len(trajectories), self.samples)]
+
+
+def has_signal(group: Sequence[Trajectory], score: str | None = None) -> bool:
+    """Whether the whole trajectories of a group differ in their scores (or in the one named)."""
+    whole = [trajectory for trajectory in group if trajectory.failure is None]
+    names = sorted({name for trajectory in whole for name in trajectory.scores if score in (None, name)})
+    return len({tuple(total(trajectory.scores.get(name)) for name in names) for trajectory in whole}) > 1
+
+
+def total(score: Score | None) -> float:
+    """A score's sum over a trajectory; no opinion, and what is not finite, counts 0 as in the combined reward."""
+    if score is None or score.value is None:
+        return 0.0
+    values = score.value if isinstance(score.value, (Sequence, np.ndarray)) else [score.value]
+    numbers = [0.0 if value is None else float(value) for value in values]
+    return math.fsum(number for number in numbers if math.isfinite(number))
+
+
+def _flat(groups: Sequence[Group]) -> list[Trajectory]:
+    return [trajectory for group in groups for trajectory in group]

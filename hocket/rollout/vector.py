@@ -1,0 +1,271 @@
+"""Plays episodes of environments side by side, one batched decision at a time.
+
+An episode becomes one turn: observations `[L, O]`, actions `[L]` or `[L, A]`, log-probs `[L]`, and the score `reward`
+at the level of decisions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.keys import Key, uniforms
+from hocket.types import Assignment, Level, Score, Trajectory, Turn
+
+
+class Environment(Protocol):
+    """One world. Observations are float32 vectors `[O]`; actions are as the controller gives them."""
+
+    def reset(self, seed: int) -> NDArray[np.float32]:
+        """Starts an episode that depends on `seed` alone."""
+        ...
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool]:
+        """Next observation, reward, terminated (the task itself ended), truncated (a limit cut it short)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class World(Protocol):
+    """Where environments come from: `hocket.tasks.gym.GymTask`."""
+
+    def make(self) -> Environment:
+        """Opens one environment."""
+        ...
+
+
+class Controller(Protocol):
+    """Who decides for many environments at once: `hocket.policies.ControlPolicy`."""
+
+    name: str
+    version: int
+
+    @property
+    def observations(self) -> int: ...
+
+    @property
+    def draws(self) -> int:
+        """Uniforms per decision."""
+        ...
+
+    def sample(
+        self, observations: NDArray[np.float32], uniforms: NDArray[np.float64], temperature: NDArray[np.float32]
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]: ...
+
+
+@dataclass(eq=False)
+class _Episode:
+    """One attempt being played."""
+
+    place: int
+    assignment: Assignment
+    sample: int
+    word: int
+    observations: list[NDArray[np.float32]] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    terminated: bool = False
+    truncated: bool = False
+    final_state: NDArray[np.float32] | None = None
+    failure: str | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.terminated or self.truncated or self.failure is not None
+
+    @property
+    def finite(self) -> bool:
+        last = () if self.final_state is None else self.final_state
+        return bool(np.isfinite(self.rewards).all() and np.isfinite(last).all())
+
+
+class VectorPlayer:
+    """A `Player` for environments: `width` of them in lockstep, finished episodes leave and new ones enter.
+
+    Sample i of an assignment resets its environment with `scenario.seed`, so that a group shares its initial state,
+    and draws decision t with counter t of its own key. The controller always sees `width` rows, idle ones blank, so
+    that its arithmetic, and hence an episode, does not depend on what is played beside it. `assignment.budget` limits
+    the decisions of an episode; `decoding.temperature` 0 takes the most likely action; `decoding.max_tokens` does not
+    apply. An environment that raises ends its episode with a `failure` and is replaced.
+    """
+
+    def __init__(self, world: World, policy: Controller, *, agent: str = "agent", width: int = 64) -> None:
+        if width < 1:
+            raise ConfigurationError(f"width = {width}: a player needs at least one environment")
+        self.policy, self.agent, self.width = policy, agent, width
+        self._world = world
+        self._open: list[Environment | None] = [None] * width
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        """Every sample of every assignment, in assignment order, then sample order.
+
+        Raises:
+            ConfigurationError: when the decoding cuts the distribution (top-k, top-p), which control does not know.
+            HocketError: when the controller's outputs are not finite.
+        """
+        waiting = list(_episodes(assignments, key))
+        done: list[Trajectory | None] = [None] * len(waiting)
+        pool = _Pool(self, iter(waiting))
+        while pool.active:
+            for episode in pool.advance():
+                done[episode.place] = self._recorded(episode)
+        for episode in waiting:
+            if done[episode.place] is None:
+                done[episode.place] = self._recorded(episode)
+        return [trajectory for trajectory in done if trajectory is not None]
+
+    def close(self) -> None:
+        """Closes the environments; the next `play` opens them anew."""
+        for slot in range(self.width):
+            self.discard(slot)
+
+    def environment(self, slot: int) -> Environment:
+        """The environment of a slot, opened when first used."""
+        found = self._open[slot]
+        if found is None:
+            found = self._open[slot] = self._world.make()
+        return found
+
+    def discard(self, slot: int) -> None:
+        """Closes the environment of a slot."""
+        found, self._open[slot] = self._open[slot], None
+        if found is not None:
+            try:
+                found.close()
+            except Exception:  # a broken environment may fail to close as well; it is forgotten either way
+                return
+
+    def _recorded(self, episode: _Episode) -> Trajectory:
+        if episode.failure is None and not episode.finite:
+            episode.failure = "environment: a reward or the last observation is not finite"
+        turn = Turn(
+            agent=self.agent,
+            policy=self.policy.name,
+            observation=np.stack(episode.observations) if episode.observations else self._nothing(),
+            action=np.array(episode.actions),
+            logp=np.array(episode.logps, np.float32),
+            version=np.full(len(episode.actions), self.policy.version, np.int64),
+            finish="terminated" if episode.terminated else "truncated",
+            decoding=episode.assignment.decoding,
+        )
+        return Trajectory(
+            scenario=episode.assignment.scenario,
+            turns=[turn] if episode.actions else [],
+            sample=episode.sample,
+            scores={"reward": Score(np.array(episode.rewards, np.float64), Level.DECISION)},
+            terminated=episode.terminated,
+            truncated=not episode.terminated,
+            final_state=episode.final_state,
+            source=episode.assignment.source,
+            failure=episode.failure,
+        )
+
+    def _nothing(self) -> NDArray[np.float32]:
+        return np.zeros((0, self.policy.observations), np.float32)
+
+
+class _Pool:
+    """The episodes being played now, one per slot."""
+
+    def __init__(self, player: VectorPlayer, waiting: Iterator[_Episode]) -> None:
+        self.player, self.waiting = player, waiting
+        width, draws = player.width, player.policy.draws
+        self.slots: list[_Episode | None] = [None] * width
+        self.observations = np.zeros((width, player.policy.observations), np.float32)
+        self.words = np.zeros((width, 1), np.uint64)
+        self.counters = np.zeros((width, draws), np.uint64)
+        self.temperature = np.ones(width, np.float32)
+        for slot in range(width):
+            self._refill(slot)
+
+    @property
+    def active(self) -> bool:
+        return any(episode is not None for episode in self.slots)
+
+    def _refill(self, slot: int) -> None:
+        """Puts the next episode that starts at all into a slot."""
+        self.slots[slot] = None
+        self.observations[slot] = 0.0
+        for episode in self.waiting:
+            try:
+                first = self.player.environment(slot).reset(episode.assignment.scenario.seed)
+            except HocketError:
+                raise
+            except Exception as error:
+                self._fail(slot, episode, error)
+                continue
+            episode.final_state = first
+            self.slots[slot] = episode
+            self.observations[slot] = first
+            self.words[slot] = episode.word
+            self.counters[slot] = np.arange(self.counters.shape[1])
+            self.temperature[slot] = episode.assignment.decoding.temperature
+            return
+
+    def _fail(self, slot: int, episode: _Episode, error: Exception) -> None:
+        episode.failure = f"environment: {type(error).__name__}: {error}"
+        self.player.discard(slot)
+
+    def _blame(self, slot: int, episode: _Episode) -> None:
+        """A log-prob that is not finite is the environment's fault or the policy's."""
+        if np.isfinite(self.observations[slot]).all():
+            raise HocketError(
+                f"policy {self.player.policy.name!r} gives log-probs that are not finite; lower update.lr"
+            )
+        self._fail(slot, episode, ValueError("an observation is not finite"))
+
+    def advance(self) -> list[_Episode]:
+        """One decision in every slot; returns the episodes that ended, whose slots are filled anew."""
+        draws = uniforms(self.words, self.counters)
+        actions, logps = self.player.policy.sample(self.observations, draws, self.temperature)
+        self.counters += np.uint64(self.counters.shape[1])
+        chosen = actions.tolist() if actions.ndim == 1 else actions  # plain integers: environments check them faster
+        values = logps.tolist()
+        ended = []
+        for slot, episode in enumerate(self.slots):
+            if episode is None:
+                continue
+            if math.isfinite(values[slot]):
+                self._step(slot, episode, chosen[slot], values[slot])
+            else:
+                self._blame(slot, episode)
+            if episode.over:
+                ended.append(episode)
+                self._refill(slot)
+        return ended
+
+    def _step(self, slot: int, episode: _Episode, action: Any, logp: float) -> None:
+        try:
+            seen, reward, terminated, truncated = self.player.environment(slot).step(action)
+        except Exception as error:
+            self._fail(slot, episode, error)
+            return
+        episode.observations.append(self.observations[slot].copy())
+        episode.actions.append(action)
+        episode.logps.append(logp)
+        episode.rewards.append(reward)
+        self.observations[slot] = episode.final_state = seen
+        budget = episode.assignment.budget
+        episode.terminated = terminated
+        episode.truncated = not terminated and (truncated or (budget is not None and len(episode.actions) >= budget))
+
+
+def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]:
+    place = 0
+    for assignment in assignments:
+        if assignment.decoding.truncates:
+            raise ConfigurationError(
+                "a controller samples from its whole distribution; leave top_k, top_p and min_p unset"
+            )
+        for sample in range(assignment.first, assignment.first + assignment.samples):
+            word = key.derive(assignment.scenario.id, assignment.source, sample).word
+            yield _Episode(place, assignment, sample, word)
+            place += 1

@@ -1,0 +1,148 @@
+"""Random experience for tests of credit, and the rewards of a trajectory computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from hocket.packing import pack
+from hocket.rewards import WeightedSum
+from hocket.types import Batch, Level, Recorded, Scenario, Score, Trajectory, Turn
+
+LAW = settings(max_examples=60, deadline=None, derandomize=True)
+
+NUMBERS = st.sampled_from([0.0, 1.0, 1.0, -0.5, 0.1, 2.25, 1 / 3])
+"""Few values, so that equal rewards are common."""
+
+
+def make_turn(length, *, agent="solo", parent=None, state=None, forced=None, logp=None, observed=2):
+    return Turn(
+        agent=agent,
+        policy=agent,
+        observation=np.arange(observed),
+        action=np.arange(length),
+        logp=np.full(length, -1.0, np.float32) if logp is None else np.asarray(logp, np.float32),
+        parent=parent,
+        state=state,
+        forced=None if forced is None else np.asarray(forced, bool),
+    )
+
+
+def make(group, reward, *, length=2, source="own", truncated=False, turns=None, sample=0):
+    """A trajectory with one score, `verdict`."""
+    return Trajectory(
+        scenario=Scenario(str(group)),
+        turns=[make_turn(length)] if turns is None else turns,
+        sample=sample,
+        scores={} if reward is None else {"verdict": Score(reward)},
+        truncated=truncated,
+        terminated=not truncated,
+        source=source,
+    )
+
+
+def batch_of(trajectories) -> Batch:
+    return WeightedSum()(pack(trajectories), {})
+
+
+@st.composite
+def experiences(draw, *, sources=("own",), least=1):
+    """Trajectories of several scenarios: trees, several agents, forced decisions, rewards at every level."""
+    trajectories = []
+    kinds = draw(st.sets(st.sampled_from(["verdict", "turns", "steps"]), min_size=1))
+    for scenario in range(draw(st.integers(1, 3))):
+        siblings = []
+        for sample in range(draw(st.integers(least, 4))):
+            shared = []
+            if siblings and draw(st.booleans()):
+                other = draw(st.sampled_from(siblings)).turns
+                shared = list(other[: draw(st.integers(0, len(other)))])
+            own = draw(st.integers(0 if shared else 1, 2))
+            turns = shared
+            for _ in range(own):
+                length = draw(st.integers(1, 3))
+                forced = draw(st.lists(st.booleans(), min_size=length, max_size=length))
+                turns = [
+                    *turns,
+                    make_turn(
+                        length,
+                        agent=draw(st.sampled_from("ab")),
+                        parent=turns[-1] if turns else None,
+                        state=draw(st.sampled_from(["x", "y", None])),
+                        forced=forced if draw(st.integers(0, 3)) == 0 else None,
+                    ),
+                ]
+            siblings.append(
+                _scored(draw, Scenario(str(scenario)), turns, sample, kinds, draw(st.sampled_from(sources)))
+            )
+        trajectories += siblings
+    for turn in {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}.values():
+        turn.extras["reward"] = draw(NUMBERS)
+    for trajectory in trajectories:
+        if "turns" in kinds:
+            trajectory.scores["turns"] = Score([turn.extras["reward"] for turn in trajectory.turns], Level.TURN)
+    return trajectories
+
+
+def _scored(draw, scenario, turns, sample, kinds, source):
+    truncated = draw(st.booleans())
+    trajectory = Trajectory(scenario, turns, sample, terminated=not truncated, truncated=truncated, source=source)
+    if "verdict" in kinds:
+        trajectory.scores["verdict"] = Score(draw(NUMBERS))
+    if "steps" in kinds:
+        size = trajectory.length
+        trajectory.scores["steps"] = Score(draw(st.lists(NUMBERS, min_size=size, max_size=size)), Level.DECISION)
+    return trajectory
+
+
+# ---------------------------------------------------------------- the same by hand, from trajectories
+
+
+def rewards_by_hand(trajectory) -> list[float]:
+    """The reward at each decision of a trajectory, from its recorded scores."""
+    rewards = [0.0] * trajectory.length
+    if "steps" in trajectory.scores:
+        rewards = [float(x) for x in trajectory.scores["steps"].value]
+    if "turns" in trajectory.scores:
+        at = 0
+        for turn, value in zip(trajectory.turns, trajectory.scores["turns"].value, strict=True):
+            at += len(turn)
+            rewards[at - 1] += value
+    if "verdict" in trajectory.scores:
+        rewards[-1] += trajectory.scores["verdict"].value
+    return rewards
+
+
+def weights_by_hand(trajectory) -> list[float]:
+    forced = [
+        bool(f) for turn in trajectory.turns for f in ([False] * len(turn) if turn.forced is None else turn.forced)
+    ]
+    return [0.0 if trajectory.source == "baseline" or f else 1.0 for f in forced]
+
+
+def counts(trajectory) -> bool:
+    return any(weights_by_hand(trajectory))
+
+
+def by_trajectory(batch, column):
+    """`[E]` numbers as one list per trajectory."""
+    lists = [[] for _ in range(batch.trajectories)]
+    for trajectory, number in zip(batch.occurrences.trajectory.tolist(), column.tolist(), strict=True):
+        lists[trajectory].append(number)
+    return lists
+
+
+def mean(numbers):
+    return sum(numbers) / len(numbers)
+
+
+def deviation(numbers, ddof):
+    if len(numbers) <= ddof:
+        return 0.0
+    centre = mean(numbers)
+    return (sum((x - centre) ** 2 for x in numbers) / (len(numbers) - ddof)) ** 0.5
+
+
+def recorded(values):
+    return Recorded(values, values == values)

@@ -1,0 +1,165 @@
+"""What holds for every credit: order, purity, and that it fits configuration files and recipes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from credit_cases import LAW, batch_of, by_trajectory, experiences, make, recorded
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hocket import credit as room
+from hocket.components import from_plain, to_plain
+from hocket.credit import (
+    GAE,
+    AllPairs,
+    BestAgainstWorst,
+    GreedyBaseline,
+    GroupRelative,
+    MaskedImportance,
+    ReturnToGo,
+    RunningMean,
+    TruncatedImportance,
+    Uniform,
+)
+from hocket.rewards import KLInReward, MaskTruncated, OverlongPenalty
+from hocket.types import Column, GroupBy, Turn
+
+PLAIN = [
+    GroupRelative(),
+    GroupRelative(leave_one_out=True, scale=None),
+    GroupRelative(scale_by=GroupBy()),
+    GroupRelative(by=GroupBy("scenario", "agent", "turn_index")),
+    GroupRelative(by=GroupBy("scenario", "state"), scale_by=GroupBy("scenario")),
+    ReturnToGo(gamma=0.9),
+    ReturnToGo(whiten=True),
+    GreedyBaseline(),
+    Uniform(),
+    GAE(gamma=0.9, lam=0.8),
+]
+PAIRING = [BestAgainstWorst(), AllPairs()]
+NAMED = [*PLAIN, *PAIRING, RunningMean(), TruncatedImportance(), MaskedImportance()]
+SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
+
+
+def name(stage):
+    return type(stage).__name__
+
+
+def annotated(trajectories):
+    """A batch whose value depends on the turn and place alone, so that it survives reordering."""
+    batch = batch_of(trajectories)
+    marks = []
+    for turn in unique(trajectories):
+        marks += [turn.extras["mark"] * 0.37 + place * 0.11 for place in range(len(turn))]
+    final = torch.tensor([0.25 if t.truncated else 0.0 for t in trajectories])
+    return batch.but(value=torch.tensor(marks, dtype=torch.float64), final_value=final)
+
+
+def unique(trajectories) -> list[Turn]:
+    return list({id(turn): turn for trajectory in trajectories for turn in trajectory.turns}.values())
+
+
+def seeded(trajectories):
+    """With a greedy baseline for every scenario, and turns marked by number."""
+    scenarios = dict.fromkeys(t.scenario.id for t in trajectories)
+    everything = [*trajectories, *(make(s, 0.5, source="baseline") for s in scenarios)]
+    for number, turn in enumerate(unique(everything)):
+        turn.extras["mark"] = number
+    return everything
+
+
+@pytest.mark.parametrize("credit", PLAIN, ids=name)
+@LAW
+@given(trajectories=experiences(), data=st.data())
+def test_permuting_trajectories_permutes_credit(credit, trajectories, data):
+    everything = seeded(trajectories)
+    order = data.draw(st.permutations(range(len(everything))))
+    plain, turned = annotated(everything), annotated([everything[i] for i in order])
+    before, after = credit(plain), credit(turned)
+    for column in ("advantage", "weight", "target"):
+        if getattr(before, column) is None:
+            continue
+        rows = by_trajectory(plain, getattr(before, column))
+        for place, got in enumerate(by_trajectory(turned, getattr(after, column))):
+            assert got == pytest.approx(rows[order[place]], abs=1e-7)
+
+
+@LAW
+@given(trajectories=experiences(), data=st.data())
+def test_permuting_trajectories_permutes_pairs(trajectories, data):
+    order = data.draw(st.permutations(range(len(trajectories))))
+    before = AllPairs(margin=1e-9)(batch_of(trajectories)).pairs.tolist()
+    after = AllPairs(margin=1e-9)(batch_of([trajectories[i] for i in order])).pairs.tolist()
+    assert sorted([order[i], order[j]] for i, j in after) == sorted(before)
+
+
+@pytest.mark.parametrize("credit", PLAIN + PAIRING, ids=name)
+@LAW
+@given(trajectories=experiences())
+def test_pure_float64_and_only_credit_changes(credit, trajectories):
+    batch = annotated(seeded(trajectories))
+    snapshot = {f.name: _copy(getattr(batch.occurrences, f.name)) for f in dataclasses.fields(batch.occurrences)}
+    first, second = credit(batch), credit(batch)
+    for column, old in snapshot.items():
+        assert _same(getattr(batch.occurrences, column), old)
+        assert _same(getattr(first, column), getattr(second, column))
+    assert torch.equal(first.decision, batch.occurrences.decision)
+    assert torch.equal(first.trajectory, batch.occurrences.trajectory)
+    assert ((first.weight == 0) | (first.weight == batch.occurrences.weight)).all()
+    if credit.pairs:
+        assert first.pairs is not None
+    else:
+        assert first.advantage.dtype == torch.float64
+        assert first.advantage.isfinite().all()
+        assert first.pairs is None
+
+
+def _copy(value):
+    return None if value is None else value.clone()
+
+
+def _same(left, right):
+    return (left is None and right is None) or torch.equal(left, right)
+
+
+@pytest.mark.parametrize("stage", NAMED + SHAPING, ids=name)
+def test_stages_are_values_that_configuration_files_hold(stage):
+    plain = to_plain(stage)
+    assert from_plain(plain) == stage
+    assert hash(from_plain(plain)) == hash(stage)
+    assert plain["type"].split(".")[1] == ("rewards" if stage in SHAPING else "credit")
+    assert isinstance(stage.reads, frozenset)
+    assert all(isinstance(column, Column) for column in stage.reads)
+
+
+def test_everything_exported_is_tested_here():
+    assert {type(stage).__name__ for stage in NAMED} == set(room.__all__)
+
+
+@pytest.mark.parametrize("credit", PLAIN, ids=name)
+def test_trajectories_without_decisions_are_harmless(credit):
+    empty = make("s", 5.0, length=0)
+    everything = [make("s", 1.0), empty, make("s", 0.0), make("s", 0.5, source="baseline")]
+    for number, turn in enumerate(unique(everything)):
+        turn.extras["mark"] = number
+    batch = annotated(everything)
+    seen = credit(batch)
+    assert len(seen) == 6
+    assert seen.advantage.isfinite().all()
+
+
+@pytest.mark.parametrize("credit", PLAIN + PAIRING, ids=name)
+def test_a_batch_without_any_decision(credit):
+    batch = batch_of([make("s", 1.0, length=0), make("s", 0.0, length=0, source="baseline")])
+    seen = credit(batch.but(value=torch.zeros(0), final_value=torch.zeros(2)))
+    assert len(seen) == 0
+
+
+def test_corrections_pass_over_trajectories_without_decisions():
+    batch = batch_of([make("s", 1.0, length=0), make("s", 1.0)])
+    batch = batch.but(logp={**batch.logp, "proximal": recorded(torch.zeros(2))})
+    weight = TruncatedImportance(cap=2.0, level="sequence")(batch).occurrences.weight
+    assert weight.tolist() == [2.0, 2.0]

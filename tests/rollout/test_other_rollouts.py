@@ -1,0 +1,94 @@
+"""Independent samples, greedy baselines, demonstrations, preferences."""
+
+from __future__ import annotations
+
+import pytest
+from rollout_cases import Stage, assignments, identity
+
+from hocket.components import from_plain, to_plain
+from hocket.credit import BestAgainstWorst, GreedyBaseline, GroupRelative
+from hocket.errors import ConfigurationError
+from hocket.packing import pack
+from hocket.rewards import WeightedSum
+from hocket.rollout import Demonstrations, DynamicSampling, Independent, Preferences, WithGreedyBaseline
+from hocket.types import Assignment, Decoding, Scenario
+
+
+def by_sample(scenario, sample):
+    return float(sample)
+
+
+def test_independent_samples():
+    experience = Stage(by_sample).collect(Independent(samples=3), assignments("a", "b"), more=lambda n: [])
+    assert identity(experience.trajectories) == [(s, i) for s in "ab" for i in range(3)]
+
+
+def test_greedy_baseline_feeds_remax():
+    decoding = Decoding(temperature=0.7, max_tokens=9)
+    stage = Stage(lambda scenario, sample: sample + 1.0)
+    asked = [Assignment(Scenario(name), decoding=decoding) for name in "ab"]
+    experience = stage.collect(WithGreedyBaseline(samples=2), asked)
+    assert [(t.scenario.id, t.source) for t in experience.trajectories] == [
+        (s, source) for s in "ab" for source in ("own", "own", "baseline")
+    ]
+    sampled, greedy = stage.asked[0][:2]
+    assert sampled.decoding == decoding
+    assert greedy.decoding == Decoding(temperature=0.0, max_tokens=9)
+    assert greedy.samples == 1
+    batch = WeightedSum()(pack(experience.trajectories), {})
+    seen = GreedyBaseline()(batch)
+    assert seen.advantage.tolist() == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+    assert seen.weight.tolist() == [1, 1, 0, 1, 1, 0]
+    assert WithGreedyBaseline.gives_baseline
+
+
+def test_demonstrations_ask_for_teacher_forcing():
+    stage = Stage(by_sample)
+    asked = [
+        *assignments("shown", demonstration="2+2=4"),
+        Assignment(Scenario("answered", answer=7, metadata={"k": 1})),
+    ]
+    experience = stage.collect(Demonstrations(samples=2), asked)
+    assert [(a.source, a.samples) for a in stage.asked[0]] == [("expert", 2), ("expert", 2)]
+    assert [a.scenario.metadata["demonstration"] for a in stage.asked[0]] == ["2+2=4", "7"]
+    assert stage.asked[0][1].scenario.metadata["k"] == 1
+    assert "demonstration" not in asked[1].scenario.metadata, "the scenario asked is left alone"
+    assert {t.source for t in experience.trajectories} == {"expert"}
+    assert len(stage.scored) == 4
+    with pytest.raises(ConfigurationError, match="'bare'"):
+        stage.collect(Demonstrations(), assignments("bare"))
+
+
+def test_preferences_become_pairs():
+    stage = Stage(by_sample)
+    asked = assignments("a", "b", chosen="good", rejected="bad")
+    experience = stage.collect(Preferences(), asked)
+    assert [(a.source, a.samples, a.first) for a in stage.asked[0]] == [("imported", 2, 0)] * 2
+    assert [t.scores["preference"].value for t in experience.trajectories] == [1.0, 0.0, 1.0, 0.0]
+    assert stage.scored == [], "no other opinion may turn a preference round"
+    batch = WeightedSum()(pack(experience.trajectories), {})
+    assert BestAgainstWorst()(batch).pairs.tolist() == [[0, 1], [2, 3]]
+    with pytest.raises(ConfigurationError, match="'rejected'"):
+        stage.collect(Preferences(), assignments("a", chosen="good"))
+
+
+@pytest.mark.parametrize(
+    "rollout", [DynamicSampling(oversample=1.5, score="v"), WithGreedyBaseline(2), Demonstrations(), Preferences()]
+)
+def test_rollouts_are_values_that_configuration_files_hold(rollout):
+    plain = to_plain(rollout)
+    assert plain["type"] == f"hocket.rollout.{type(rollout).__name__}"
+    assert from_plain(plain) == rollout
+
+
+@pytest.mark.parametrize("kind", [Independent, WithGreedyBaseline, Demonstrations])
+def test_samples_are_checked(kind):
+    with pytest.raises(ValueError, match="samples"):
+        kind(samples=0)
+
+
+def test_groups_of_dynamic_sampling_all_carry_credit():
+    stage = Stage(lambda scenario, sample: float(sample % 2) if scenario != "flat" else 1.0)
+    experience = stage.collect(DynamicSampling(samples=2, max_rounds=2), assignments("a", "flat", "b"))
+    batch = WeightedSum()(pack(experience.trajectories), {})
+    assert (GroupRelative()(batch).advantage != 0).all()
