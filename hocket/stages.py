@@ -66,8 +66,11 @@ class Task(Protocol):
     scenarios are disjoint by content.
     """
 
-    name: str
-    kind: Literal["text", "control"]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> Literal["text", "control"]: ...
 
     def size(self, split: Split) -> int | None:
         """How many scenarios there are; None when they are generated without end."""
@@ -82,9 +85,8 @@ class Task(Protocol):
         """The task's own verifiers; empty when its player scores trajectories itself."""
         ...
 
-    @property
-    def suggestions(self) -> Mapping[str, Any]:
-        """Dotted recipe and run settings that suit this task; applied where the recipe has the key, before any flag."""
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        """Dotted settings of run and recipe that suit this task; applied where the recipe has the key, before flags."""
         ...
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:

@@ -11,13 +11,16 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
-from hocket.rewards import load_reward
+from hocket.rewards import load_rewards
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.config import Config, RoleSettings
 from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
+
+TASK_REWARD = "task"
+"""Among `--reward` flags, names the task's own verifiers, so that they can stand beside others."""
 
 POLICY = "policy"
 """The name of the only policy, when roles do not name others."""
@@ -100,11 +103,13 @@ def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], P
 def _control(config: Config, task: Task, key: Key) -> tuple[dict[str, Policy], Player]:
     from hocket.policies.control import ControlPolicy
     from hocket.rollout.vector import VectorPlayer
+    from hocket.tasks.gym import GymTask
 
     if config.model != "nano" or config.lora or config.workflow:
         raise ConfigurationError(f"--model, --lora and --workflow are for language models; task {task.name} is control")
-    policy = ControlPolicy.for_task(task, name=POLICY, key=key.derive("policy", POLICY))
-    return {POLICY: policy}, VectorPlayer(task, policy)
+    world = cast(GymTask, task)
+    policy = ControlPolicy.for_task(world, name=POLICY, key=key.derive("policy", POLICY))
+    return {POLICY: policy}, VectorPlayer(world, policy)
 
 
 def model_path(model: str) -> str:
@@ -124,10 +129,7 @@ def _rewards(config: Config, task: Task, given: Sequence[Reward]) -> tuple[Rewar
     if given:
         return tuple(given)
     if config.reward:
-        return tuple(reward for spec in config.reward for reward in _reward(spec, task))
+        loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD]))
+        own = tuple(task.rewards)
+        return tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
     return tuple(config.recipe.rewards) or tuple(task.rewards)
-
-
-def _reward(spec: str, task: Task) -> Sequence[Reward]:
-    """`task` names the task's own verifiers, so that they can stand beside others."""
-    return tuple(task.rewards) if spec == "task" else (load_reward(spec),)

@@ -83,7 +83,8 @@ class Config:
     Attributes:
         task, model, workflow, reward: see `hocket train --help`. recipe: the method.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
-        decoding: how training samples are drawn. chat_template: a file, for tokenizers without one. threads: None measures at the start.
+        decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
+        threads: None measures at the start.
     """
 
     task: str = "sums"
@@ -152,19 +153,12 @@ def configure(pairs: Pairs, task: Task) -> Config:
     chosen = [value for key, value in pairs if key == "recipe"]
     settings = [(key, value) for key, value in pairs if key != "recipe"]
     config = Config(recipe=as_recipe(chosen[-1]) if chosen else GRPO)
-    suggested = _suggestions(task, config.recipe)
+    suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not _of_recipe(key)]
     config = _applied(config, run)
     beneath = {**_lengths(config), **suggested} if task.kind == "text" else suggested
     method = [(key, value) for key, value in settings if _of_recipe(key)]
     return _applied(config, [*_fitting(config.recipe, beneath), *method])
-
-
-def _suggestions(task: Task, recipe: Recipe) -> Mapping[str, Any]:
-    """What the task suggests, for this recipe where it tells recipes apart."""
-    suggest = getattr(task, "suggest", None)
-    found: Mapping[str, Any] = task.suggestions if suggest is None else suggest(recipe)
-    return found
 
 
 def _of_recipe(key: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hocket.keys import Key
 from hocket.report.intervals import mean_interval, wilson
-from hocket.rewards.score import grade
+from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Task
 from hocket.types import Assignment, Decoding, Trajectory
 
@@ -43,21 +43,27 @@ class Evaluated:
     def summary(self) -> dict[str, object]:
         """For `summary.json`."""
         name = "accuracy" if self.kind == "text" else "return"
-        return {name: self.success, "n": self.n, "low": self.low, "high": self.high, "length": self.length} | dict(
-            self.traits
-        )
+        interval = {name: self.success, "n": self.n, "low": self.low, "high": self.high}
+        return {**interval, "length": self.length, **self.traits}
 
 
 async def evaluate(
-    task: Task, player: Player, rewards: Sequence[Reward], *, n: int, decoding: Decoding, key: Key
+    task: Task,
+    player: Player,
+    rewards: Sequence[Reward],
+    *,
+    n: int,
+    decoding: Decoding,
+    key: Key,
+    journal: Journal | None = None,
 ) -> Evaluated:
     """Plays the first `n` scenarios of the `eval` split (all when there are fewer), greedily, once each."""
     started = time.perf_counter()
     greedy = replace(decoding, temperature=0.0)
     asked = [Assignment(task.scenario("eval", number), decoding=greedy) for number in range(_count(task, n))]
     played = await player.play(asked, key=key.derive("evaluate"))
-    await grade(played, rewards, key=key.derive("evaluate", "score"))
-    success = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
+    await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
+    success = [_success(task, trajectory) for trajectory in played]
     low, high = wilson(sum(success), len(success)) if task.kind == "text" else mean_interval(success)
     return Evaluated(
         success=float(np.mean(success)),
@@ -97,6 +103,12 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     if samples - correct < k:
         return 1.0
     return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)
+
+
+def _success(task: Task, trajectory: Trajectory) -> float:
+    """A failed attempt, or one that nobody has an opinion on, is no success."""
+    found = 0.0 if trajectory.failure else task.success(trajectory)
+    return found if math.isfinite(found) else 0.0
 
 
 def _count(task: Task, n: int) -> int:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from hocket.keys import Key
 from hocket.packing import pack
 from hocket.rewards.score import grade
@@ -75,16 +77,8 @@ async def train_step(parts: Parts, step: int) -> StepResult:
 
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
     metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}
-    batch = pack(learnable) if learnable else None
-    if batch is not None:
-        for learner in parts.learners.values():
-            batch = learner.annotate(batch)
-        for name, learner in parts.learners.items():
-            credited = learner.assess(batch, parts.weights)
-            prefix = f"{name}/" if len(parts.learners) > 1 else ""
-            learnt = {} if learner.frozen else learner.learn(credited, key.derive("update", name), step)
-            metrics |= {prefix + k: v for k, v in {**credit_metrics(credited), **learnt}.items()}
-        batch = credited
+    batch, learnt = learn(parts, learnable, key, step)
+    metrics |= learnt
 
     for trajectory in experience.trajectories + experience.discarded:
         if trajectory.source == "own":
@@ -93,6 +87,41 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     metrics |= {"time/rollout": sampled - started, "time/update": finished - sampled, "time/step": finished - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(sampled - started, 1e-9)
     return StepResult(metrics, learnable, batch, experience.discarded, problems + messages(experience, parts))
+
+
+def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int) -> tuple[Batch | None, Metrics]:
+    """Annotate, credit, objective and update for every learner; returns the credited batch and the metrics.
+
+    Credit is computed over the joint experience by each learner's recipe, and each learns from its own decisions.
+    """
+    if not trajectories:
+        return None, {}
+    batch = pack(trajectories)
+    for learner in parts.learners.values():
+        batch = learner.annotate(batch)
+    metrics: Metrics = {}
+    credited = batch
+    for name, learner in parts.learners.items():
+        assessed = learner.assess(batch, parts.weights)
+        found = credit_metrics(assessed.of_policy(name))
+        if not learner.frozen:
+            found |= learner.learn(assessed, key.derive("update", name), step)
+        prefix = f"{name}/" if len(parts.learners) > 1 else ""
+        metrics |= {prefix + measure: value for measure, value in found.items()}
+        credited = _joined(credited, assessed, name)
+    return credited, metrics
+
+
+def _joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
+    """`batch` with the credit that `assessed` gives to one policy's decisions."""
+    if len(batch.names["policy"]) == 1:
+        return assessed
+    seen, given = batch.occurrences, assessed.occurrences
+    mine = batch.policy[batch.turn[seen.decision]] == batch.names["policy"].index(policy)
+    return batch.but(scores=assessed.scores).credited(
+        advantage=torch.where(mine, given.advantage, seen.advantage.to(given.advantage.dtype)),
+        weight=torch.where(mine, given.weight, seen.weight.to(given.weight.dtype)),
+    )
 
 
 async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
@@ -168,7 +197,7 @@ def credit_metrics(batch: Batch) -> Metrics:
     counted = seen.weight != 0
     behaviour = batch.logp["behaviour"].values[seen.decision[counted]].double()
     metrics = {
-        "groups/with_signal": float(len(batch.scenario[seen.trajectory[signal]].unique())),
+        "groups/with_signal": float(len(set(batch.scenario[seen.trajectory[signal]].tolist()))),
         # The mean of -log-prob over what was sampled estimates the sampling entropy per decision.
         "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
     }

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 from hocket import tasks
 from hocket.errors import ConfigurationError, HocketError
-from hocket.report.page import write_report
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
-from hocket.train.assemble import POLICY, build_learners, build_parts
+from hocket.train.assemble import build_learners, build_parts
 from hocket.train.checkpoint import CheckpointError, Checkpoints
 from hocket.train.config import Config
 from hocket.train.episodes import write_episodes
@@ -179,7 +178,10 @@ class Trainer:
         """Greedy success on `n` unseen scenarios with the current weights."""
         parts, n = self.parts, n or self.config.evaluation.n
         key = parts.key.derive("evaluation")
-        return run_async(evaluate(self.task, parts.player, parts.rewards, n=n, decoding=parts.decoding, key=key))
+        work = evaluate(
+            self.task, parts.player, parts.rewards, n=n, decoding=parts.decoding, key=key, journal=parts.journal
+        )
+        return run_async(work)
 
     def _evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.total_steps)
@@ -247,6 +249,8 @@ class Trainer:
         self.folder.write_json(self.folder.summary, self.summary(reason))
         for tracker in self.trackers:
             tracker.close()
+        from hocket.report.page import write_report  # Needed once, at the end: a run starts faster without it.
+
         write_report(self.folder.path)
         self.folder.release()
 

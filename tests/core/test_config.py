@@ -17,7 +17,9 @@ from hocket.types import Decoding, GroupBy
 
 class SuggestingTask:
     name, kind = "suggesting", "text"
-    suggestions: Mapping[str, Any] = {"decoding.max_tokens": 77, "steps": 9, "credit.lam": 0.9, "rollout.samples": 6}
+
+    def suggest(self, recipe: object) -> Mapping[str, Any]:
+        return {"decoding.max_tokens": 77, "steps": 9, "credit.lam": 0.9, "rollout.samples": 6}
 
 
 def made(*pairs: tuple[str, Any]) -> Config:

@@ -1,0 +1,67 @@
+"""Settings inside a task's name: `NAME?key=value&key=value`."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from hocket.components import leaf
+from hocket.errors import ConfigurationError, nearest
+
+
+def parse_name(name: str) -> tuple[str, dict[str, str]]:
+    """The name without its settings, and the settings as text. Values may be percent-encoded.
+
+    Raises:
+        ConfigurationError: for a setting without `=` or one given twice.
+    """
+    base, _, query = name.partition("?")
+    settings: dict[str, str] = {}
+    for part in query.split("&") if query else ():
+        key, equals, text = part.partition("=")
+        if not equals or not key:
+            raise ConfigurationError(f"task {name!r}: {part!r} is no setting; write NAME?key=value&key=value")
+        if key in settings:
+            raise ConfigurationError(f"task {name!r}: {key} is given twice")
+        settings[key] = unquote(text)
+    return base, settings
+
+
+def checked(
+    name: str, given: Mapping[str, str], hints: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings of task `name` converted to their types.
+
+    Lists and objects are written as JSON; a setting whose type is not plain takes after its default.
+
+    Raises:
+        ConfigurationError: for an unknown setting, with the nearest, or a value of the wrong type.
+    """
+    values = {}
+    for key, text in given.items():
+        if key not in hints:
+            raise ConfigurationError(f"task {name} has no setting {key!r}{nearest(key, hints)}")
+        values[key] = _value(text, hints[key], (defaults or {}).get(key), f"task {name}: {key}")
+    return values
+
+
+def _value(text: str, hint: Any, default: Any, where: str) -> Any:
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    members = set(typing.get_args(hint)) if union else {hint}
+    if str in members or typing.get_origin(hint) is typing.Literal:
+        return leaf(text, hint, where)
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = text
+    if members <= {int, float, bool, type(None)}:
+        return leaf(data, hint, where)
+    if isinstance(default, (list, tuple)) and isinstance(data, list):
+        return type(default)(data)
+    if default is None and isinstance(data, list):
+        return data
+    raise ConfigurationError(f"{where} = {text!r}: it cannot be set this way; write a JSON list where it is a list")

@@ -1,0 +1,51 @@
+"""The default task: sums of two to four integers, asked in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hocket.keys import Key
+from hocket.stages import Split
+from hocket.tasks.arithmetic import Problem, problems, sum_problem, verify
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number, instructed
+from hocket.types import Scenario
+
+
+class Sums(TextTask):
+    """`hocket.tasks.arithmetic` as a task.
+
+    Every number addresses a training problem, drawn from a key of its own, so two numbers may rarely hold the same
+    one; evaluation problems are all distinct. With `instruct` a system message asks for the answer's tags.
+    """
+
+    def __init__(self, instruct: bool = False) -> None:
+        self.name = "sums?instruct=true" if instruct else "sums"
+        self.instruct = instruct
+        self._unseen: Iterator[Problem] = problems("eval", 0)
+        self._eval: list[Problem] = []
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        problem = self._train(number) if split == "train" else self._evaluation(number)
+        prompt = instructed(problem.question, self.instruct)
+        return Scenario(f"sums/{split}/{number}", prompt, problem.answer, seed=number)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return verify(text, scenario.answer)
+
+    def _train(self, number: int) -> Problem:
+        rng = Key.of(0).derive("sums", "train", number).numpy()
+        while True:
+            problem = sum_problem(rng)
+            if split_of(problem.question) == "train":
+                return problem
+
+    def _evaluation(self, number: int) -> Problem:
+        while len(self._eval) <= number:
+            self._eval.append(next(self._unseen))
+        return self._eval[number]

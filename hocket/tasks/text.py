@@ -1,0 +1,76 @@
+"""What tasks in words have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.rewards.verifiers import TaskVerifier
+from hocket.stages import Reward, Split
+from hocket.tasks.arithmetic import has_working, tagged_answer
+from hocket.types import Scenario, Trajectory
+
+STEPS = 200
+"""Training steps unless the run says otherwise."""
+
+INSTRUCTION = (
+    "Think before you answer if it helps. Then give the final answer, and nothing else, between <answer> and </answer>."
+)
+"""What `instruct=true` says in a system message, for models that were not trained on the tags."""
+
+
+class TextTask:
+    """A task in words. A subclass gives `name`, `scenario` and `verify`, and `size` if it is not endless."""
+
+    name: str
+    kind: Literal["text", "control"] = "text"
+
+    def size(self, split: Split) -> int | None:
+        """How many scenarios there are; None when they are generated without end."""
+        return None
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        """Scenario `number` of a split."""
+        raise NotImplementedError(f"{type(self).__name__} has no scenario(split, number)")
+
+    def verify(self, text: str, scenario: Scenario) -> float | None:
+        """The verdict on a completion, 1 for a right answer; None for no opinion."""
+        raise NotImplementedError(f"{type(self).__name__} has no verify(text, scenario)")
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        return (TaskVerifier(self.verify),)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {"steps": STEPS}
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`format`: whether the answer stands inside tags; `working`: whether there is a filled `<think>` block."""
+        text = trajectory.text
+        return {"format": float(tagged_answer(text) is not None), "working": float(has_working(text))}
+
+    def success(self, trajectory: Trajectory) -> float:
+        """1 if the verdict is 1, else 0. Raises `HocketError` if `verify` does not work."""
+        try:
+            verdict = self.verify(trajectory.text, trajectory.scenario)
+        except Exception as error:
+            where = f"task {self.name}: verifying {trajectory.scenario.id}"
+            raise HocketError(f"{where} raised {type(error).__name__}: {error}; correct the verifier") from error
+        return float(verdict is not None and verdict >= 1.0)
+
+
+def instructed(question: str, instruct: bool) -> str | tuple[dict[str, str], ...]:
+    """The question as prompt, under a system message that asks for the tags where wanted."""
+    if not instruct:
+        return question
+    return ({"role": "system", "content": INSTRUCTION}, {"role": "user", "content": question})
+
+
+def check_number(name: str, split: Split, number: int, size: int | None = None) -> None:
+    """Raises `ConfigurationError` unless a split has a scenario `number`."""
+    if split not in ("train", "eval"):
+        raise ConfigurationError(f"task {name} has the splits train and eval, not {split!r}")
+    if number < 0 or (size is not None and number >= size):
+        counted = "" if size is None else f"{size} {split} scenarios, numbered from 0, and "
+        raise ConfigurationError(f"task {name} has {counted}no {split} scenario {number}")

@@ -1,0 +1,296 @@
+"""Checkpoints: folders that are either whole and verified, or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.stages import State
+from hocket.train.disk import Chunk, DiskWriter, Writer, write_atomic
+from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
+
+STRUCTURE, TENSORS, COMPLETE, BEST = "state.json", "state.safetensors", "COMPLETE", "best"
+
+SavePolicy = Callable[[Path], None]
+"""Writes a policy's weights into a folder that exists and is empty: `Policy.save`."""
+
+_STEP = re.compile(r"step-(\d{6,})")
+
+
+class CheckpointError(HocketError):
+    """A checkpoint could not be written. Earlier ones are intact, so a run may go on and try again later."""
+
+
+def _log_problem(message: str) -> None:
+    logging.getLogger("hocket").warning(message)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run: `folder/step-000123/`.
+
+    A checkpoint holds the state tree (`state.json`, `state.safetensors`), one folder per policy (`policy/` for the
+    only one, else `policy-NAME/`), and `COMPLETE`, written last, with the SHA-256 and size of every other file. It is
+    written beside its place under a hidden name, read back, and renamed. The last `keep` and the best one stay.
+
+    Attributes:
+        folder: where they are; made when first needed.
+        writer: does the writing; tests inject faults here.
+        keep: how many of the latest to keep, at least 1.
+        on_problem: told, in a sentence, about damaged checkpoints that are passed over.
+    """
+
+    folder: Path
+    writer: Writer = DiskWriter()
+    keep: int = 1
+    on_problem: Callable[[str], None] = _log_problem
+
+    # ------------------------------------------------------------ writing
+
+    def save(self, step: int, tree: State, policies: Mapping[str, SavePolicy], *, best: bool = False) -> Path:
+        """Writes the checkpoint of `step` and drops those no longer kept; one of the same step is replaced.
+
+        `best` marks it as the best so far. Checkpoints of later steps, left by a run that went on from an earlier
+        one, are dropped too, unless marked best.
+
+        Raises:
+            CheckpointError: when the disk refuses; earlier checkpoints are intact and nothing half-written is left.
+            ConfigurationError: when the tree holds something that cannot be stored, or a policy's name is no file name.
+        """
+        target = self.folder / f"step-{step:06d}"
+        temporary = self.folder / f".{target.name}.tmp"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._remove(self.folder.glob(".step-*.tmp"))
+            temporary.mkdir()
+            self._fill(temporary, step, tree, policies)
+            self._place(temporary, target)
+            if best:
+                write_atomic(self.folder / BEST, f"{target.name}\n", self.writer)
+        except (OSError, RuntimeError, SafetensorError) as error:
+            # RuntimeError and SafetensorError are how torch and safetensors report a full disk.
+            raise CheckpointError(
+                f"{target}: the checkpoint could not be written ({_reason(error)}); make room or mend the disk, "
+                "earlier checkpoints are intact."
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                self._remove([temporary])
+        self._prune(step)
+        return target
+
+    def _fill(self, folder: Path, step: int, tree: State, policies: Mapping[str, SavePolicy]) -> None:
+        encoder = TreeEncoder()
+        structure = structure_bytes(encoder.encode(tree))
+        written = {
+            STRUCTURE: self._write(folder / STRUCTURE, [structure]),
+            TENSORS: self._write(folder / TENSORS, safetensors_chunks(encoder.tensors)),
+        }
+        folders = policy_folders(list(policies))
+        for name, place in folders.items():
+            (folder / place).mkdir()
+            policies[name](folder / place)
+        for file in _files(folder):
+            self.writer.sync(file)
+        # Read back what is on disk, so that a checkpoint is never trusted, or older ones dropped for it, unseen.
+        found = {file.relative_to(folder).as_posix(): _digest(file) for file in _files(folder)}
+        for name, digest in written.items():
+            if found.get(name) != digest:
+                raise OSError(f"{name} did not reach the disk whole")
+        complete = {"version": 1, "step": step, "policies": folders, "files": found}
+        self._write(folder / COMPLETE, [json.dumps(complete, indent=1).encode()])
+        reason = problem(folder)
+        if reason is not None:
+            raise OSError(reason)
+        for inner in (*(folder / place for place in folders.values()), folder):
+            self.writer.sync(inner)
+
+    def _write(self, path: Path, chunks: Iterable[Chunk]) -> dict[str, Any]:
+        """Writes a file and returns the digest of what was meant to be written."""
+        sha, size = hashlib.sha256(), 0
+
+        def passing() -> Iterator[Chunk]:
+            nonlocal size
+            for chunk in chunks:
+                sha.update(chunk)
+                size += len(chunk)
+                yield chunk
+
+        self.writer.write(path, passing())
+        return {"sha256": sha.hexdigest(), "bytes": size}
+
+    def _place(self, temporary: Path, target: Path) -> None:
+        """Renames a finished checkpoint into its place."""
+        if target.exists():
+            # A folder cannot be replaced at once; `latest` also looks at what stands aside.
+            aside = self.folder / f".{target.name}.old"
+            self._remove([aside])
+            self.writer.rename(target, aside)
+        self.writer.rename(temporary, target)
+        self.writer.sync(self.folder)
+
+    def _prune(self, step: int) -> None:
+        numbers = self._steps()
+        kept = {number for number in sorted(numbers) if number <= step}
+        kept = set(sorted(kept)[-max(self.keep, 1) :])
+        best = self._best_name()
+        try:
+            for number, path in numbers.items():
+                if number not in kept and path.name != best:
+                    # Hidden first, so that a crash midway leaves no damaged checkpoint in sight.
+                    aside = self.folder / f".{path.name}.old"
+                    self._remove([aside])
+                    self.writer.rename(path, aside)
+            self._remove(self.folder.glob(".step-*.old"))
+        except OSError as error:
+            self.on_problem(f"{self.folder}: old checkpoints could not be removed ({_reason(error)}).")
+
+    def _remove(self, folders: Iterable[Path]) -> None:
+        for folder in list(folders):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+
+    # ------------------------------------------------------------ reading
+
+    def latest(self) -> Path | None:
+        """The newest checkpoint that verifies; None when there is none. Damaged ones are reported and passed over."""
+        damaged: list[str] = []
+        found = None
+        for _, path in self._candidates():
+            reason = problem(path)
+            if reason is None:
+                found = path
+                break
+            damaged.append(f"{path} is damaged ({reason})")
+        instead = f"{found} is used instead" if found else "there is no earlier one to use instead"
+        for message in damaged:
+            self.on_problem(f"{message}; {instead}.")
+        return found
+
+    def best(self) -> Path | None:
+        """The checkpoint marked best, if there is one and it verifies; a damaged one is reported."""
+        name = self._best_name()
+        if name is None:
+            return None
+        path = dict(self._candidates()).get(_step_of(name), self.folder / name)
+        reason = problem(path)
+        if reason is not None:
+            self.on_problem(f"{path}, marked best, is damaged ({reason}); use the latest checkpoint instead.")
+            return None
+        return path
+
+    def load(self, path: Path) -> State:
+        """The state tree of a checkpoint, tensors on the CPU.
+
+        Raises:
+            HocketError: when the checkpoint does not verify.
+        """
+        reason = problem(path)
+        if reason is not None:
+            raise HocketError(f"{path} is damaged ({reason}); resume from another checkpoint.")
+        return load_tree(path / STRUCTURE, path / TENSORS)
+
+    @staticmethod
+    def policies(path: Path) -> dict[str, Path]:
+        """Where a verified checkpoint keeps each policy, by name."""
+        complete = json.loads((path / COMPLETE).read_bytes())
+        return {name: path / place for name, place in complete["policies"].items()}
+
+    @staticmethod
+    def step(path: Path) -> int:
+        """The step of a checkpoint folder."""
+        return _step_of(path.name)
+
+    def _steps(self) -> dict[int, Path]:
+        if not self.folder.is_dir():
+            return {}
+        found = ((path, _STEP.fullmatch(path.name)) for path in self.folder.iterdir())
+        return {int(match[1]): path for path, match in found if match and path.is_dir()}
+
+    def _candidates(self) -> list[tuple[int, Path]]:
+        """Checkpoints by falling step; one put aside counts when what should replace it did not arrive."""
+        numbers = self._steps()
+        if self.folder.is_dir():
+            for aside in self.folder.glob(".step-*.old"):
+                with contextlib.suppress(ValueError):
+                    if problem(aside) is None:
+                        numbers.setdefault(_step_of(aside.name), aside)
+        return sorted(numbers.items(), reverse=True)
+
+    def _best_name(self) -> str | None:
+        try:
+            name = (self.folder / BEST).read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return name if _STEP.fullmatch(name) else None
+
+
+# ---------------------------------------------------------------- what a checkpoint is made of
+
+
+def policy_folders(names: list[str]) -> dict[str, str]:
+    """Each policy's folder inside a checkpoint: `policy` for the only one or that called so, else `policy-NAME`."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+            raise ConfigurationError(f"policy {name!r}: use letters, digits, '.', '_' and '-' in a policy's name")
+    return {name: "policy" if len(names) == 1 or name == "policy" else f"policy-{name}" for name in names}
+
+
+def problem(path: Path) -> str | None:
+    """What is wrong with a checkpoint folder, in a few words; None when every file is as `COMPLETE` says."""
+    try:
+        complete = json.loads((path / COMPLETE).read_bytes())
+        files = dict(complete["files"])
+        named = _STEP.search(path.name)
+        if named and complete["step"] != int(named[1]):
+            return f"{COMPLETE} is of step {complete['step']}"
+        for name in sorted({STRUCTURE, TENSORS, *files}):
+            if name not in files:
+                return f"{COMPLETE} does not list {name}"
+            file = path / name
+            if not file.is_file():
+                return f"{name} is missing"
+            if file.stat().st_size != files[name]["bytes"]:
+                return f"{name} has {file.stat().st_size} bytes instead of {files[name]['bytes']}"
+            if _digest(file) != files[name]:
+                return f"{name} has changed"
+    except FileNotFoundError:
+        return f"{COMPLETE} is missing"
+    except (ValueError, KeyError, TypeError):
+        return f"{COMPLETE} is unreadable"
+    except OSError as error:
+        return f"it cannot be read: {_reason(error)}"
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _digest(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": path.stat().st_size}
+
+
+def _step_of(name: str) -> int:
+    match = _STEP.search(name)
+    if match is None:
+        raise ValueError(f"{name} is not a checkpoint folder")
+    return int(match[1])
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,218 @@
+"""Rollouts as people and the report read them: one JSON object per trajectory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.errors import HocketError
+from hocket.packing import unique_turns
+from hocket.signals import REWARD, returns
+from hocket.train.disk import json_ready, read_json_lines, write_atomic
+from hocket.types import Batch, Trajectory, Turn
+
+Decode = Callable[[Sequence[int]], str]
+"""The text of token ids."""
+
+Episode = dict[str, Any]
+
+
+def episodes(
+    trajectories: Sequence[Trajectory],
+    batch: Batch | None,
+    decode: Decode | None = None,
+    *,
+    step: int = 0,
+    rewards: Sequence[float | None] | None = None,
+    discarded: Sequence[Trajectory] = (),
+) -> list[Episode]:
+    """The JSON form of trajectories, in their order, then of the discarded ones.
+
+    Args:
+        trajectories: what was sampled.
+        batch: the credited batch packed from exactly these trajectories; advantages and weights are read off its
+            occurrences. An occurrence that is no longer in it has advantage null. None when nothing was credited.
+        decode: gives the text of single tokens.
+        step: the training step.
+        rewards: total per trajectory before shaping; the batch's combined reward when None.
+        discarded: sampled and scored, but not learnt from; marked `discarded`.
+
+    Raises:
+        ValueError: when the batch is not of these trajectories.
+    """
+    if rewards is None and batch is not None and any(name in batch.scores for name in REWARD.values()):
+        rewards = returns(batch).tolist()
+    credit = None if batch is None else _Credit(trajectories, batch)
+    spell = _speller(decode)
+    groups: dict[str, int] = {}
+    found = []
+    for number, trajectory in enumerate([*trajectories, *discarded]):
+        learnt = number < len(trajectories)
+        row = episode(
+            trajectory,
+            step=step,
+            group=groups.setdefault(trajectory.scenario.id, len(groups)),
+            advantages=credit.advantages(number, trajectory) if credit and learnt else None,
+            weights=credit.weights(number, trajectory) if credit and learnt else None,
+            reward=rewards[number] if rewards is not None and learnt else None,
+            spell=spell,
+        )
+        found.append(row if learnt else row | {"discarded": True})
+    return found
+
+
+def episode(
+    trajectory: Trajectory,
+    *,
+    step: int = 0,
+    group: int = 0,
+    advantages: Sequence[NDArray[Any]] | None = None,
+    weights: Sequence[NDArray[Any]] | None = None,
+    reward: float | None = None,
+    spell: Callable[[int], str] | None = None,
+) -> Episode:
+    """One trajectory as JSON data. `advantages` and `weights` have one array `[L]` per turn, NaN where unknown."""
+    scenario = trajectory.scenario
+    turns = []
+    for number, turn in enumerate(trajectory.turns):
+        row = _turn(turn, spell)
+        row["advantage"] = None if advantages is None else _floats(advantages[number])
+        if weights is not None and not np.all(weights[number] == 1.0):
+            row["weight"] = _floats(weights[number])
+        turns.append(row)
+    return {
+        "step": step,
+        "group": group,
+        "sample": trajectory.sample,
+        "scenario": json_ready({"id": scenario.id, "prompt": scenario.prompt, "answer": scenario.answer}),
+        "turns": turns,
+        "scores": json_ready({name: score.value for name, score in trajectory.scores.items()}),
+        "feedback": {name: score.feedback for name, score in trajectory.scores.items() if score.feedback},
+        "reward": json_ready(reward),
+        "source": trajectory.source,
+        "kept": weights is not None and any(bool(np.nansum(np.abs(weight)) > 0) for weight in weights),
+        "truncated": trajectory.truncated,
+        "terminated": trajectory.terminated,
+        "failure": trajectory.failure,
+    }
+
+
+def write_episodes(
+    path: Path,
+    step: int,
+    trajectories: Sequence[Trajectory],
+    batch: Batch | None,
+    decode: Decode | None = None,
+    *,
+    rewards: Sequence[float | None] | None = None,
+    discarded: Sequence[Trajectory] = (),
+) -> None:
+    """Writes `rollouts/step-000123.jsonl` whole, replacing an earlier one; see `episodes`.
+
+    Raises:
+        HocketError: when the disk refuses.
+    """
+    rows = episodes(trajectories, batch, decode, step=step, rewards=rewards, discarded=discarded)
+    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise HocketError(f"{path} cannot be written: {reason}; free some disk space or mend the disk.") from error
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """The episodes of one step; none when the file is missing."""
+    return list(read_json_lines(path))
+
+
+class _Credit:
+    """Looks up what each turn of each trajectory was credited."""
+
+    def __init__(self, trajectories: Sequence[Trajectory], batch: Batch) -> None:
+        if batch.trajectories != len(trajectories):
+            raise ValueError(f"{len(trajectories)} trajectories, but a batch of {batch.trajectories}")
+        turns = unique_turns(trajectories)
+        lengths = np.array([len(turn) for turn in turns], dtype=np.int64)
+        starts = np.cumsum(lengths) - lengths
+        if batch.decisions != int(lengths.sum()):
+            raise ValueError(f"these trajectories have {int(lengths.sum())} decisions, the batch {batch.decisions}")
+        self._starts = {id(turn): int(start) for turn, start in zip(turns, starts, strict=True)}
+        seen = batch.occurrences
+        self._decision = seen.decision.numpy(force=True)
+        self._advantage = seen.advantage.numpy(force=True)
+        self._weight = seen.weight.numpy(force=True)
+        owner = seen.trajectory.numpy(force=True)
+        self._bounds = np.searchsorted(owner, np.arange(len(trajectories) + 1))
+
+    def advantages(self, number: int, trajectory: Trajectory) -> list[NDArray[Any]]:
+        return [self._column(self._advantage, number, turn, np.nan) for turn in trajectory.turns]
+
+    def weights(self, number: int, trajectory: Trajectory) -> list[NDArray[Any]]:
+        return [self._column(self._weight, number, turn, 0.0) for turn in trajectory.turns]
+
+    def _column(self, column: NDArray[Any], trajectory: int, turn: Turn, missing: float) -> NDArray[Any]:
+        span = slice(self._bounds[trajectory], self._bounds[trajectory + 1])
+        place = self._decision[span] - self._starts[id(turn)]
+        inside = (place >= 0) & (place < len(turn))
+        values = np.full(len(turn), missing, dtype=column.dtype)
+        values[place[inside]] = column[span][inside]
+        return values
+
+
+def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
+    control = np.issubdtype(turn.observation.dtype, np.floating) or turn.observation.ndim > 1
+    discrete = np.issubdtype(turn.action.dtype, np.integer) and turn.action.ndim == 1
+    row: Episode = {
+        "agent": turn.agent,
+        "role": turn.role or turn.agent,
+        "policy": turn.policy,
+        "prompt": json_ready(list(turn.prompt)),
+        "observation": _ends(turn.observation) if control else turn.observation.tolist(),
+        "length": len(turn),
+        "tokens": turn.action.tolist() if discrete else None,
+        "text": turn.text,
+        "token_texts": [spell(int(token)) for token in turn.action] if spell and discrete and not control else None,
+        "logp": None if turn.logp is None else _floats(turn.logp),
+        "finish": turn.finish,
+    }
+    if not discrete:
+        row["actions"] = json_ready(turn.action)
+    if turn.forced is not None and turn.forced.any():
+        row["forced"] = turn.forced.tolist()
+    return row
+
+
+def _ends(observations: NDArray[Any]) -> Episode:
+    """Only the first and the last observation of a control turn; all of them would dwarf everything else."""
+    ends = [observations[0], observations[-1]] if len(observations) else [None, None]
+    return {"shape": list(observations.shape), "first": json_ready(ends[0]), "last": json_ready(ends[1])}
+
+
+def _floats(values: NDArray[Any]) -> list[float | None]:
+    """Numbers written short; float32 without loss, null where not finite."""
+    values = np.asarray(values)
+    # The shortest text of a float32 is half as long as that of the float64 it widens to. Credit computed in float64
+    # keeps nine digits.
+    single = values.dtype == np.float32
+    numbers = [float(text) for text in values.astype("U")] if single else [float(f"{value:.9g}") for value in values]
+    return [number if np.isfinite(number) else None for number in numbers]
+
+
+def _speller(decode: Decode | None) -> Callable[[int], str] | None:
+    if decode is None:
+        return None
+    texts: dict[int, str] = {}
+
+    def spell(token: int) -> str:
+        if token not in texts:
+            texts[token] = decode([token])
+        return texts[token]
+
+    return spell

@@ -1,0 +1,95 @@
+"""The history of scenarios: what each one's past groups earned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from hocket.stages import State
+
+REMEMBERED = 32
+"""How many past groups of a scenario are remembered."""
+
+
+@dataclass
+class Entry:
+    """One scenario.
+
+    Attributes:
+        groups, samples: how often it was asked, and answered with a reward. step: when last.
+        total, count: sum and number of the rewards of the group of `step`, whose mean ends `history`.
+        history: mean rewards of the last groups, oldest first.
+    """
+
+    groups: int = 0
+    samples: int = 0
+    step: int = 0
+    total: float = 0.0
+    count: int = 0
+    history: list[float] = field(default_factory=list)
+
+
+_NUMBERS = [item.name for item in fields(Entry) if item.name != "history"]
+
+
+class Ledger:
+    """Implements `LedgerView`. The loop alone writes it, in assignment order; stages only read."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    def record(self, scenario: str, step: int, reward: float | None) -> None:
+        """Adds one sample. The samples of a scenario in one step are a group.
+
+        None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
+        """
+        entry = self._entries.setdefault(scenario, Entry())
+        if entry.step != step:
+            entry.step, entry.total, entry.count = step, 0.0, 0
+            entry.groups += 1
+        if reward is None or math.isnan(reward):
+            return
+        entry.samples += 1
+        entry.total += float(reward)
+        entry.count += 1
+        earlier = entry.history if entry.count == 1 else entry.history[:-1]
+        entry.history = [*earlier, entry.total / entry.count][-REMEMBERED:]
+
+    def history(self, scenario: str) -> Sequence[float]:
+        """Mean rewards of the scenario's past groups, oldest first, at most `REMEMBERED`."""
+        entry = self._entries.get(scenario)
+        return tuple(entry.history) if entry else ()
+
+    def entry(self, scenario: str) -> Entry:
+        """Everything known of a scenario; to be read only."""
+        return self._entries.get(scenario) or Entry()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def state(self) -> State:
+        """Everything, as columns (a run of generated scenarios meets very many)."""
+        entries = list(self._entries.values())
+        columns = {name: np.array([getattr(entry, name) for entry in entries]) for name in _NUMBERS}
+        return {
+            "scenario": list(self._entries),
+            "remembered": np.array([len(entry.history) for entry in entries], dtype=np.int64),
+            "history": np.array([mean for entry in entries for mean in entry.history], dtype=np.float64),
+            **columns,
+        }
+
+    def restore(self, state: State) -> None:
+        """Replaces everything by what `state` returned earlier."""
+        history = state["history"].tolist()
+        columns = [state[name].tolist() for name in _NUMBERS]
+        self._entries, start = {}, 0
+        for scenario, remembered, *numbers in zip(
+            state["scenario"], state["remembered"].tolist(), *columns, strict=True
+        ):
+            self._entries[scenario] = Entry(
+                **dict(zip(_NUMBERS, numbers, strict=True)), history=history[start : start + remembered]
+            )
+            start += remembered

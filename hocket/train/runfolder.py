@@ -1,0 +1,303 @@
+"""The folder of a run: its name, the places of its files, and the lock that keeps a second process out."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import socket
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.train.disk import json_ready, write_atomic
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class RunFolder:
+    """Where everything of a run is. `open` one to train in it (and `release` it), `find` one to read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: RunLock | None = None
+
+    # ------------------------------------------------------------ places
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def machine(self) -> Path:
+        return self.path / "machine.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.path / "rollouts"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def messages(self) -> Path:
+        return self.path / "messages.txt"
+
+    def episodes(self, step: int) -> Path:
+        """`rollouts/step-000123.jsonl`."""
+        return self.rollouts / f"step-{step:06d}.jsonl"
+
+    # ------------------------------------------------------------ making and finding
+
+    @staticmethod
+    def create(runs: Path, name: str | None = None, *, stem: str = "run") -> RunFolder:
+        """A new folder `runs/NAME/`; without a name, `STEM-001` or the next number.
+
+        Raises:
+            ConfigurationError: when a run of that name exists, or the name is no file name.
+        """
+        runs.mkdir(parents=True, exist_ok=True)
+        if name is None:
+            return RunFolder(_numbered(runs, _fit(stem)))
+        if not name or _UNFIT.search(name) or name.startswith("."):
+            raise ConfigurationError(f"run = {name!r}: use letters, digits, '.', '_' and '-' in a run's name")
+        path = runs / name
+        if path.exists() and not _is_empty_folder(path):
+            raise ConfigurationError(
+                f"run = {name!r}: {path} exists already; go on with --resume {name}, or choose another name"
+            )
+        path.mkdir(exist_ok=True)
+        return RunFolder(path)
+
+    @staticmethod
+    def open(runs: Path, name: str | None = None, *, stem: str = "run", resume: bool = False) -> RunFolder:
+        """The folder to train in, locked against other processes: a new one, or with `resume` an earlier one.
+
+        Raises:
+            ConfigurationError: when a new run's name is taken, an earlier run is not there, or it is in use.
+        """
+        if resume and name is not None:
+            folder = RunFolder.find(name, runs)
+        else:
+            folder = RunFolder.create(runs, name, stem=stem)
+        folder.lock()
+        return folder
+
+    @staticmethod
+    def find(run: str | Path, runs: Path) -> RunFolder:
+        """The run called `run` in `runs`, or at the path `run`.
+
+        Raises:
+            ConfigurationError: when there is no such run, naming the nearest.
+        """
+        places = (Path(run), runs / run)
+        for path in places:
+            if (path / "config.yaml").is_file():
+                return RunFolder(path)
+        for path in places:
+            if path.is_dir():
+                raise ConfigurationError(f"{path} is not a run: it has no config.yaml")
+        known = [path.name for path in runs.iterdir() if path.is_dir()] if runs.is_dir() else []
+        hint = nearest(str(run), known) if known else ""
+        raise ConfigurationError(f"there is no run {str(run)!r} in {runs}{hint}")
+
+    # ------------------------------------------------------------ writing
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Writes a whole file or leaves the earlier one.
+
+        Raises:
+            HocketError: when the disk refuses.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise HocketError(f"{path} cannot be written: {reason}; free some disk space or mend the disk.") from error
+
+    def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
+        """Writes strict JSON (non-finite numbers become null), as `write_text` does."""
+        self.write_text(path, json.dumps(json_ready(value), indent=2, ensure_ascii=False) + "\n")
+
+    def append_message(self, message: str) -> None:
+        """Adds a line to `messages.txt`; a disk that refuses it must not stop a run."""
+        with contextlib.suppress(OSError), self.messages.open("a", encoding="utf-8") as file:
+            file.write(" ".join(message.split()) + "\n")
+
+    def lock(self) -> None:
+        """Keeps other processes from training here until `release`, or until this process ends.
+
+        Raises:
+            ConfigurationError: when another trainer holds it. The lock of a dead process is taken over.
+        """
+        if self._lock is None:
+            self._lock = RunLock(self.path)
+
+    def release(self) -> None:
+        """Lets others train here; doing so twice does nothing."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        HocketError: when it is missing or unreadable, naming it.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise HocketError(f"{path} is missing; is its folder a run?") from None
+    except (OSError, ValueError) as error:
+        raise HocketError(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise HocketError(f"{path} holds no JSON object")
+    return found
+
+
+def _fit(part: str) -> str:
+    return _UNFIT.sub("-", part).strip("-.") or "run"
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _numbered(runs: Path, stem: str) -> Path:
+    """Makes the folder with the next free number; making it is what claims the number."""
+    pattern = re.compile(re.escape(stem) + r"-(\d+)")
+    taken = [int(match[1]) for match in (pattern.fullmatch(path.name) for path in runs.iterdir()) if match]
+    number = max(taken, default=0) + 1
+    while True:
+        path = runs / f"{stem}-{number:03d}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+# ---------------------------------------------------------------- the lock
+
+
+class RunLock:
+    """Says in `.lock` which process trains in a folder. Also a context manager.
+
+    The holder is named by host, process id and the time it started, so a process id used anew is not taken for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / ".lock"
+        _claim(self.path)
+        # A trainer that is forgotten without being closed, as happens in notebooks, gives its lock back too.
+        self._finalizer = weakref.finalize(self, _release, self.path, os.getpid())
+
+    def release(self) -> None:
+        """Gives the lock back; doing so twice does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def _claim(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(handle, "r+") as file:
+        # Held only while looking and writing, so that two processes cannot both take over a dead one's lock.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        holder = _holder(file.read())
+        if holder is not None and _alive(holder):
+            raise ConfigurationError(_refusal(path, holder))
+        own = {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid()), "since": time.time()}
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(own))
+
+
+def _release(path: Path, pid: int) -> None:
+    if pid != os.getpid():
+        return  # a forked child does not own its parent's lock
+    try:
+        with path.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            holder = _holder(file.read())
+            if holder is not None and holder.get("pid") == pid and holder.get("host") == socket.gethostname():
+                file.truncate(0)
+    except OSError:
+        pass  # the folder is gone, and its lock with it
+
+
+def _refusal(path: Path, holder: Mapping[str, Any]) -> str:
+    run = path.parent
+    if holder["host"] != socket.gethostname():
+        return (
+            f"{run} is in use by process {holder['pid']} on {holder['host']}; wait for it, or delete {path} if that "
+            "process is gone"
+        )
+    if holder["pid"] == os.getpid():
+        return f"{run} is in use by another trainer of this process; close that one first"
+    return f"{run} is in use by process {holder['pid']}; wait for it or stop it"
+
+
+def _holder(text: str) -> dict[str, Any] | None:
+    try:
+        holder = json.loads(text)
+    except ValueError:
+        return None  # empty, or torn by a crash of its writer
+    return holder if isinstance(holder, dict) and {"host", "pid"} <= holder.keys() else None
+
+
+def _alive(holder: Mapping[str, Any]) -> bool:
+    if holder["host"] != socket.gethostname():
+        return True  # unknown from here
+    pid = int(holder["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it lives, and belongs to somebody else
+    started = _started(pid)
+    return started != "dead" and (started is None or holder.get("started") in (None, started))
+
+
+def _started(pid: int) -> str | None:
+    """Clock ticks from boot to a process's start; `dead` for one that only waits to be reaped; None if unknown."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return "dead" if fields[0] in ("Z", "X") else fields[19]

@@ -1,0 +1,207 @@
+"""JSONL files as tasks: reading, dividing, verifying."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hocket.errors import ConfigurationError
+from hocket.tasks import find
+from hocket.tasks.jsonl import JsonLines, Row, divided
+from hocket.types import Score, Trajectory, Turn
+
+
+def written(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def said(task: Any, text: str, split: str = "train", number: int = 0) -> Trajectory:
+    turn = Turn("a", "p", np.zeros(0, int), np.arange(3), text=text)
+    return Trajectory(task.scenario(split, number), [turn])
+
+
+ROWS = [{"prompt": f"question {n}", "answer": n, "topic": "a" if n % 2 else None, "n": n} for n in range(40)]
+
+
+def test_columns_and_answers_are_passed_on(tmp_path: Path) -> None:
+    task = find(str(written(tmp_path / "data.jsonl", [*ROWS, {"prompt": "bare"}])))
+    assert task.kind == "text"
+    assert task.size("train") + task.size("eval") == 41  # type: ignore[operator]
+    scenarios = [task.scenario(s, n) for s in ("train", "eval") for n in range(task.size(s) or 0)]
+    assert sorted(scenario.id for scenario in scenarios) == sorted(f"data:{line}" for line in range(1, 42))
+    seventh = next(scenario for scenario in scenarios if scenario.id == "data:8")
+    assert (seventh.prompt, seventh.answer, seventh.metadata) == ("question 7", 7, {"topic": "a", "n": 7})
+    bare = next(scenario for scenario in scenarios if scenario.prompt == "bare")
+    assert (bare.answer, bare.metadata) == (None, {"topic": None, "n": None})
+
+
+def test_numbers_outside_are_refused(tmp_path: Path) -> None:
+    task = find(str(written(tmp_path / "d.jsonl", ROWS)))
+    size = task.size("eval") or 0
+    with pytest.raises(ConfigurationError, match=f"no eval scenario {size}"):
+        task.scenario("eval", size)
+
+
+def test_chats(tmp_path: Path) -> None:
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
+    path = written(
+        tmp_path / "c.jsonl", [{"prompt": chat, "answer": "4", "split": "train"}, {"prompt": "x", "split": "test"}]
+    )
+    assert find(str(path)).scenario("train", 0).prompt == tuple(chat)
+    instructed = find(f"{path}?instruct=true").scenario("train", 0).messages
+    assert instructed[0]["content"].startswith("Be brief.\n")
+    assert "<answer>" in instructed[0]["content"]
+    assert instructed[1:] == tuple(chat[1:])
+    assert find(f"{path}?instruct=true").scenario("eval", 0).messages[-1] == {"role": "user", "content": "x"}
+
+
+def test_verdicts(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "v.jsonl",
+        [
+            {"prompt": "a", "answer": 1000, "split": "train"},
+            {"prompt": "b", "answer": ["yes", "true"], "split": "train"},
+            {"prompt": "c", "split": "train"},
+            {"prompt": "d", "answer": True, "split": "eval"},
+        ],
+    )
+    task = find(str(path))
+    assert [reward.name for reward in task.rewards] == ["correct"]
+    assert task.success(said(task, "<answer> 1,000.0 </answer>")) == 1.0
+    assert task.success(said(task, "1000")) == 0.0
+    assert task.describe(said(task, "1000")) == {"format": 0.0, "working": 0.0}
+    assert task.success(said(task, "<answer>true</answer>", number=1)) == 1.0
+    assert task.success(said(task, "<answer>true</answer>", "eval")) == 1.0
+    number = find(f"{path}?extract=number")
+    assert number.success(said(number, "so it is 1000.")) == 1.0
+    unanswered = said(task, "anything", number=2)
+    assert math.isnan(task.success(unanswered))
+    unanswered.scores = {"mine": Score(0.25), "other": Score(None)}
+    assert task.success(unanswered) == 0.25
+
+
+def test_without_answers_there_is_no_verifier(tmp_path: Path) -> None:
+    assert find(str(written(tmp_path / "p.jsonl", [{"prompt": "a"}, {"prompt": "b"}]))).rewards == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty; write one JSON object with a prompt per line"),
+        ("\n  \n", "is empty"),
+        ('{"prompt": "a"}\n\n{"prompt": \n', "line 3: not valid JSON"),
+        ('{"prompt": "a"}\n[1]\n', "line 2: a list where an object belongs"),
+        ("3\n", "line 1: a number where an object belongs"),
+        ('{"question": "a"}\n', 'line 1: no "prompt"; choose from question'),
+        ('{"Prompt": "a"}\n', "line 1: no \"prompt\"; did you mean 'Prompt'?"),
+        ("{}\n", 'line 1: no "prompt"'),
+        ('{"prompt": "  "}\n', "line 1: the prompt is empty"),
+        ('{"prompt": 7}\n', "line 1: the prompt is a number; write text or a list of messages"),
+        ('{"prompt": null}\n', "line 1: the prompt is null"),
+        ('{"prompt": []}\n', "line 1: the prompt has no messages"),
+        ('{"prompt": ["hi"]}\n', "line 1: message 0 of the prompt is text"),
+        ('{"prompt": [{"content": "hi"}]}\n', 'message 0 of the prompt has no "role"'),
+        (
+            '{"prompt": [{"role": "user", "content": "a"}, {"role": "user"}]}\n',
+            "message 1 of the prompt has no text as",
+        ),
+        ('{"prompt": "a", "answer": {"x": 1}}\n', "line 1: the answer is an object"),
+        ('{"prompt": "a", "answer": []}\n', "line 1: the answer is an empty list"),
+        ('{"prompt": "a", "split": "trian"}\n', "line 1: split = 'trian'; did you mean 'train'?"),
+        ('{"prompt": "a", "split": 3}\n', "line 1: split = 3; choose from"),
+        ('{"prompt": "a"}\n{"prompt": " a"}\n', "has 1 distinct prompt and none for eval"),
+        ('{"prompt": "a", "split": "train"}\n', "none for eval; training and evaluation need one each"),
+        ('{"prompt": "a", "split": "eval"}\n', "none for train"),
+    ],
+)
+def test_wrong_files_get_a_sentence_with_file_and_line(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        find(str(path))
+    assert sentence in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.jsonl"
+    path.write_bytes(b'{"prompt": "\xff\xfe"}')
+    with pytest.raises(ConfigurationError, match="not UTF-8 text"):
+        find(str(path))
+    folder = tmp_path / "folder.jsonl"
+    folder.mkdir()
+    with pytest.raises(ConfigurationError, match="is a folder"):
+        find(str(folder))
+
+
+@pytest.mark.parametrize("setting", ["eval_share=0", "eval_share=1.5"])
+def test_shares_outside_are_refused(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(ConfigurationError, match="eval_share must be between 0 and 1"):
+        find(f"{written(tmp_path / 'd.jsonl', ROWS)}?{setting}")
+
+
+def test_a_byte_order_mark_and_odd_separators_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "bom.jsonl"
+    path.write_text('\ufeff{"prompt": "a\u2028b"}\r\n{"prompt": "c"}\r\n', encoding="utf-8")
+    assert JsonLines(path).size("train") == 1
+
+
+# ---------------------------------------------------------------- dividing
+
+CONTENTS = st.sampled_from([f"{space}q{n}" for n in range(12) for space in ("", " ", "\n")])
+SPLITS = st.sampled_from([None, None, "train", "eval"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(CONTENTS, SPLITS), min_size=1, max_size=30), st.floats(0.01, 0.99))
+def test_prompts_never_cross_the_split(pairs: list[tuple[str, Any]], share: float) -> None:
+    rows = [Row(line, content, None, split, {}) for line, (content, split) in enumerate(pairs, start=1)]
+    try:
+        split_rows, left_out = divided(rows, share, Path("d.jsonl"))
+    except ConfigurationError:
+        contents = {row.content for row in rows}
+        marked = {split: {row.content for row in rows if row.split == split} for split in ("train", "eval")}
+        free = contents - marked["train"] - marked["eval"]
+        assert len(contents) == 1 or (not free and not (marked["eval"] and marked["train"] - marked["eval"]))
+        return
+    train, unseen = split_rows["train"], split_rows["eval"]
+    assert train
+    assert unseen
+    assert not {row.content for row in train} & {row.content for row in unseen}
+    assert len({row.content for row in unseen}) == len(unseen)
+    assert sorted([row.line for row in train + unseen] + left_out) == [row.line for row in rows]
+    marked = {row.content for row in rows if row.split == "eval"}
+    assert marked <= {row.content for row in unseen}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(60, 200), st.integers(1, 50), st.floats(0.1, 0.4))
+def test_rows_added_later_move_no_others(first: int, more: int, share: float) -> None:
+    rows = [Row(n, f"question {n}", None, None, {}) for n in range(first + more)]
+    before, _ = divided(rows[:first], share, Path("d"))
+    after, _ = divided(rows, share, Path("d"))
+    assert [row for row in after["eval"] if row.line < first] == before["eval"]
+    assert [row for row in after["train"] if row.line < first] == before["train"]
+
+
+def test_a_tenth_is_kept_for_evaluation() -> None:
+    rows = [Row(n, f"question {n}", None, None, {}) for n in range(3000)]
+    kept, _ = divided(rows, 0.1, Path("d"))
+    assert 250 < len(kept["eval"]) < 350
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_small_files_have_both_splits(count: int) -> None:
+    kept, left_out = divided([Row(n, f"q{n}", None, None, {}) for n in range(count)], 0.1, Path("d"))
+    assert len(kept["eval"]) >= 1
+    assert len(kept["train"]) >= 1
+    assert left_out == []
