@@ -15,7 +15,9 @@ from hocket.types import Batch, Evaluation, Level, Quantity, Scenario, Score, Tr
 class TablePolicy:
     """A softmax over `actions` per observed state, in float64; a decision's state is its turn's first observation."""
 
-    def __init__(self, states: int, actions: int, *, seed: int = 0, chunk: int = 10**9, level: Level = Level.TRAJECTORY):
+    def __init__(
+        self, states: int, actions: int, *, seed: int = 0, chunk: int = 10**9, level: Level = Level.TRAJECTORY
+    ) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.name, self.version, self.granularity, self.chunk = "policy", 0, level, chunk
         self.module = nn.ParameterDict(

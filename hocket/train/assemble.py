@@ -38,9 +38,6 @@ def build_parts(
     """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
     key = Key.of(config.seed)
     policies, player = _text(config, workflow, key) if task.kind == "text" else _control(config, task, key)
-    for name, folder in (weights or {}).items():
-        policies[name].require(config.recipe.needs)
-        policies[name].load(folder)
     parts = Parts(
         task=task,
         player=player,
@@ -52,6 +49,9 @@ def build_parts(
         journal=journal,
     )
     parts.learners = build_learners(config, policies, config.phases[0][0])
+    # Only now: the learners' references are copies of the configured models, not of what training made of them.
+    for name, folder in (weights or {}).items():
+        policies[name].load(folder)
     return parts
 
 

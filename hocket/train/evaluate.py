@@ -38,7 +38,8 @@ class Evaluated:
         """In the run's names."""
         name = "accuracy" if self.kind == "text" else "return"
         traits = {f"eval/{trait}": share for trait, share in self.traits.items()}
-        return {f"eval/{name}": self.success, "eval/n": float(self.n), "eval/length": self.length, **traits}
+        interval = {f"eval/{name}": self.success, "eval/low": self.low, "eval/high": self.high}
+        return {**interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
 
     def summary(self) -> dict[str, object]:
         """For `summary.json`."""

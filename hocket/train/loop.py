@@ -76,6 +76,7 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     sampled = time.perf_counter()
 
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
+    left_out = [trajectory for trajectory in experience.trajectories if not usable(trajectory)]
     metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}
     batch, learnt = learn(parts, learnable, key, step)
     metrics |= learnt
@@ -86,7 +87,8 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     finished = time.perf_counter()
     metrics |= {"time/rollout": sampled - started, "time/update": finished - sampled, "time/step": finished - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(sampled - started, 1e-9)
-    return StepResult(metrics, learnable, batch, experience.discarded, problems + messages(experience, parts))
+    said = problems + messages(experience, parts)
+    return StepResult(metrics, learnable, batch, experience.discarded + left_out, said)
 
 
 def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int) -> tuple[Batch | None, Metrics]:

@@ -20,7 +20,7 @@ from hocket.train.config import Config
 from hocket.train.episodes import write_episodes
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.journal import Journal
-from hocket.train.loop import StepResult, train_step
+from hocket.train.loop import StepResult, total_reward, train_step
 from hocket.train.machine import Machine
 from hocket.train.runfolder import RunFolder
 from hocket.train.tracking import MetricsLog, Tracker, open_trackers
@@ -101,7 +101,6 @@ class Trainer:
         self.machine.apply()
         self.journal = Journal(self.folder.journal)
         self.log = MetricsLog(self.folder.metrics)
-        self.trackers: list[Tracker] = open_trackers(config.track, self.folder.path)
         self.checkpoints = Checkpoints(self.folder.checkpoints, on_problem=self.say)
         self.progress = Progress()
         newest = self.checkpoints.latest() if resume else None
@@ -110,7 +109,9 @@ class Trainer:
         )
         if newest is not None:
             self._restore(newest)
-        self.log.truncate(self.progress.step if newest is not None else -1)
+        after = self.progress.step if newest is not None else -1
+        self.log.truncate(after)
+        self.trackers: list[Tracker] = open_trackers(config.track, self.folder.path, after=after if resume else None)
         self._saved_step, self._saved_at = self.progress.step, time.monotonic()
         self._clock = time.monotonic()
         self._write_setup()
@@ -219,9 +220,16 @@ class Trainer:
         return row
 
     def _record(self, step: int, result: StepResult) -> None:
-        decode = getattr(self.parts.player, "decode", None)
+        decode = getattr(self.parts.player, "decode", None)  # Players without words have none.
+        rewards = [total_reward(trajectory, self.parts.weights) for trajectory in result.trajectories]
         write_episodes(
-            self.folder.episodes(step), step, result.trajectories, result.batch, decode, discarded=result.discarded
+            self.folder.episodes(step),
+            step,
+            result.trajectories,
+            result.batch,
+            decode,
+            rewards=rewards,
+            discarded=result.discarded,
         )
 
     def _checkpoint_if_due(self, step: int, *, best: bool) -> None:

@@ -69,6 +69,10 @@ class TextPlayer:
                 f"the engines of workflow {name} would wait for each other for ever; give them one lobby"
             )
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Token ids as text, special tokens included, by the first role's tokenizer: for records and reports."""
+        return next(iter(self.seats.values())).chat.render(tokens)
+
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.
 

@@ -115,7 +115,9 @@ def test_decisions_without_signal_are_not_evaluated() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 100), minibatches=st.integers(1, 5), level=st.sampled_from([Level.DECISION, Level.TRAJECTORY]))
+@given(
+    seed=st.integers(0, 100), minibatches=st.integers(1, 5), level=st.sampled_from([Level.DECISION, Level.TRAJECTORY])
+)
 def test_minibatches_partition_the_occurrences(seed: int, minibatches: int, level: Level) -> None:
     policy = TablePolicy(5, 4, level=level)
     problem, batch = problem_for(all_recipes()["reinforce"], policy, pack(random_trajectories(seed)))

@@ -1,0 +1,243 @@
+"""The page of a run: one self-contained HTML file that works offline."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from hocket import __version__
+from hocket.report.chart import Chart
+from hocket.report.curves import curves, is_number
+from hocket.report.diagnosis import diagnose, kl_coefficient
+from hocket.report.reading import Recorded, read_run
+from hocket.report.rollouts import rollouts
+from hocket.train.disk import write_atomic
+
+HERE = Path(__file__).parent
+
+
+def write_report(run: Path) -> Path:
+    """Writes `report.html` into the run folder `run` and returns its path. A run that still goes on can be shown too.
+
+    Raises:
+        ConfigurationError: when `run` is no run folder.
+    """
+    target = run / "report.html"
+    write_atomic(target, page(read_run(run)))
+    return target
+
+
+def page(run: Recorded) -> str:
+    """The page of a run as HTML."""
+    shown = rollouts(run)
+    latest = run.episodes(run.steps[-1]) if run.steps else []
+    return template("page.html").render(
+        title=run.name,
+        css=asset("page.css"),
+        js=asset("page.js"),
+        chips=_chips(run),
+        hero=hero(run),
+        facts=_facts(run),
+        diagnosis=diagnose(run.rows, latest, penalty=kl_coefficient(run.config)),
+        charts=drawn(curves(run)),
+        table=before_and_after(run),
+        samples=run.summary.get("samples") or [],
+        rollouts=embedded(shown) if shown["steps"] else None,
+        messages=run.messages[-200:],
+        config=run.config_text,
+        machine=json.dumps(run.machine, indent=2) if run.machine else "",
+        footer=f"hocket {__version__} · {run.path.name}",
+    )
+
+
+@functools.cache
+def template(name: str) -> jinja2.Template:
+    """A template beside this file; everything put into it is escaped."""
+    loader = jinja2.FileSystemLoader(HERE)
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template(name)
+
+
+def asset(name: str) -> Markup:
+    """A style sheet or script beside this file."""
+    return Markup((HERE / name).read_text(encoding="utf-8"))
+
+
+def drawn(charts: Sequence[Chart]) -> list[dict[str, Any]]:
+    """Charts as the template `figure.html` wants them."""
+    return [
+        {"title": c.title, "unit": c.unit, "note": c.note, "lines": c.lines, "drawn": Markup(c.svg())} for c in charts
+    ]
+
+
+def embedded(data: Any) -> Markup:
+    """JSON that is safe inside a script element, whatever texts it holds."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+# ---------------------------------------------------------------- numbers in words
+
+
+def percent(value: float | None) -> str:
+    """A share as percent."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def plain(value: float | None) -> str:
+    """A number with about four digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in the units a person would use."""
+    if seconds is None:
+        return "–"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def change(before: float, after: float, *, share: bool) -> str:
+    """A difference with its sign; shares differ in points."""
+    difference = (after - before) * (100 if share else 1)
+    text = f"{difference:+.1f} points" if share else f"{difference:+.4g}"
+    return text.replace("-", "−")
+
+
+def measured(summary: Mapping[str, Any], when: str, measure: str) -> float | None:
+    """The evaluated success before or after."""
+    value = (summary.get(when) or {}).get(measure)
+    return float(value) if is_number(value) else None
+
+
+# ---------------------------------------------------------------- the head
+
+
+@dataclass(frozen=True)
+class Hero:
+    """What was gained, as text."""
+
+    what: str
+    before: str
+    after: str
+    gain: str
+    down: bool
+    whiskers: Markup
+
+
+def hero(run: Recorded) -> Hero | None:
+    """The gain with its intervals; None before the first evaluation."""
+    before, after = (measured(run.summary, when, run.measure) for when in ("before", "after"))
+    if before is None or after is None:
+        return None
+    share = run.measure == "accuracy"
+    show = percent if share else plain
+    n = (run.summary.get("after") or {}).get("n")
+    what = "Accuracy" if share else "Mean return"
+    where = f"{what} on {n:,.0f} unseen {'problems' if share else 'episodes'}" if is_number(n) else what
+    return Hero(
+        what=where,
+        before=show(before),
+        after=show(after),
+        gain=change(before, after, share=share),
+        down=after < before,
+        whiskers=whiskers([run.summary.get("before") or {}, run.summary.get("after") or {}], run.measure),
+    )
+
+
+def whiskers(evaluations: Sequence[Mapping[str, Any]], measure: str) -> Markup:
+    """Before and after as dots with their 95 % intervals on one axis."""
+    share = measure == "accuracy"
+    show = percent if share else plain
+    known = [float(e[key]) for e in evaluations for key in (measure, "low", "high") if is_number(e.get(key))]
+    low, high = (0.0, 1.0) if share else (min(known), max(known))
+    span = (high - low) or 1.0
+    left, width = 54.0, 380.0
+
+    def x(value: float) -> float:
+        return left + (value - low) / span * width
+
+    parts = []
+    for number, (name, evaluation) in enumerate(zip(("before", "after"), evaluations, strict=True)):
+        y, colour = 14 + 24 * number, "var(--soft)" if number == 0 else "var(--c0)"
+        parts.append(f'<text x="0" y="{y + 4}">{name}</text>')
+        parts.append(f'<line x1="{left}" x2="{left + width}" y1="{y}" y2="{y}" stroke="var(--rule)"/>')
+        if is_number(evaluation.get("low")) and is_number(evaluation.get("high")):
+            ends = (float(evaluation["low"]), float(evaluation["high"]))
+            parts.append(
+                f'<line x1="{x(ends[0]):.1f}" x2="{x(ends[1]):.1f}" y1="{y}" y2="{y}" stroke="{colour}" '
+                'stroke-width="7" stroke-linecap="round" opacity=".35"/>'
+            )
+            label = f"{show(ends[0])} to {show(ends[1])}"
+            place, anchor = (x(ends[1]) + 9, "start") if x(ends[1]) < 300 else (x(ends[0]) - 9, "end")
+            parts.append(f'<text x="{place:.1f}" y="{y - 4}" text-anchor="{anchor}">{label}</text>')
+        parts.append(f'<circle cx="{x(float(evaluation[measure])):.1f}" cy="{y}" r="5" fill="{colour}"/>')
+    return Markup(
+        f'<svg class="whiskers" viewBox="0 0 444 50" role="img" aria-label="95 % intervals">{"".join(parts)}</svg>'
+    )
+
+
+def _chips(run: Recorded) -> list[tuple[str, str]]:
+    names = ("task", "recipe", "model", "seed")
+    return [(name, str(run.summary[name])) for name in names if run.summary.get(name) is not None]
+
+
+def _facts(run: Recorded) -> list[tuple[str, str]]:
+    summary = run.summary
+    facts = [("steps", plain(summary.get("steps"))), ("time", duration(summary.get("seconds")))]
+    generated = sum(row["tokens/generated"] for row in run.trained if is_number(row.get("tokens/generated")))
+    if generated:
+        facts.append(("decisions sampled", f"{generated:,.0f}"))
+    best = summary.get("best") or {}
+    value = next((best[key] for key in ("success", run.measure) if is_number(best.get(key))), None)
+    if value is not None:
+        show = percent if run.measure == "accuracy" else plain
+        facts.append(("best measured", f"{show(value)} at step {best.get('step')}"))
+    ended = summary.get("reason") or summary.get("exit")
+    if ended:
+        facts.append(("ended", str(ended)))
+    return facts
+
+
+# ---------------------------------------------------------------- before and after
+
+
+def before_and_after(run: Recorded) -> list[dict[str, str]]:
+    """Rows of the table: the measure with its interval, the length, and every trait of the answers."""
+    before, after = run.summary.get("before") or {}, run.summary.get("after") or {}
+    apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds"}
+    traits = [name for name in {**before, **after} if name not in apart]
+    rows = []
+    for name in (run.measure, "length", *traits):
+        old, new = before.get(name), after.get(name)
+        if not (is_number(old) and is_number(new)):
+            continue
+        share = name != "length" and name != "return" and min(old, new) >= 0 and max(old, new) <= 1
+        show = percent if share else plain
+        label = {"length": "mean length, decisions"}.get(name, name.replace("_", " "))
+        ends = [_interval(e, show) if name == run.measure else "" for e in (before, after)]
+        rows.append(
+            {
+                "name": label,
+                "before": show(old) + ends[0],
+                "after": show(new) + ends[1],
+                "change": change(old, new, share=share),
+            }
+        )
+    return rows
+
+
+def _interval(evaluation: Mapping[str, Any], show: Any) -> str:
+    low, high = evaluation.get("low"), evaluation.get("high")
+    return f"  ({show(low)} to {show(high)})" if is_number(low) and is_number(high) else ""

@@ -1,0 +1,158 @@
+"""Reads what a run left in its folder; whatever is missing is left out, so a run can be looked at while it goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hocket.errors import ConfigurationError
+from hocket.report.intervals import wilson
+
+Row = Mapping[str, Any]
+Episode = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run as its folder tells it.
+
+    Attributes:
+        rows: metrics, one per step. summary: `summary.json`, or what the rows say of an unfinished run.
+        config, machine: as saved. config_text: `config.yaml` itself. messages: sentences said while training.
+        steps: the steps whose rollouts were saved.
+    """
+
+    path: Path
+    rows: Sequence[Row]
+    summary: Mapping[str, Any]
+    config: Mapping[str, Any]
+    config_text: str
+    machine: Mapping[str, Any]
+    messages: Sequence[str]
+    steps: Sequence[int]
+
+    @property
+    def name(self) -> str:
+        return str(self.summary.get("name") or self.path.name)
+
+    @property
+    def measure(self) -> str:
+        """What evaluation averages: `accuracy` or `return`."""
+        return str(self.summary.get("measure") or measure_of(self.rows))
+
+    @property
+    def trained(self) -> Sequence[Row]:
+        """The rows of training steps."""
+        return [row for row in self.rows if row.get("step", 0) > 0]
+
+    def episodes(self, step: int) -> list[dict[str, Any]]:
+        """The rollouts saved of a step."""
+        return list(_json_lines(self.path / "rollouts" / f"step-{step:06d}.jsonl"))
+
+
+def read_run(path: Path) -> Recorded:
+    """Reads the run in folder `path`.
+
+    Raises:
+        ConfigurationError: when the folder holds neither metrics nor a configuration.
+    """
+    if not (path / "metrics.jsonl").is_file() and not (path / "config.yaml").is_file():
+        raise ConfigurationError(f"{path} is not a run: it has neither config.yaml nor metrics.jsonl")
+    rows = _json_lines(path / "metrics.jsonl")
+    text = _text(path / "config.yaml")
+    config = _yaml(text)
+    summary = {**_outline(rows, config), **_json(path / "summary.json")}
+    found = (re.fullmatch(r"step-(\d+)\.jsonl", file.name) for file in (path / "rollouts").glob("step-*.jsonl"))
+    return Recorded(
+        path=path,
+        rows=rows,
+        summary=summary,
+        config=config,
+        config_text=text,
+        machine=_json(path / "machine.json"),
+        messages=[line for line in _text(path / "messages.txt").splitlines() if line],
+        steps=sorted(int(match[1]) for match in found if match),
+    )
+
+
+def measure_of(rows: Sequence[Row]) -> str:
+    """`return` for runs that evaluate returns, else `accuracy`."""
+    return "return" if any(row.get("eval/return") is not None for row in rows) else "accuracy"
+
+
+def eval_interval(row: Row, measure: str) -> tuple[float, float] | None:
+    """The 95 % interval of a row's evaluation, when it can be known."""
+    if row.get("eval/low") is not None and row.get("eval/high") is not None:
+        return float(row["eval/low"]), float(row["eval/high"])
+    share, n = row.get("eval/accuracy"), row.get("eval/n")
+    if measure != "accuracy" or share is None or not n or not 0 <= share <= 1:
+        return None
+    return wilson(share * n, int(n))
+
+
+def _outline(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary of a run that has none yet."""
+    recipe = config.get("recipe")
+    outline: dict[str, Any] = {
+        "task": config.get("task"),
+        "model": config.get("model"),
+        "seed": config.get("seed"),
+        "recipe": recipe.get("name") if isinstance(recipe, Mapping) else recipe,
+        "reason": "unfinished",
+    }
+    if rows:
+        outline |= {"steps": rows[-1].get("step"), "seconds": rows[-1].get("time/total")}
+    measure = measure_of(rows)
+    measured = [row for row in rows if row.get(f"eval/{measure}") is not None]
+    if measured:
+        outline |= {"before": _evaluation(measured[0], measure), "after": _evaluation(measured[-1], measure)}
+        outline["gain"] = outline["after"][measure] - outline["before"][measure]
+    return outline
+
+
+def _evaluation(row: Row, measure: str) -> dict[str, Any]:
+    found = {key.removeprefix("eval/"): value for key, value in row.items() if key.startswith("eval/")}
+    interval = eval_interval(row, measure)
+    ends = {} if interval is None else {"low": interval[0], "high": interval[1]}
+    return {**found, **ends, "step": row.get("step")}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_text(path))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _yaml(text: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for line in _text(path).splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # torn by a crash
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows

@@ -1,0 +1,186 @@
+import pytest
+
+from hocket.report.diagnosis import diagnose, kl_coefficient
+from hocket.report.groups import group_episodes
+
+
+def rows(steps=30, **changes):
+    healthy = {
+        "reward/mean": 0.4,
+        "loss": 0.1,
+        "entropy": 0.5,
+        "kl/reference": 0.02,
+        "kl/behaviour": 1e-4,
+        "groups/total": 16,
+        "groups/with_signal": 9,
+        "ratio/saturated": 0.0,
+        "truncated/share": 0.02,
+        "gradient/norm": 0.3,
+    }
+    return [{"step": 0, "eval/accuracy": 0.3}] + [{"step": s, **healthy, **changes} for s in range(1, steps + 1)]
+
+
+def episode(group, reward, *, advantage=0.0, finish="stop", text=None, **more):
+    turn = {"text": text if text is not None else f"answer {group} {id(object())}", "finish": finish}
+    turn["advantage"] = [advantage] * 3
+    return {
+        "group": group,
+        "scenario": {"id": f"s{group}"},
+        "turns": [turn],
+        "scores": {"reward": reward},
+        "reward": reward,
+        "kept": True,
+        "truncated": finish == "length",
+        **more,
+    }
+
+
+def groups(*rewards, **more):
+    return [episode(number, reward, **more) for number, group in enumerate(rewards) for reward in group]
+
+
+MIXED = [
+    episode(number, reward, advantage=reward - 0.5, text=f"{number} {sample}")
+    for number in range(4)
+    for sample, reward in enumerate([0.0, 1.0])
+]
+
+
+def only(found):
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_healthy_run_has_no_diagnosis():
+    assert diagnose(rows(), MIXED, penalty=0.04) == []
+    assert diagnose(rows()) == []
+    assert diagnose([]) == []
+
+
+def test_nothing_trained():
+    assert "No training step" in only(diagnose([{"step": 0}]))
+
+
+def test_all_cut_off():
+    cut = [e | {"truncated": True} for e in MIXED]
+    assert "Every answer was cut off" in only(diagnose(rows(), cut))
+    assert "Every answer was cut off" in only(diagnose(rows(**{"truncated/share": 1.0})))
+    half = [e | {"truncated": i % 2 == 0} for i, e in enumerate(MIXED)]
+    assert "50% of the answers were cut off" in only(diagnose(rows(), half))
+    # A controller's time limit is no fault.
+    control = [{**row, "eval/return": 3.0} for row in rows(**{"truncated/share": 1.0})]
+    assert diagnose(control) == []
+
+
+def test_never_rewarded_and_format_never_met():
+    poor = {"reward/mean": 0.0, "groups/with_signal": 9}
+    assert "No reward has been above 0 in 30 steps, so" in only(diagnose(rows(**poor)))
+    never = rows(**poor)
+    never[0]["eval/format"] = 0.0
+    assert "no answer has matched the expected format" in only(diagnose(never))
+    never[0]["eval/format"] = 0.1
+    assert "easier scenarios" in only(diagnose(never))
+    late = rows(**poor)
+    late[3]["reward/mean"] = 0.1
+    assert diagnose(late) == []
+
+
+@pytest.mark.parametrize(
+    ("rewards", "words"),
+    [
+        ([[1, 1], [1, 1], [1, 1]], "Nearly all are right already"),
+        ([[0, 0], [0, 0], [0, 0]], "Nearly all are wrong"),
+        ([[0, 0], [1, 1], [0, 0], [1, 1]], "always right and the others always wrong"),
+    ],
+)
+def test_groups_alike(rewards, words):
+    sentence = only(diagnose(rows(**{"groups/with_signal": 0}), groups(*rewards)))
+    assert "No group had any signal in the last 20 steps: all rewards within a group are equal" in sentence
+    assert words in sentence
+
+
+def test_groups_alike_because_samples_are_identical():
+    same = groups([0, 0], [1, 1], text="always this")
+    assert "the samples themselves are identical" in only(diagnose(rows(**{"groups/with_signal": 1}), same))
+
+
+def test_groups_without_signal_although_rewards_differ():
+    mixed = groups([0, 1], [0, 1], kept=False)
+    sentence = only(diagnose(rows(**{"groups/with_signal": 0}), mixed))
+    assert "left out by a filter" in sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"loss": None}, "loss was not a finite number in 20 of the last 20"),
+        ({"update/skipped": 2.0}, "40 gradients of the last 20 steps were not finite"),
+        ({"ratio/clipped": 0.8}, "80% of the decisions were clipped"),
+        ({"ratio/saturated": 0.4}, "40% of the probability ratios"),
+        ({"kl/behaviour": 0.3}, "Sampler and learner disagree by 0.3 nats"),
+        ({"worker/kl/behaviour": 0.3}, "Sampler and learner disagree by 0.3 nats"),
+        ({"gradient/norm": 0.0}, "gradient is exactly 0"),
+    ],
+)
+def test_single_causes(changes, words):
+    assert words in only(diagnose(rows(**changes), MIXED))
+
+
+def test_no_loss_is_expected_without_signal():
+    found = diagnose(rows(loss=None, **{"groups/with_signal": 0}))
+    assert not any("finite" in sentence for sentence in found)
+
+
+def test_the_penalty_outweighs_rewards():
+    nearly = [e | {"reward": 0.5 + e["reward"] / 100} for e in MIXED]
+    far = rows(**{"kl/reference": 2.0})
+    assert "coefficient 0.1 times 2 nats" in only(diagnose(far, nearly, penalty=0.1))
+    assert diagnose(far, nearly) == []
+    assert diagnose(far, MIXED, penalty=0.1) == []
+
+
+def test_entropy_collapse():
+    falling = [
+        {**row, "entropy": 0.8 * 0.8 ** row["step"], "groups/with_signal": 3} if row["step"] else row for row in rows()
+    ]
+    assert "sampling entropy fell from" in only(diagnose(falling))
+
+
+def test_failures():
+    failed = [e | {"failure": "the tool broke"} for e in MIXED]
+    assert any("8 of 8 attempts failed, the first with: the tool broke" in s for s in diagnose(rows(), failed))
+
+
+def test_the_coefficient_is_found_in_a_configuration():
+    config = {
+        "recipe": {
+            "objective": {"type": "hocket.objectives.ClippedSurrogate", "coefficient": 9},
+            "regularisers": [{"type": "hocket.objectives.KLToReference", "coefficient": 0.04}],
+        }
+    }
+    assert kl_coefficient(config) == 0.04
+    assert kl_coefficient({"recipe": {}}) is None
+
+
+def test_what_became_of_groups():
+    found = group_episodes(
+        [
+            *groups([0, 1]),
+            *[episode(5, r, advantage=r - 0.5) for r in (0.0, 1.0)],
+            *[episode(6, 1.0, kept=False, finish="length") for _ in range(2)],
+            *[{**episode(7, 1.0), "discarded": True, "reward": None} for _ in range(2)],
+            episode(8, None, failure="broke") | {"scores": {}},
+            *[episode(9, r, advantage=0.3, kept=bool(r)) for r in (0.0, 1.0)],
+        ]
+    )
+    assert [group.why for group in found] == [
+        "no signal: all advantages are 0",
+        "learnt from",
+        "every sample was left out, all were cut off",
+        "discarded by the rollout (all rewards equal)",
+        "every attempt failed",
+        "learnt from (1 of 2 left out)",
+    ]
+    assert [group.signal for group in found] == [False, True, False, False, False, True]
+    assert (found[1].mean, found[1].std, found[1].advantages) == (0.5, pytest.approx(0.5**0.5), [-0.5, 0.5])
+    assert found[3].rewards == [1.0, 1.0]

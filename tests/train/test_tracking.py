@@ -1,0 +1,326 @@
+"""Metrics, run folders and episodes."""
+
+import json
+import math
+import multiprocessing
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.packing import pack
+from hocket.train.episodes import episodes, read_episodes, write_episodes
+from hocket.train.runfolder import RunFolder, read_json
+from hocket.train.tracking import KEYS, MetricsLog, TensorBoardTracker, open_trackers, read_metrics
+from hocket.types import Level, Scenario, Score, Trajectory, Turn
+
+# ---------------------------------------------------------------- metrics
+
+
+def strict(text):
+    """JSON as other programs read it: NaN is no number there."""
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_rows_are_strict_json_with_every_key(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.append({"step": 0, "loss": math.nan, "entropy": math.inf, "reward/mean": torch.tensor(0.5), "n": np.int64(3)})
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    row = strict(line)
+    assert set(KEYS) <= row.keys()
+    assert (row["loss"], row["entropy"], row["kl/reference"]) == (None, None, None)
+    assert (row["step"], row["reward/mean"], row["n"]) == (0, 0.5, 3)
+    with pytest.raises(ValueError, match="step"):
+        log.append({"loss": 1.0})
+
+
+def test_numbers_are_exact(tmp_path):
+    log = MetricsLog(tmp_path / "m")
+    log.append({"step": 1, "loss": 0.1 + 0.2})
+    assert read_metrics(tmp_path / "m")[0]["loss"] == 0.1 + 0.2
+
+
+def test_a_resumed_run_writes_the_later_rows_again(tmp_path):
+    path = tmp_path / "m"
+    log = MetricsLog(path)
+    for step in range(6):
+        log.append({"step": step, "loss": 1.0 / (step + 1)})
+    before = path.read_bytes()
+    path.write_bytes(before + b'{"step": 6, "lo')
+    log = MetricsLog(path)
+    log.truncate(3)
+    assert [row["step"] for row in read_metrics(path)] == [0, 1, 2, 3]
+    for step in (4, 5):
+        log.append({"step": step, "loss": 1.0 / (step + 1)})
+    assert path.read_bytes() == before
+    log.truncate(-1)
+    assert path.read_bytes() == b""
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_missing_metrics_are_no_rows(tmp_path):
+    assert read_metrics(tmp_path / "none") == []
+
+
+def test_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (tracker,) = open_trackers(["tensorboard"], tmp_path)
+    tracker.log({"step": 3, "loss": 0.5, "entropy": None, "kl/reference": math.nan, "flag": True})
+    tracker.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["loss"]
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(3, 0.5)]
+
+
+def test_trackers_that_are_missing_or_unknown(tmp_path, monkeypatch):
+    with pytest.raises(ConfigurationError, match="'tensorbord' is not a tracker; did you mean 'tensorboard'"):
+        open_trackers(["tensorbord"], tmp_path)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigurationError, match=r"hocket\[tracking\]"):
+        TensorBoardTracker(tmp_path)
+
+
+# ---------------------------------------------------------------- run folders
+
+
+def test_runs_are_numbered(tmp_path):
+    names = [RunFolder.create(tmp_path / "runs", stem="sums-grpo").name for _ in range(2)]
+    (tmp_path / "runs" / "sums-grpo-041").mkdir()
+    names.append(RunFolder.create(tmp_path / "runs", stem="sums-grpo").name)
+    names.append(RunFolder.create(tmp_path / "runs", stem="my/odd task:x").name)
+    assert names == ["sums-grpo-001", "sums-grpo-002", "sums-grpo-042", "my-odd-task-x-001"]
+
+
+def test_an_existing_run_is_refused_unless_resumed(tmp_path):
+    folder = RunFolder.open(tmp_path, "mine")
+    folder.write_text(folder.config, "steps: 3\n")
+    folder.release()
+    with pytest.raises(ConfigurationError, match=r"exists already; go on with --resume mine, or choose another name"):
+        RunFolder.open(tmp_path, "mine")
+    again = RunFolder.open(tmp_path, "mine", resume=True)
+    assert again.path == folder.path
+    again.release()
+    for name in ("", "a/b", "..", ".hidden", "a b"):
+        with pytest.raises(ConfigurationError, match="run = "):
+            RunFolder.create(tmp_path, name)
+
+
+def test_a_run_is_found_by_name_or_path(tmp_path):
+    folder = RunFolder.create(tmp_path, "sums-grpo-001")
+    with pytest.raises(ConfigurationError, match=r"no config\.yaml"):
+        RunFolder.find("sums-grpo-001", tmp_path)
+    folder.write_text(folder.config, "")
+    assert RunFolder.find("sums-grpo-001", tmp_path).path == folder.path
+    assert RunFolder.find(folder.path, tmp_path / "elsewhere").path == folder.path
+    with pytest.raises(ConfigurationError, match="did you mean 'sums-grpo-001'"):
+        RunFolder.find("sums-grpo-01", tmp_path)
+
+
+def test_files_are_whole(tmp_path):
+    folder = RunFolder.create(tmp_path, "r")
+    folder.write_json(folder.summary, {"gain": math.nan, "text": "é"})
+    assert strict(folder.summary.read_text()) == {"gain": None, "text": "é"}
+    assert read_json(folder.summary)["text"] == "é"
+    folder.append_message("two\nlines")
+    folder.append_message("more")
+    assert folder.messages.read_text() == "two lines\nmore\n"
+    assert folder.episodes(12).name == "step-000012.jsonl"
+    with pytest.raises(HocketError, match=r"machine\.json is missing"):
+        read_json(folder.machine)
+    folder.machine.write_text("{")
+    with pytest.raises(HocketError, match=r"machine\.json cannot be read"):
+        read_json(folder.machine)
+    folder.machine.unlink()
+    folder.machine.mkdir()
+    with pytest.raises(HocketError, match=r"machine\.json cannot be written"):
+        folder.write_text(folder.machine, "x")
+    assert not [p for p in folder.path.iterdir() if p.name.endswith(".tmp")]
+
+
+def _hold(path, ready, done):
+    folder = RunFolder(path)
+    folder.lock()
+    ready.set()
+    done.wait()
+    folder.release()
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Event(), context.Event()
+    child = context.Process(target=_hold, args=(tmp_path, ready, done))
+    child.start()
+    assert ready.wait(10)
+    with pytest.raises(ConfigurationError, match=f"in use by process {child.pid}"):
+        RunFolder(tmp_path).lock()
+    os.kill(child.pid, signal.SIGKILL)
+    # Dead but perhaps not reaped: the lock is taken over either way.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    folder = RunFolder(tmp_path)
+    folder.lock()
+    child.join()
+    with pytest.raises(ConfigurationError, match="another trainer of this process"):
+        RunFolder(tmp_path).lock()
+    folder.release()
+    folder.release()
+    RunFolder(tmp_path).lock()  # forgotten at once
+    RunFolder(tmp_path).lock()
+
+
+@pytest.mark.parametrize(
+    ("holder", "free"),
+    [
+        ("", True),
+        ('{"host": "h', True),
+        ('{"host": "elsewhere", "pid": 1}', False),
+        ('{"host": "HERE", "pid": 1, "started": "0"}', True),  # the number is used by another process now
+        ('{"host": "HERE", "pid": 1}', False),
+    ],
+)
+def test_whose_lock_it_is(tmp_path, holder, free):
+    import socket
+
+    (tmp_path / ".lock").write_text(holder.replace("HERE", socket.gethostname()))
+    folder = RunFolder(tmp_path)
+    if free:
+        folder.lock()
+        folder.release()
+        assert (tmp_path / ".lock").read_text() == ""
+    else:
+        with pytest.raises(ConfigurationError, match="in use by process 1"):
+            folder.lock()
+
+
+def test_many_claim_a_dead_lock_and_one_gets_it(tmp_path):
+    (tmp_path / ".lock").write_text(json.dumps({"host": os.uname().nodename, "pid": 2**22 - 1, "started": "1"}))
+    context = multiprocessing.get_context("fork")
+    results, start, done = context.Queue(), context.Event(), context.Event()
+
+    def claim():
+        folder = RunFolder(tmp_path)
+        start.wait()
+        try:
+            folder.lock()
+        except ConfigurationError:
+            results.put(False)
+        else:
+            results.put(True)
+        done.wait()
+
+    children = [context.Process(target=claim) for _ in range(6)]
+    [child.start() for child in children]
+    start.set()
+    got = [results.get(timeout=20) for _ in children]
+    done.set()
+    [child.join() for child in children]
+    assert sum(got) == 1
+
+
+# ---------------------------------------------------------------- episodes
+
+
+def turn(tokens, logp=None, parent=None, **more):
+    return Turn(
+        agent=more.pop("agent", "solver"),
+        policy="policy",
+        observation=np.array([9, 8]),
+        action=np.array(tokens),
+        logp=None if logp is None else np.array(logp, np.float32),
+        parent=parent,
+        **more,
+    )
+
+
+def trajectories():
+    scenario = Scenario("s1", "1 + 1 = ?", answer=2)
+    shared = turn([1, 2, 3], [-0.1, -0.2, -0.30000001], prompt=({"role": "user", "content": "1 + 1 = ?"},), text="abc")
+    first = turn([4], [-0.5], parent=shared, text="d", finish="length")
+    second = turn([5, 6], [-0.6, float("nan")], parent=shared, forced=np.array([True, False]))
+    third = turn([7], [-0.1])
+    score = {"reward": Score(1.0), "format": Score(None, feedback="no tag")}
+    return [
+        Trajectory(scenario, [shared, first], 0, score),
+        Trajectory(scenario, [shared, second], 1, {"reward": Score(0.0)}, truncated=True, terminated=False),
+        Trajectory(Scenario("s2", "x"), [third], 0, {"reward": Score(0.5)}, source="baseline"),
+    ]
+
+
+def test_episodes_read_their_advantages_off_the_occurrences():
+    played = trajectories()
+    batch = pack(played)
+    batch = batch.credited(advantage=torch.arange(1.0, len(batch.occurrences) + 1))
+    rows = episodes(played, batch, lambda ids: "".join(chr(96 + token) for token in ids), step=3)
+    # A shared turn is credited once per trajectory.
+    assert [[t["advantage"] for t in row["turns"]] for row in rows] == [[[1, 2, 3], [4]], [[5, 6, 7], [8, 9]], [[10]]]
+    assert rows[0]["turns"][0]["token_texts"] == ["a", "b", "c"]
+    assert rows[0]["turns"][0]["logp"] == [-0.1, -0.2, -0.3]
+    assert np.float32(rows[0]["turns"][0]["logp"][2]) == np.float32(-0.30000001)
+    assert rows[1]["turns"][1]["logp"] == [-0.6, None]
+    assert rows[1]["turns"][1]["weight"] == [0, 1]
+    assert rows[1]["turns"][1]["forced"] == [True, False]
+    assert "weight" not in rows[0]["turns"][0]
+    assert [row["group"] for row in rows] == [0, 0, 1]
+    assert [row["kept"] for row in rows] == [True, True, False]
+    assert [row["reward"] for row in rows] == [1.0, 0.0, 0.5]
+    assert rows[0]["scores"] == {"reward": 1.0, "format": None}
+    assert rows[0]["feedback"] == {"format": "no tag"}
+    assert rows[0]["scenario"] == {"id": "s1", "prompt": "1 + 1 = ?", "answer": 2}
+    assert (rows[1]["truncated"], rows[1]["terminated"], rows[0]["turns"][1]["finish"]) == (True, False, "length")
+    assert {"step", "group", "scenario", "turns", "scores", "reward", "source", "kept", "failure"} <= rows[0].keys()
+
+
+def test_filtered_occurrences_have_no_advantage():
+    played = trajectories()
+    batch = pack(played)
+    batch = batch.credited(advantage=torch.arange(1.0, len(batch.occurrences) + 1))
+    rows = episodes(played, batch.restricted(batch.occurrences.advantage > 4))
+    assert [t["advantage"] for t in rows[0]["turns"]] == [[None] * 3, [None]]
+    assert not rows[0]["kept"]
+    assert [t["advantage"] for t in rows[1]["turns"]] == [[5, 6, 7], [8, 9]]
+
+
+def test_files_of_episodes_are_strict_json(tmp_path):
+    played = trajectories()
+    failed = Trajectory(Scenario("s3", "y"), [], failure="the tool broke")
+    path = tmp_path / "rollouts" / "step-000003.jsonl"
+    write_episodes(path, 3, played, pack(played), rewards=[1.0, math.nan, None], discarded=[failed])
+    rows = [strict(line) for line in path.read_text().splitlines()]
+    assert rows == read_episodes(path)
+    assert [row["reward"] for row in rows] == [1.0, None, None, None]
+    assert rows[3]["failure"] == "the tool broke"
+    assert [row.get("discarded", False) for row in rows] == [False, False, False, True]
+    assert {row["step"] for row in rows} == {3}
+    write_episodes(path, 4, [], None)
+    assert read_episodes(path) == []
+
+
+def test_another_batch_is_refused():
+    played = trajectories()
+    with pytest.raises(ValueError, match="3 trajectories, but a batch of 2"):
+        episodes(played, pack(played[:2]))
+
+
+def test_control_episodes_stay_small():
+    observations = np.arange(30, dtype=np.float32).reshape(10, 3)
+    moves = Turn("pilot", "policy", observations, np.arange(20, dtype=np.float32).reshape(10, 2))
+    discrete = Turn("pilot", "policy", observations, np.arange(10))
+    for acted, key in ((moves, "actions"), (discrete, "tokens")):
+        played = [Trajectory(Scenario("c"), [acted], scores={"return": Score([1.0] * 10, Level.DECISION)})]
+        (row,) = episodes(played, pack(played), lambda ids: "?")
+        found = row["turns"][0]
+        assert found["observation"] == {"shape": [10, 3], "first": [0, 1, 2], "last": [27, 28, 29]}
+        assert found["length"] == 10
+        assert found[key] == acted.action.tolist()
+        assert found["token_texts"] is None
+        strict(json.dumps(row))
