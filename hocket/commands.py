@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
-from hocket.errors import ConfigurationError, nearest
+from hocket.errors import ConfigurationError, HocketError, nearest
 
 Pairs = list[tuple[str, Any]]
 
@@ -313,6 +313,107 @@ def compare(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0
 
 
+# ---------------------------------------------------------------- microscope
+
+
+def microscope(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket microscope`."""
+    if options.record:
+        return _record(options)
+    if not options.batch or not options.recipe:
+        raise ConfigurationError("name a batch and at least one recipe: --batch FILE.json --recipe NAME")
+    from hocket.microscope import look
+
+    document = _read_batch(Path(options.batch))
+    changes = dict(_assignment(text) for text in options.set)
+    found: list[dict[str, Any]] = []
+    for name in options.recipe:
+        try:
+            found.append(look(_changed(name, changes), document))
+        except (HocketError, ValueError) as error:
+            found.append({"recipe": name, "error": str(error)})
+    if options.json:
+        emit(found)
+    else:
+        _out().print(_microscope_view(found, document))
+    return 2 if all("error" in one for one in found) else 0
+
+
+def _changed(name: str, changes: dict[str, Any]) -> Any:
+    from hocket.recipes import find
+
+    return find(name).but(changes) if changes else find(name)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    import yaml
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigurationError(f"--set {text}: write KEY=VALUE, for example --set objective.low=0.1")
+    return key, yaml.safe_load(value)
+
+
+def _read_batch(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no batch {path}") from None
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(f"{path} is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path} must hold one object with version and trajectories")
+    return document
+
+
+def _record(options: argparse.Namespace) -> int:
+    from hocket.microscope import record
+    from hocket.train.episodes import read_episodes
+
+    if not options.out:
+        raise ConfigurationError("--record needs --out FILE.json")
+    rollouts = find_run(options.record, options.runs) / "rollouts"
+    steps = sorted(rollouts.glob("step-*.jsonl"))
+    chosen = steps[-1:] if options.step is None else [f for f in steps if int(f.stem.split("-")[1]) == options.step]
+    if not chosen:
+        there = ", ".join(str(int(f.stem.split("-")[1])) for f in steps) or "none"
+        raise ConfigurationError(f"step {options.step} was not recorded; recorded steps: {there}")
+    Path(options.out).write_text(json.dumps(record(read_episodes(chosen[0]))))
+    print(options.out, file=sys.stderr)
+    return 0
+
+
+def _microscope_view(found: list[dict[str, Any]], document: dict[str, Any]) -> Group:
+    """A table per recipe: reward, mean advantage, weight and gradient of each trajectory."""
+    from hocket.microscope import relation
+
+    parts: list[Any] = []
+    first = next((one for one in found if "error" not in one), None)
+    for one in found:
+        if "error" in one:
+            parts.append(f"[bold]{one['recipe']}[/]  [red]{one['error']}[/]\n")
+            continue
+        lies = "" if first is None or one is first else f"  gradient against {first['recipe']}: {relation(first, one)}"
+        parts += [
+            f"[bold]{one['recipe']}[/]  loss {one['loss']:.6g}[dim]{lies}[/]",
+            _microscope_table(one, document),
+            "",
+        ]
+    return Group(*parts)
+
+
+def _microscope_table(one: dict[str, Any], document: dict[str, Any]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for heading in ("trajectory", "group", "scores", "advantage", "weight", "gradient"):
+        table.add_column(heading, justify="right" if heading in ("advantage", "weight", "gradient") else "left")
+    for number, row in enumerate(document["trajectories"]):
+        scores = ", ".join(f"{name} {value:g}" for name, value in row["scores"].items() if value is not None)
+        columns = [one[name][number] for name in ("advantages", "weight", "gradient")]
+        means = [f"{sum(values) / len(values):+.4f}" if values else "–" for values in columns]
+        table.add_row(str(row.get("id", f"#{number}")), str(row["group"]), scores, *means)
+    return table
+
+
 # ---------------------------------------------------------------- pretrain, doctor
 
 
@@ -344,4 +445,4 @@ def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0 if all(finding.fine or finding.optional for finding in findings) else 1
 
 
-__all__: Sequence[str] = ("compare", "doctor", "eval", "pretrain", "recipes", "report", "tasks", "train")
+__all__: Sequence[str] = ("compare", "doctor", "eval", "microscope", "pretrain", "recipes", "report", "tasks", "train")

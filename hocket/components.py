@@ -217,7 +217,7 @@ def replaced_all(component: Any, edits: Mapping[str, Any], where: str = "") -> A
     path of `component` itself, for messages.
 
     Raises:
-        ConfigurationError: for an unknown path, with the nearest one, a wrong type, or settings that do not go together.
+        ConfigurationError: for an unknown path (with the nearest one), a wrong type, or settings that clash.
     """
     if not is_component(component):
         raise ConfigurationError(f"{where}: {component!r} has no settings; set it as a whole with {{type: ..., ...}}")

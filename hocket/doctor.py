@@ -55,7 +55,7 @@ def _machine() -> list[Finding]:
     return [
         Finding("cores", str(available_cores()), True),
         Finding("threads", f"{machine.threads} picked", True, f"the probe took, by threads, {timed}"),
-        Finding("vector units", capability, True, "bf16 matrix units" if _bf16() else "no bf16 matrix units: fp32 is used"),
+        Finding("vector units", capability, True, "with bf16 products" if _bf16() else "without bf16 products"),
         Finding("accelerator", accelerator, True),
     ]
 

@@ -5,6 +5,7 @@ It calls the same `Recipe.assess` and `Recipe.loss` as training, so what it prin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,12 @@ def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     read = Reading(document)
     _check_fields(recipe, read)
     memory = {**recipe.init(), **document.get("state", {})}
-    batch, _ = recipe.assess(read.batch, memory, {})
+    batch = read.batch
+    if Column.PROXIMAL in recipe.reads and "proximal" not in batch.logp:
+        # Before the first update the learner's own log-probs are the current ones.
+        known = torch.ones_like(read.logp, dtype=torch.bool)
+        batch = batch.but(logp={**batch.logp, "proximal": Recorded(read.logp, known)})
+    batch, _ = recipe.assess(batch, memory, {})
     leaves = {Quantity.LOGP: read.logp.clone().requires_grad_()}
     for quantity, column in ((Quantity.ENTROPY, read.batch.entropy), (Quantity.VALUE, read.batch.value)):
         if column is not None:
@@ -70,6 +76,47 @@ def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
         if quantity in found:
             result[f"gradient_{quantity.value}"] = read.by_trajectory(found[quantity][seen.decision])
     return result
+
+
+def relation(left: Mapping[str, Any], right: Mapping[str, Any], tolerance: float = 1e-9) -> str:
+    """How two recipes' gradients lie: `equal`, `proportional (x 0.5)` or `different`."""
+    a, b = (torch.tensor([v for row in one["gradient"] for v in row], dtype=torch.float64) for one in (left, right))
+    scale = max(float(a.abs().max()), float(b.abs().max()), 1e-300)
+    if float((a - b).abs().max()) <= tolerance * scale:
+        return "equal"
+    factor = float(a @ b / (a @ a)) if float(a @ a) > 0 else 0.0
+    if factor > 0 and float((factor * a - b).abs().max()) <= tolerance * scale:
+        return f"proportional (x {factor:.4g})"
+    return "different"
+
+
+def record(episodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A run's recorded episodes as a document for the microscope; episodes without log-probs are left out."""
+    rows = [_recorded(number, episode) for number, episode in enumerate(episodes)]
+    found = [row for row in rows if row is not None]
+    if not found:
+        raise HocketError("this step recorded no sampled episodes, so there is no batch to look at")
+    return {"version": 1, "trajectories": found}
+
+
+def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
+    turns = episode["turns"]
+    if episode.get("failure") or any(turn.get("logp") is None for turn in turns):
+        return None
+    return {
+        "id": f"{episode['scenario']['id']}/{number}",
+        "group": str(episode["scenario"]["id"]),
+        "scores": {name: value for name, value in episode["scores"].items() if not isinstance(value, (list, dict))},
+        "token_scores": {name: value for name, value in episode["scores"].items() if isinstance(value, list)},
+        "logp": [value for turn in turns for value in turn["logp"]],
+        "tokens": [value for turn in turns for value in turn.get("tokens", [])] or None,
+        "trained": [not value for turn in turns for value in turn.get("forced") or [False] * len(turn["logp"])],
+        "turn": [place for place, turn in enumerate(turns) for _ in turn["logp"]],
+        "agent": [turn["agent"] for turn in turns],
+        "text": turns[-1].get("text", "") if turns else "",
+        "truncated": bool(episode.get("truncated")),
+        "source": episode.get("source", "own"),
+    }
 
 
 def _check_fields(recipe: Recipe, read: Reading) -> None:
@@ -151,9 +198,8 @@ class Reading:
         turn_of, turns = self._turns()
         names = {name: Codes() for name in ("scenario", "source", "agent", "role", "policy", "state")}
         logp = {"behaviour": self._column("logp_behaviour", lambda n, p: self.rows[n]["logp"][p])}
-        logp["proximal"] = self._column("logp_proximal", lambda n, p: self.rows[n]["logp"][p])
-        if not any(row.get("logp_proximal") is not None for row in self.rows):
-            del logp["proximal"]
+        if any(row.get("logp_proximal") is not None for row in self.rows):
+            logp["proximal"] = self._column("logp_proximal", lambda n, p: self.rows[n]["logp"][p])
         if self._given("logp_ref"):
             logp["reference"] = self._column("logp_ref")
         for name in {key for row in self.rows for key in row.get("logp_under") or {}}:
@@ -173,7 +219,7 @@ class Reading:
             "policy": [names["policy"]("policy") for _ in turns],
             "state": [names["state"](self._of_turn(n, t, "state", f"\0{n},{t}")) for n, t in turns],
             "index": [t for _, t in turns],
-            "order": list(range(len(self.rows))),
+            "order": self._order(),
             "parent": self._parents(turns),
         }
         return Batch(
@@ -196,6 +242,13 @@ class Reading:
             info=self._info(),
             **{name: torch.tensor(column, dtype=torch.long) for name, column in columns.items()},
         )
+
+    def _order(self) -> list[int]:
+        """A place for each trajectory that its content settles, so that ties do not depend on the input's order."""
+        content = [json.dumps({k: v for k, v in row.items() if k != "id"}, sort_keys=True) for row in self.rows]
+        ranked = sorted(range(len(self.rows)), key=lambda number: (content[number], str(self.rows[number]["id"])))
+        place = {number: rank for rank, number in enumerate(ranked)}
+        return [place[number] for number in range(len(self.rows))]
 
     def _under(self, name: str) -> Tensor:
         column = torch.zeros(len(self.logp), dtype=torch.float64)

@@ -12,6 +12,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 import pytest
+import rich.console  # noqa: F401  (draws a random number when imported)
 import torch
 
 torch.set_num_threads(1)

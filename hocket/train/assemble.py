@@ -96,7 +96,9 @@ def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], P
                 path, name=name, lora=config.lora, chat_template=config.chat_template, key=key.derive("policy", name)
             )
             engines[name] = LocalEngine(policies[name], lobby=lobby)
-        seats[role] = Seat(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
+        chat = Chat(policies[name].tokenizer)
+        policies[name].end_of_turn = chat.stops
+        seats[role] = Seat(policy=name, engine=engines[name], chat=chat)
     return cast(dict[str, Policy], policies), TextPlayer(flow, seats)
 
 

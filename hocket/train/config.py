@@ -70,10 +70,17 @@ class RoleSettings:
 
 @dataclass(frozen=True)
 class Phase:
-    """`steps` steps of one recipe, by name or `FILE.py:NAME`, before the next phase begins from its weights."""
+    """`steps` steps of one recipe, given by name or `FILE.py:NAME`, before the next phase begins from its weights.
 
-    recipe: str
+    `configure` puts the recipe itself in its place, with the settings of the run that it has.
+    """
+
+    recipe: str | Recipe
     steps: int
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"the steps of a phase must be at least 1, not {self.steps}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +129,13 @@ class Config:
     def phases(self) -> tuple[tuple[Recipe, int], ...]:
         """Recipes and their steps, in order."""
         if self.plan:
-            return tuple((find(phase.recipe), phase.steps) for phase in self.plan)
+            return tuple((as_recipe(phase.recipe), phase.steps) for phase in self.plan)
         return ((self.recipe, self.steps or 0),)
+
+    @property
+    def method(self) -> str:
+        """The recipe's name, or those of the phases."""
+        return " then ".join(recipe.name for recipe, _ in self.phases)
 
     @property
     def total_steps(self) -> int:
@@ -156,9 +168,35 @@ def configure(pairs: Pairs, task: Task) -> Config:
     suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not _of_recipe(key)]
     config = _applied(config, run)
-    beneath = {**_lengths(config), **suggested} if task.kind == "text" else suggested
     method = [(key, value) for key, value in settings if _of_recipe(key)]
-    return _applied(config, [*_fitting(config.recipe, beneath), *method])
+    if config.plan:
+        return _planned(config, method, task)
+    # A recipe written out in full, as in a saved run, has had the suggestions already.
+    whole = bool(chosen) and isinstance(chosen[-1], Mapping)
+    return _applied(config, [*([] if whole else _suggested(config, config.recipe, task)), *method])
+
+
+def _planned(config: Config, method: Pairs, task: Task) -> Config:
+    """Each phase with the settings that its recipe has; the last one's recipe is the run's."""
+    phases = []
+    unused = {key for key, _ in method}
+    for phase in config.plan:
+        recipe = as_recipe(phase.recipe)
+        fitting = [(key, value) for key, value in method if has_path(recipe, key.removeprefix("recipe."))]
+        unused -= {key for key, _ in fitting}
+        suggested = _suggested(config, recipe, task) if isinstance(phase.recipe, str) else ()
+        base = dataclasses.replace(config, recipe=recipe)
+        phases.append(dataclasses.replace(phase, recipe=_applied(base, [*suggested, *fitting]).recipe))
+    if unused:
+        raise ConfigurationError(f"no recipe of the plan has the setting {min(unused)!r}; see `hocket recipes NAME`")
+    recipe = as_recipe(phases[-1].recipe)
+    return dataclasses.replace(config, recipe=recipe, plan=tuple(phases))
+
+
+def _suggested(config: Config, recipe: Recipe, task: Task) -> Pairs:
+    """What the task suggests for this recipe's own settings."""
+    suggested = task.suggest(recipe)
+    return _fitting(recipe, {**_lengths(config), **suggested} if task.kind == "text" else suggested)
 
 
 def _of_recipe(key: str) -> bool:
@@ -214,10 +252,27 @@ def _set(config: Config, key: str, value: Any) -> Config:
         raise ConfigurationError(f"there is no setting {key!r}{nearest(head, [*known, *SLOTS])}")
     if head == "roles":
         return _set_role(config, rest, value)
+    if head == "plan" and not rest:
+        return dataclasses.replace(config, plan=_phases(value))
     if head == "lora" and (rest or value is True):
         config = dataclasses.replace(config, lora=config.lora or LoraSettings())
         return config if not rest else _checked(config, key, value)
     return _checked(config, key, value)
+
+
+def _phases(value: Any) -> tuple[Phase, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise ConfigurationError(f"plan = {value!r}: write a list of phases, each {{recipe: NAME, steps: N}}")
+    phases = []
+    for number, item in enumerate(value):
+        where = f"plan.{number}"
+        if isinstance(item, Mapping) and not {"recipe", "steps"} <= item.keys():
+            raise ConfigurationError(f"{where}: a phase needs a recipe and steps, as in {{recipe: sft, steps: 20}}")
+        phase = from_plain(item, Phase, where)
+        if not isinstance(phase, Phase):
+            raise ConfigurationError(f"{where} = {item!r}: write {{recipe: NAME, steps: N}}")
+        phases.append(phase)
+    return tuple(phases)
 
 
 def _set_role(config: Config, rest: str, value: Any) -> Config:

@@ -270,7 +270,7 @@ class Trainer:
         return {
             "name": self.folder.path.name,
             "task": config.task,
-            "recipe": config.recipe.name,
+            "recipe": config.method,
             "model": config.model,
             "seed": config.seed,
             "steps": progress.step,

@@ -1,0 +1,1 @@
+"""Fast sampling for causal language models."""

@@ -1,0 +1,46 @@
+"""Stop strings: when does the text of a response complete one?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+
+
+class StopStrings:
+    """Finds stop strings in growing responses. A cheap test per token spares most of the decoding."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._pieces: dict[int, str] = {}
+
+    def completed(self, tokens: Sequence[int], stops: Sequence[str], imposed: int = 0) -> bool:
+        """Whether the last of `tokens` completes one of `stops`.
+
+        The first `imposed` tokens were not sampled: a stop string that stands wholly in them does not count.
+        """
+        candidates = [stop for stop in stops if self._may_end(tokens[-1], stop)]
+        if not candidates:
+            return False
+        # A character takes at most four tokens, and a few more let a decoder settle what precedes them.
+        reach = 4 * max(len(stop) for stop in candidates) + 4
+        text = self._text(tokens[-reach:])
+        found = [stop for stop in candidates if stop in text]
+        if not found or imposed == 0:
+            return bool(found)
+        before = self._text(tokens[-reach:-1])
+        return any(text.count(stop) > before.count(stop) for stop in found)
+
+    def _may_end(self, token: int, stop: str) -> bool:
+        """Whether `token` could be the one that completes `stop`: it brings the last character, or part of one."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._text([token])
+        return stop[-1] in piece or _UNFINISHED in piece or not piece or stop[-1].isspace()
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        decoded: str = self._tokenizer.decode(
+            list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return decoded

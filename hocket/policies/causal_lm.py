@@ -1,0 +1,361 @@
+"""A causal language model of `transformers` as a policy: every token it writes is a decision."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.keys import Key
+from hocket.policies.heads import Head, Reading, ValueHead, read_head
+from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
+from hocket.policies.lora import (
+    adapted_layers,
+    add_adapter,
+    load_adapter,
+    merged_state,
+    save_adapter,
+    without_adapter,
+)
+from hocket.policies.sequences import TOKEN_BUDGET, Block, Row, blocks_of, final_rows, padded, rows_of
+from hocket.policies.settings import LoraSettings
+from hocket.stages import Policy
+from hocket.types import Batch, Evaluation, Level, Quantity
+
+PLAIN_HEAD = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
+"""Architectures whose logits are exactly `lm_head(last hidden state)`; of any other the model's own logits are used."""
+
+VALUE_FILE = "value_head.safetensors"
+
+
+class LanguageModule(nn.Module):
+    """All weights of a policy: the language model, and the value head once one is required."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.value_head: ValueHead | None = None
+
+
+class CausalLM:
+    """A language model and its tokenizer; implements `hocket.stages.Policy`.
+
+    The model stays in evaluation mode, so that sampler and learner compute the same function.
+
+    Attributes:
+        name: the policy's name in records.
+        version: counts updates of the weights; the learner increases it after each step.
+        tokenizer: the model's own.
+        token_budget: padded tokens per forward and backward pass.
+        end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, name: str = "policy", adapted: bool | None = None) -> None:
+        """Wraps a loaded model. `adapted` says whether its adapter, if it has one, takes part."""
+        self.name = name
+        self.version = 0
+        self.tokenizer = tokenizer
+        self.token_budget: float = TOKEN_BUDGET
+        self.end_of_turn: tuple[int, ...] = ()
+        self.lora = bool(adapted_layers(model))
+        self._adapted = self.lora if adapted is None else adapted
+        self._module = LanguageModule(model.eval())
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path_or_name: str | Path,
+        *,
+        name: str = "policy",
+        lora: LoraSettings | None = None,
+        dtype: torch.dtype = torch.float32,
+        chat_template: str | None = None,
+        key: Key,
+    ) -> CausalLM:
+        """Loads a model folder or hub name; a folder written by `save` brings its value head with it.
+
+        Args:
+            path_or_name: a local folder, or a hub name, looked up in the local cache first.
+            name: the policy's name in records.
+            lora: trains an adapter instead of the weights.
+            dtype: of the weights.
+            chat_template: text or file that replaces the tokenizer's own template.
+            key: what the adapter's first weights are drawn from; nothing else is drawn.
+
+        Raises:
+            ConfigurationError: when the model or its tokenizer is missing or unfit; the message says what to do.
+        """
+        where = str(path_or_name)
+        model = read_model(where, dtype)
+        tokenizer = read_tokenizer(where, chat_template)
+        if lora is not None:
+            add_adapter(model, lora, key)
+        policy = cls(model, tokenizer, name=name)
+        policy._load_value_head(Path(where).expanduser())
+        return policy
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def module(self) -> nn.Module:
+        return self._module
+
+    @property
+    def model(self) -> Any:
+        """The `transformers` model."""
+        return self._module.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self._module.parameters()).device
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens a sequence may have; None when the architecture sets no limit."""
+        return getattr(self.model.config, "max_position_embeddings", None)
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Tokens that end a response: the tokenizer's end of text, the model's and the template's ends of turn."""
+        found: set[int] = {*self.end_of_turn}
+        if self.tokenizer.eos_token_id is not None:
+            found.add(self.tokenizer.eos_token_id)
+        for config in (getattr(self.model, "generation_config", None), self.model.config):
+            ends = getattr(config, "eos_token_id", None)
+            found.update(ends if isinstance(ends, (list, tuple)) else [] if ends is None else [ends])
+        return tuple(sorted(found))
+
+    @property
+    def granularity(self) -> Level:
+        """A trajectory: one token costs as much as the whole sequence."""
+        return Level.TRAJECTORY
+
+    @property
+    def default_lr(self) -> float:
+        """1e-4 at a million parameters, falling with the square root of size (about 1e-6 at 7 billion); LoRA x 10."""
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        full: float = min(1e-3, 1e-4 * (1e6 / size) ** 0.5)
+        return full * 10 if self.lora else full
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Trainable parameters by part: `policy`, and `value` when there is a value head."""
+        groups = {"policy": [parameter for parameter in self.model.parameters() if parameter.requires_grad]}
+        if self._module.value_head is not None:
+            groups["value"] = list(self._module.value_head.parameters())
+        return groups
+
+    def applied(self) -> AbstractContextManager[None]:
+        """Inside, the model computes this policy's function: a reference switches the shared model's adapter off."""
+        return nullcontext() if self._adapted or not self.lora else without_adapter(self.model)
+
+    # ------------------------------------------------------------ what it says about a batch
+
+    def require(self, needs: frozenset[Quantity]) -> None:
+        if Quantity.VALUE in needs and self._module.value_head is None:
+            self._module.value_head = ValueHead(self._width).to(self.device)
+
+    def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
+        """Splits decisions `[K]` so that each part's padded sequences stay within `token_budget`.
+
+        Decisions read in one sequence stay together.
+        """
+        parts = blocks_of(rows_of(batch, decisions), self.token_budget)
+        return [torch.cat([torch.from_numpy(row.target) for row in part]) for part in parts]
+
+    def evaluate(
+        self,
+        batch: Batch,
+        needs: Iterable[Quantity],
+        decisions: Tensor | None = None,
+        *,
+        reference: Policy | None = None,
+    ) -> Evaluation:
+        """Log-probs, entropies, values and exact KL of `decisions` `[K]` (all when None), each scattered into `[T]`.
+
+        Distributions are softmax(logits / temperature of the turn). Contexts are rebuilt from the turn chain, each
+        decision is computed once, and the result does not depend on padding, order or chunks beyond float rounding.
+
+        Raises:
+            HocketError: when values are asked without a value head, exact KL without a reference, or a sequence is
+                longer than the model's context.
+        """
+        wanted = frozenset(needs)
+        other = self._reference(reference) if Quantity.KL_EXACT in wanted else None
+        if Quantity.VALUE in wanted and self._module.value_head is None:
+            raise HocketError(f"policy {self.name!r} has no value head; call require({{VALUE}}) before training")
+        asked = torch.arange(batch.decisions) if decisions is None else decisions
+        rows = rows_of(batch, asked) if len(asked) else []
+        self._check_lengths(rows)
+        blocks = [padded(part) for part in blocks_of(rows, self.token_budget)]
+        found = [self._evaluate_block(batch, block, wanted, other) for block in blocks]
+        target = torch.cat([block.target for block in blocks]) if blocks else torch.zeros(0, dtype=torch.long)
+
+        def scattered(column: Sequence[Tensor | None]) -> Tensor:
+            values = torch.cat([part for part in column if part is not None]) if column else torch.zeros(0)
+            return torch.zeros(batch.decisions, device=values.device).index_copy(0, target.to(values.device), values)
+
+        return Evaluation(
+            logp=scattered([reading.logp for reading, _ in found]),
+            entropy=scattered([reading.entropy for reading, _ in found]) if Quantity.ENTROPY in wanted else None,
+            value=scattered([value for _, value in found]) if Quantity.VALUE in wanted else None,
+            kl_exact=scattered([reading.kl for reading, _ in found]) if Quantity.KL_EXACT in wanted else None,
+        )
+
+    def final_values(self, batch: Batch) -> Tensor:
+        """The value after the last token of each truncated trajectory, `[N]`; 0 elsewhere. No gradient."""
+        head = self._module.value_head
+        if head is None:
+            raise HocketError(f"policy {self.name!r} has no value head; call require({{VALUE}}) before training")
+        values = torch.zeros(batch.trajectories)
+        with torch.no_grad(), self.applied():
+            for part in blocks_of(final_rows(batch), self.token_budget):
+                block = padded(part)
+                _, hidden = self._features(block, hidden=True)
+                assert hidden is not None
+                values[block.target] = head(hidden).to(values.device)
+        return values
+
+    def _evaluate_block(
+        self, batch: Batch, block: Block, wanted: frozenset[Quantity], other: CausalLM | None
+    ) -> tuple[Reading, Tensor | None]:
+        action = batch.action[block.target].long().to(self.device)
+        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        temperature = heat[batch.turn[block.target]].float().to(self.device)
+        against: tuple[Head, Tensor] | None = None
+        if other is not None:
+            with torch.no_grad(), other.applied():
+                against = (other._head, other._features(block)[0])
+        with self.applied():
+            features, hidden = self._features(block, hidden=Quantity.VALUE in wanted)
+        entropy = Quantity.ENTROPY in wanted
+        reading = read_head(self._head, features, action, temperature, entropy=entropy, reference=against)
+        head = self._module.value_head
+        return reading, None if hidden is None or head is None else head(hidden)
+
+    def _features(self, block: Block, *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
+        """What `_head` reads at the block's K places: hidden states `[K, H]`, or finished logits `[K, V]`.
+
+        Also the hidden states themselves when asked. Rows are padded on the right, where a causal model's earlier
+        positions cannot see them, and start at position 0: neither a mask nor position numbers are needed.
+        """
+        ids, place = block.ids.to(self.device), block.place.to(self.device)
+        if self._plain:
+            states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+            picked = states.flatten(0, 1)[place]
+            return picked, picked if hidden else None
+        out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
+        states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
+        return out.logits.flatten(0, 1)[place], states
+
+    @property
+    def _head(self) -> Head:
+        head: Head = self.model.lm_head if self._plain else _unchanged
+        return head
+
+    @property
+    def _plain(self) -> bool:
+        return self.model.config.model_type in PLAIN_HEAD
+
+    @property
+    def _width(self) -> int:
+        return int(self.model.config.hidden_size)
+
+    def _reference(self, reference: Policy | None) -> CausalLM:
+        if not isinstance(reference, CausalLM):
+            raise HocketError(f"policy {self.name!r}: exact KL needs a reference that is a causal language model")
+        sizes = self.model.config.vocab_size, reference.model.config.vocab_size
+        if sizes[0] != sizes[1]:
+            raise ConfigurationError(
+                f"exact KL compares distributions over one vocabulary, but the policy has {sizes[0]} tokens and the "
+                f"reference {sizes[1]}; choose a reference with the policy's tokenizer"
+            )
+        return reference
+
+    def _check_lengths(self, rows: Sequence[Row]) -> None:
+        limit = self.context_length
+        longest = max((len(row.tokens) for row in rows), default=0)
+        if limit is not None and longest > limit:
+            raise HocketError(
+                f"a sequence of {longest} tokens exceeds the context of policy {self.name!r}, {limit} tokens; "
+                "shorten its prompt or turns"
+            )
+
+    # ------------------------------------------------------------ copies on disk and in memory
+
+    def frozen_copy(self) -> CausalLM:
+        """A reference: a copy of the weights, or with LoRA the shared base with the adapter switched off."""
+        if self.lora:
+            twin = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False)
+        else:
+            with _no_gradients(self._module):
+                model = copy.deepcopy(self.model)
+            twin = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name)
+        twin.version, twin.token_budget = self.version, self.token_budget
+        return twin
+
+    def save(self, folder: Path) -> None:
+        """Writes an HF model folder with tokenizer, and the value head beside it.
+
+        With LoRA the folder holds the merged model, and the adapter alone is under `adapter/`.
+        """
+        from safetensors.torch import save_file
+
+        folder.mkdir(parents=True, exist_ok=True)
+        with without_progress_bars():
+            merged = merged_state(self.model) if self.lora and self._adapted else None
+            self.model.save_pretrained(str(folder), state_dict=merged)
+        if merged is not None:
+            save_adapter(self.model, folder / "adapter")
+        self.tokenizer.save_pretrained(str(folder))
+        if self._module.value_head is not None:
+            save_file(self._module.value_head.state_dict(), folder / VALUE_FILE)
+
+    def load(self, folder: Path) -> None:
+        """Restores exactly what `save` wrote: all weights, or with LoRA the adapter.
+
+        Raises:
+            ConfigurationError: when the folder is missing, incomplete, or of another model.
+        """
+        if self.lora:
+            load_adapter(self.model, folder / "adapter")
+        else:
+            stored = read_model(str(folder), next(self.model.parameters()).dtype)
+            try:
+                self.model.load_state_dict(stored.state_dict())
+            except RuntimeError as error:
+                raise ConfigurationError(
+                    f"the model in {str(folder)!r} has another shape than policy {self.name!r}; load one saved by it"
+                ) from error
+        self._load_value_head(folder)
+
+    def _load_value_head(self, folder: Path) -> None:
+        from safetensors.torch import load_file
+
+        if (folder / VALUE_FILE).is_file():
+            self.require(frozenset({Quantity.VALUE}))
+            assert self._module.value_head is not None
+            self._module.value_head.load_state_dict(load_file(folder / VALUE_FILE))
+
+
+def _unchanged(logits: Tensor) -> Tensor:
+    return logits
+
+
+@contextmanager
+def _no_gradients(module: nn.Module) -> Iterator[None]:
+    """Sets gradients aside, so that a deep copy does not double them."""
+    held = [(parameter, parameter.grad) for parameter in module.parameters()]
+    for parameter, _ in held:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in held:
+            parameter.grad = gradient

@@ -1,0 +1,244 @@
+"""Small networks that control: the same `Policy` protocol as language models, over observation vectors.
+
+The batch's `observation[u]` holds the observations `[L, O]` before each of turn u's L decisions.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.policies.control_heads import Categorical, DiagonalGaussian
+from hocket.policies.control_networks import ActorCritic, Perceptron
+from hocket.stages import Policy
+from hocket.types import Batch, Evaluation, Level, Quantity
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+_ROWS = 32768
+"""Decisions in one forward and backward pass: at 64 hidden units some 50 MB of activations."""
+_FIRST_LOG_STD = -0.5
+"""Initial log standard deviation, in units of half an action's range."""
+
+
+class Spaces(Protocol):
+    """What a controller must know of its environment: sizes of observation and action vectors.
+
+    `actions` is the number of choices when `discrete`, else the dimensions of the action vector.
+    """
+
+    @property
+    def observations(self) -> int: ...
+
+    @property
+    def actions(self) -> int: ...
+
+    @property
+    def discrete(self) -> bool: ...
+
+
+class ControlPolicy:
+    """An actor and, once `require`d, a separate critic: perceptrons with tanh.
+
+    Discrete actions are categorical, `[L]` long. Continuous ones are a diagonal Gaussian in units where an action's
+    range is [-1, 1], `[L, A]` float32, recorded before any clipping, so that log-probs are exact.
+    """
+
+    default_lr = 1e-3
+    granularity = Level.DECISION
+    """Observations are whole, so any decisions may share a mini-batch."""
+
+    def __init__(self, spaces: Spaces, *, key: Key, hidden: Sequence[int] = (64, 64), name: str = "policy") -> None:
+        self.name = name
+        self.version = 0
+        self.observations, self.actions, self.discrete = spaces.observations, spaces.actions, spaces.discrete
+        self.hidden = tuple(hidden)
+        self._key = key
+        log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
+        self._module = ActorCritic(self._network(self.actions, "actor", 0.01), log_std)
+        self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
+
+    @classmethod
+    def for_task(cls, task: Spaces, *, key: Key, name: str = "policy") -> Self:
+        """A fresh policy for a task's spaces, its weights drawn from `key`."""
+        return cls(task, key=key, name=name)
+
+    def _network(self, outputs: int, purpose: str, gain: float) -> Perceptron:
+        sizes = (self.observations, *self.hidden, outputs)
+        return Perceptron(sizes, last_gain=gain, key=self._key.derive(purpose))
+
+    @property
+    def module(self) -> ActorCritic:
+        return self._module
+
+    def require(self, needs: frozenset[Quantity]) -> None:
+        """Adds the critic when a value is needed."""
+        if Quantity.VALUE in needs and self._module.critic is None:
+            self._module.critic = self._network(1, "critic", 1.0)
+
+    # ------------------------------------------------------------ acting
+
+    @property
+    def draws(self) -> int:
+        """Uniforms per decision."""
+        return 1 if self.discrete else self.actions
+
+    def sample(
+        self, observations: NDArray[np.float32], uniforms: NDArray[np.float64], temperature: NDArray[np.float32]
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Acts in B states: actions `[B]` or `[B, A]`, and their log-probs `[B]`.
+
+        `observations` `[B, O]`, `uniforms` `[B, draws]`, `temperature` `[B]`, where 0 takes the mode (log-probs are
+        then those at temperature 1). Row i depends on row i alone, for a given B.
+        """
+        with torch.inference_mode():
+            heat = torch.from_numpy(temperature)
+            greedy = heat == 0
+            head = self._head(torch.from_numpy(observations)).tempered(torch.where(greedy, 1.0, heat))
+            action = head.draw(torch.from_numpy(uniforms))
+            if bool(greedy.any()):
+                chosen = greedy if self.discrete else greedy[:, None]
+                action = torch.where(chosen, head.mode(), action)
+            logp = head.logp(action)
+        return action.numpy(), logp.numpy()
+
+    def _head(self, observations: Tensor) -> Categorical | DiagonalGaussian:
+        outputs = self._module.actor(observations)
+        if self._module.log_std is None:
+            return Categorical(outputs)
+        return DiagonalGaussian(outputs, self._module.log_std.expand_as(outputs))
+
+    # ------------------------------------------------------------ learning
+
+    def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
+        return [decisions[start : start + _ROWS] for start in range(0, len(decisions), _ROWS)]
+
+    def evaluate(
+        self,
+        batch: Batch,
+        needs: Iterable[Quantity],
+        decisions: Tensor | None = None,
+        *,
+        reference: Policy | None = None,
+    ) -> Evaluation:
+        """See `Policy.evaluate`.
+
+        Raises:
+            ValueError: for `VALUE` before `require`, and for `KL_EXACT` without a `ControlPolicy` as reference.
+        """
+        wanted = frozenset(needs)
+        chosen = torch.arange(batch.decisions) if decisions is None else decisions
+        observations = self._observations(batch)[chosen]
+        heat = None if batch.temperature is None else batch.temperature[batch.turn[chosen]]
+        head = self._tempered(observations, heat)
+
+        def scattered(values: Tensor) -> Tensor:
+            return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
+
+        value = scattered(self._values(observations)) if Quantity.VALUE in wanted else None
+        kl = None
+        if Quantity.KL_EXACT in wanted:
+            if not isinstance(reference, ControlPolicy):
+                raise ValueError("an exact KL needs a ControlPolicy as reference")
+            with torch.no_grad():
+                other: Any = reference._tempered(observations, heat)
+            kl = scattered(head.kl(other))
+        return Evaluation(
+            logp=scattered(head.logp(batch.action[chosen])),
+            entropy=scattered(head.entropy()) if Quantity.ENTROPY in wanted else None,
+            value=value,
+            kl_exact=kl,
+        )
+
+    def _tempered(self, observations: Tensor, heat: Tensor | None) -> Categorical | DiagonalGaussian:
+        head = self._head(observations)
+        return head if heat is None else head.tempered(heat.to(observations.dtype))
+
+    def _values(self, observations: Tensor) -> Tensor:
+        if self._module.critic is None:
+            raise ValueError(f"policy {self.name!r} has no critic: call require({{Quantity.VALUE}}) first")
+        values: Tensor = self._module.critic(observations).squeeze(-1)
+        return values
+
+    def _observations(self, batch: Batch) -> Tensor:
+        """The observation before each decision, `[T, O]`; 0 for turns of other shapes, which others decided."""
+        if self._gathered is None or self._gathered[0] is not batch.observation:
+            lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
+            blank = np.zeros((max(lengths, default=0), self.observations), np.float32)
+            rows = [
+                seen if seen.shape == (length, self.observations) else blank[:length]
+                for seen, length in zip(batch.observation, lengths, strict=True)
+            ]
+            joined = np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank])
+            # Every mini-batch and epoch of a step shares this sequence, so it is joined once.
+            self._gathered = (batch.observation, torch.from_numpy(joined))
+        return self._gathered[1]
+
+    def final_values(self, batch: Batch) -> Tensor:
+        """Values of final states of trajectories cut short `[N]`, without gradient; 0 where the task itself ended."""
+        values = torch.zeros(batch.trajectories)
+        states = batch.final_state or [None] * batch.trajectories
+        open_ended = (batch.truncated & ~batch.terminated).tolist()
+        found = [(row, state) for row, state in enumerate(states) if open_ended[row] and state is not None]
+        if found:
+            joined = torch.from_numpy(np.stack([np.asarray(state, np.float32) for _, state in found]))
+            with torch.no_grad():
+                values[[row for row, _ in found]] = self._values(joined)
+        return values
+
+    # ------------------------------------------------------------ copies and files
+
+    def frozen_copy(self) -> ControlPolicy:
+        twin = copy.copy(self)
+        twin._module = copy.deepcopy(self._module)
+        twin._module.requires_grad_(False)
+        twin._gathered = None
+        return twin
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "observations": self.observations,
+            "actions": self.actions,
+            "discrete": self.discrete,
+            "hidden": list(self.hidden),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Writes `model.safetensors` (critic included, if there is one) and `config.json`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {name: value.detach().contiguous() for name, value in self._module.state_dict().items()}
+        save_file(tensors, folder / WEIGHTS)
+        (folder / CONFIG).write_text(json.dumps(self._config(), indent=2) + "\n")
+
+    def load(self, folder: Path) -> None:
+        """Reads what `save` wrote; a critic in the file is added here too.
+
+        Raises:
+            ConfigurationError: when a file is missing, damaged, or of a network of another shape.
+        """
+        try:
+            found = json.loads((folder / CONFIG).read_text())
+            tensors = load_file(folder / WEIGHTS)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise ConfigurationError(f"{folder} holds no readable controller: {error}") from error
+        if found != self._config():
+            raise ConfigurationError(
+                f"{folder / CONFIG} describes another network, {found}, than this run's, {self._config()}; "
+                "use the task and hidden sizes it was trained with"
+            )
+        if any(name.startswith("critic.") for name in tensors):
+            self.require(frozenset({Quantity.VALUE}))
+        absent = self._module.load_state_dict(tensors, strict=False).missing_keys
+        if any(not name.startswith("critic.") for name in absent):
+            raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")

@@ -1,0 +1,128 @@
+"""Reading a causal language model and its tokenizer, with errors a person can act on and no random draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hocket.errors import ConfigurationError
+
+ATTENTION = "eager"
+"""The backward pass of fused attention is slower on CPU at the lengths trained here."""
+
+
+def read_model(where: str, dtype: torch.dtype) -> Any:
+    """The model at a local folder or of a hub name, in evaluation mode.
+
+    Raises:
+        ConfigurationError: when there is no such model, it cannot be read, or some of its weights are missing.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # Loading takes a moment, and hocket shows its own progress.
+
+    _check_place(where)
+    settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
+    model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
+    if report["missing_keys"]:
+        raise ConfigurationError(
+            f"model {where!r} lacks the weights of {sorted(report['missing_keys'])[0]!r}, so it is not a complete "
+            "causal language model; choose another checkpoint"
+        )
+    return model.eval()
+
+
+def read_tokenizer(where: str, chat_template: str | None = None) -> Any:
+    """The tokenizer at the same place; `chat_template` (text, or a file that holds it) replaces its own.
+
+    A missing padding token falls back to the end-of-text token.
+
+    Raises:
+        ConfigurationError: when there is none, or it has no chat template or no end-of-text token.
+    """
+    from transformers import AutoTokenizer
+
+    _check_place(where)
+    tokenizer = _fetch(AutoTokenizer, "tokenizer", where, {})
+    if chat_template is not None:
+        tokenizer.chat_template = _template(chat_template)
+    if not tokenizer.chat_template:
+        raise ConfigurationError(
+            f"the tokenizer of {where!r} has no chat template; name one with chat_template=FILE.jinja, or choose an "
+            "instruction-tuned model"
+        )
+    if tokenizer.eos_token_id is None:
+        raise ConfigurationError(
+            f"the tokenizer of {where!r} has no end-of-text token, so a response could never end; set eos_token in its "
+            "tokenizer_config.json"
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _check_place(where: str) -> None:
+    folder = Path(where).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ConfigurationError(f"{where!r} is not a model folder: it has no config.json")
+        return
+    named = not where.startswith((".", "/", "~")) and where.count("/") <= 1
+    if folder.exists() or not named:
+        raise ConfigurationError(f"there is no model folder {where!r}; give an existing folder or a hub name")
+
+
+def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
+    """From a folder, else from the local hub cache, else from the hub."""
+    folder = Path(where).expanduser()
+    if folder.is_dir():
+        try:
+            with without_progress_bars():
+                return loader.from_pretrained(str(folder), local_files_only=True, **settings)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise ConfigurationError(f"the {what} in {where!r} cannot be read: {_first_line(error)}") from error
+    try:
+        return loader.from_pretrained(where, local_files_only=True, **settings)
+    except (OSError, ValueError):
+        pass
+    try:
+        return loader.from_pretrained(where, **settings)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{what} {where!r} is neither a folder here nor in the local hub cache, and the hub did not give it "
+            f"({_first_line(error)}); give the path of a downloaded model"
+        ) from error
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Inside, `transformers` draws no bars: a checkpoint a minute must not scroll a display or a notebook away."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _template(given: str) -> str:
+    if "{" in given:
+        return given
+    try:
+        return Path(given).expanduser().read_text()
+    except OSError as error:
+        raise ConfigurationError(
+            f"chat_template = {given!r}: there is no such file, and it is not a template"
+        ) from error

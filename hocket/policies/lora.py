@@ -1,0 +1,129 @@
+"""Low-rank adapters through `peft`, added in place, drawn from a key, merged without touching the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.policies.settings import LoraSettings
+
+ADAPTER = "default"
+
+
+def add_adapter(model: nn.Module, settings: LoraSettings, key: Key) -> None:
+    """Puts a trainable adapter into `model` and freezes everything else.
+
+    Raises:
+        ConfigurationError: when `peft` is not installed, or no layer has one of the target names.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise ConfigurationError("LoRA needs the package peft: pip install 'hocket[lora]'") from error
+    from transformers.initialization import no_init_weights
+    from transformers.pytorch_utils import Conv1D
+
+    if settings.dropout:
+        raise ConfigurationError(f"lora.dropout = {settings.dropout}: sampler and learner would differ; set it to 0")
+    targets = "all-linear" if settings.targets is None else list(settings.targets)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=targets,
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
+    )
+    try:
+        with no_init_weights():  # the weights are drawn below, from the key
+            inject_adapter_in_model(config, model, adapter_name=ADAPTER)
+    except ValueError as error:
+        raise ConfigurationError(f"lora.targets = {targets!r}: {str(error).splitlines()[0]}") from error
+    generator = key.torch()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("lora_" in name)
+            if "lora_A" in name:
+                bound = parameter.shape[1] ** -0.5
+                drawn = torch.rand(parameter.shape, generator=generator) * (2 * bound) - bound
+                parameter.copy_(drawn)
+            elif "lora_B" in name:
+                parameter.zero_()
+
+
+def adapted_layers(model: nn.Module) -> list[Any]:
+    """The layers that carry an adapter."""
+    return [module for module in model.modules() if hasattr(module, "lora_A")]
+
+
+@contextmanager
+def without_adapter(model: nn.Module) -> Iterator[None]:
+    """Inside, the model computes as if it had no adapter. Which parameters are trained does not change."""
+    layers = adapted_layers(model)
+    for layer in layers:
+        layer._disable_adapters = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
+
+
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """The state of the plain model whose weights include the adapter."""
+    deltas = {
+        name: module.get_delta_weight(ADAPTER) for name, module in model.named_modules() if hasattr(module, "lora_A")
+    }
+    state = {}
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if ".lora_" in name:
+                continue
+            owner = name.removesuffix(".base_layer.weight")
+            merged = value + deltas[owner].to(value.dtype) if owner in deltas and owner != name else value
+            state[name.replace(".base_layer.", ".")] = merged
+    return state
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Writes the adapter alone in peft's format, loadable onto the base by `PeftModel.from_pretrained`."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {_stored(name): value.contiguous() for name, value in model.state_dict().items() if ".lora_" in name}
+    save_file(state, folder / "adapter_model.safetensors")
+    model.peft_config[ADAPTER].save_pretrained(str(folder))
+
+
+def load_adapter(model: nn.Module, folder: Path) -> None:
+    """Reads back what `save_adapter` wrote.
+
+    Raises:
+        ConfigurationError: when the file is missing or does not fit the adapter.
+    """
+    from safetensors.torch import load_file
+
+    file = folder / "adapter_model.safetensors"
+    if not file.is_file():
+        raise ConfigurationError(f"there is no adapter {file}; it was saved without LoRA")
+    stored = load_file(file)
+    state = {name: value for name, value in model.state_dict().items() if ".lora_" in name}
+    shapes = {_stored(name): value.shape for name, value in state.items()}
+    if shapes != {name: value.shape for name, value in stored.items()}:
+        raise ConfigurationError(f"the adapter {file} has other layers or another rank than this policy's")
+    with torch.no_grad():
+        for name, value in state.items():
+            value.copy_(stored[_stored(name)])
+
+
+def _stored(name: str) -> str:
+    """The name peft stores a parameter under: from the wrapped model's root, without the adapter's name."""
+    return "base_model.model." + re.sub(rf"\.{ADAPTER}(?=\.weight$)", "", name)
