@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.table import Table
 
 from hocket.errors import ConfigurationError, HocketError, nearest
@@ -53,6 +54,8 @@ def find_run(name: str, runs: str) -> Path:
             return folder
     there = [f.name for f in Path(runs).glob("*") if (f / "config.yaml").is_file()] if Path(runs).is_dir() else []
     hint = nearest(name, there) if there else f"; there are no runs in {runs}/ yet"
+    if "choose from" in hint and len(there) > 3:
+        hint = f"; there are {len(there)} others in {runs}/"
     raise ConfigurationError(f"there is no run {name!r}{hint}")
 
 
@@ -197,8 +200,12 @@ def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0
 
 
+UNCHECKED = "runs and is tested; the check of its catalogue row cannot be run from here yet"
+
+
 def recipe_row(recipe: Any) -> dict[str, Any]:
-    """A recipe as in `hocket recipes --json`."""
+    """A recipe as in `hocket recipes --json`. A catalogue row without a check to run does not count as working."""
+    note = recipe.note or (UNCHECKED if recipe.catalogue_ids else "")
     return {
         "name": recipe.name,
         "title": recipe.title,
@@ -209,8 +216,8 @@ def recipe_row(recipe: Any) -> dict[str, Any]:
         "parent": recipe.parent,
         "needs": sorted({*(need.value for need in recipe.needs), *(column.value for column in recipe.reads)}),
         "checks": [],
-        "status": "partial" if recipe.note else "works",
-        "note": recipe.note,
+        "status": "partial" if note else "works",
+        "note": note,
     }
 
 
@@ -236,12 +243,13 @@ def _one_recipe(recipe: Any, *, as_json: bool) -> int:
     import yaml
 
     console = _out()
-    console.print(f"[bold]{recipe.name}[/]  {recipe.title}\n[dim]{recipe.source}[/]\n\n  {recipe.formula}\n")
+    console.print(f"[bold]{recipe.name}[/]  {recipe.title}\n[dim]{escape(recipe.source)}[/]\n")
+    console.print(f"  {recipe.formula}\n", markup=False)
     if recipe.parent:
         console.print(f"derived from [bold]{recipe.parent}[/]\n")
     console.print("[dim]conventions[/]")
     for name, choice in recipe.conventions.items():
-        console.print(f"  {name}: {choice}")
+        console.print(f"  {name}: {choice}", markup=False)
     console.print("\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]")
     console.print(yaml.safe_dump(composition, sort_keys=False, width=100), markup=False)
     return 0
@@ -264,7 +272,7 @@ def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
     table.add_column("task")
     table.add_column("what it is")
     for entry in found:
-        table.add_row(f"[bold]{entry.name}[/]", entry.description)
+        table.add_row(f"[bold]{entry.name}[/]", escape(entry.description))
     _out().print(table)
     return 0
 
@@ -283,7 +291,7 @@ def _sampled(task: Any, n: int, *, as_json: bool) -> int:
         prompt = "\n  ".join(str(message["content"]) for message in scenario.messages) or f"seed {scenario.seed}"
         console.print(f"\n  {prompt}", markup=False)
         if scenario.answer is not None:
-            console.print(f"  [dim]answer[/] {scenario.answer}")
+            console.print(f"  [dim]answer[/] {escape(str(scenario.answer))}")
     return 0
 
 
@@ -424,8 +432,12 @@ def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
 
     settings = Pretraining() if options.seed is None else dataclasses.replace(Pretraining(), seed=options.seed)
     console = _err()
-    found = make(settings, Path(options.out), progress=lambda line: console.print(line))
-    emit(found)
+
+    def show(found: dict[str, Any]) -> None:
+        console.print(f"step {found['step']:5d}  loss {found['loss']:.3f}  accuracy {found['accuracy']:.3f}")
+
+    emit(make(settings, Path(options.out), progress=show))
+    console.print(f"the base is in {options.out}; train it with `hocket train --model {options.out}`")
     return 0
 
 
@@ -440,7 +452,7 @@ def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
         table = Table(box=None, show_header=False)
         for finding in findings:
             mark = "[green]ok[/]" if finding.fine else "[yellow]--[/]" if finding.optional else "[red]bad[/]"
-            table.add_row(mark, finding.name, finding.found, f"[dim]{finding.advice}[/]")
+            table.add_row(mark, finding.name, escape(finding.found), f"[dim]{escape(finding.advice)}[/]")
         _out().print(table)
     return 0 if all(finding.fine or finding.optional for finding in findings) else 1
 

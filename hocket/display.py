@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
@@ -73,11 +74,12 @@ class LiveDisplay:
         self.first_step = trainer.progress.step
         self.steps = trainer.total_steps
         self.bar = self.progress.add_task(
-            f"{config.recipe.name} on {config.task}", total=self.steps, completed=self.first_step, left=""
+            f"{config.method} on {config.task}", total=self.steps, completed=self.first_step, left=""
         )
+        who = config.model if trainer.task.kind == "text" else "a small network"
         self.console.print(
-            f"[bold]hocket[/] training [cyan]{config.model}[/] on [cyan]{config.task}[/] with "
-            f"[cyan]{config.recipe.name}[/], seed {config.seed}, {trainer.machine.threads} thread(s) "
+            f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/] with "
+            f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.threads} thread(s) "
             f"→ {trainer.folder.path}"
         )
         if self.console.is_terminal:
@@ -100,7 +102,7 @@ class LiveDisplay:
             self.console.print(self._line(row, measured))
 
     def said(self, message: str) -> None:
-        self.console.print(f"[yellow]![/] {message}")
+        self.console.print(f"[yellow]![/] {escape(message)}")
 
     def close(self) -> None:
         """Stops the live part; what was shown stays."""

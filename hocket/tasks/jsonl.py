@@ -166,7 +166,8 @@ def _row(line: str, number: int, where: str) -> Row:
     if not isinstance(data, dict):
         raise ConfigurationError(f'{where}: {_kind(data)} where an object belongs; write {{"prompt": ...}}')
     if "prompt" not in data:
-        raise ConfigurationError(f'{where}: no "prompt"{nearest("prompt", data) if data else ""}')
+        names = f"only {', '.join(data)}" if data else "nothing"
+        raise ConfigurationError(f'{where}: no "prompt", {names}; call the column of what is asked "prompt"')
     columns = {name: value for name, value in data.items() if name not in ("prompt", "answer", "split")}
     split = _split(data.get("split"), where)
     return Row(

@@ -1,0 +1,15 @@
+"""The nano model: a 1.2-million-parameter base that fits a laptop, made here and shipped with the package.
+
+`BASE` is a folder in Hugging Face format (`AutoModelForCausalLM` and `AutoTokenizer` load it). The modules
+`tokenizer`, `corpus`, `model` and `pretrain` hold everything it was made from. Importing this package loads
+neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BASE: Path = Path(__file__).resolve().parent / "base"
+"""Folder of the shipped base model; `model="nano"` stands for it."""
+
+__all__ = ["BASE"]

@@ -1,0 +1,216 @@
+"""Gymnasium environments as a task: a scenario is a reset seed, its verifier the environment's own rewards."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.components import has_path
+from hocket.errors import ConfigurationError
+from hocket.stages import Reward, Split
+from hocket.types import Scenario, Trajectory
+
+
+@dataclass(frozen=True)
+class GymTask:
+    """Episodes of the Gymnasium environment `environment`, made with keyword arguments `settings`.
+
+    Scenario n resets with seed 2n in training and 2n + 1 in evaluation, without end. Box observations are flattened
+    and discrete ones become one-hot vectors; actions are discrete or a Box.
+
+    Raises:
+        ConfigurationError: without gymnasium, for an unknown environment, or for spaces a small network cannot read.
+    """
+
+    environment: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _ = self._spaces  # opens the environment once, so that mistakes show at once
+
+    @property
+    def name(self) -> str:
+        return f"gym:{self.environment}"
+
+    @property
+    def kind(self) -> Literal["control"]:
+        return "control"
+
+    # ------------------------------------------------------------ scenarios
+
+    def size(self, split: Split) -> int | None:
+        return None
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        seed = 2 * (number % 2**30) + (split == "eval")  # some environments take 32-bit seeds only
+        return Scenario(id=f"{self.environment}/{seed}", seed=seed, metadata={"environment": self.environment})
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        return ()
+
+    def success(self, trajectory: Trajectory) -> float:
+        """The undiscounted return of the episode."""
+        score = trajectory.scores.get("reward")
+        return 0.0 if score is None else float(np.sum(np.asarray(score.value, dtype=np.float64)))
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`truncated`: whether a limit of time ended the episode."""
+        return {"truncated": float(trajectory.truncated)}
+
+    # ------------------------------------------------------------ settings
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        """What lets a recipe learn the classic problems within a minute; see the constants of this module."""
+        if not has_path(recipe, "credit.lam"):
+            return GROUPED
+        return ACTOR_CRITIC if self.discrete else {**ACTOR_CRITIC, **CONTINUOUS}
+
+    # ------------------------------------------------------------ environments
+
+    @cached_property
+    def _spaces(self) -> tuple[Any, Any]:
+        """Observation and action space, checked."""
+        world = _made(self.environment, self.settings)
+        world.close()
+        spaces = _gymnasium().spaces
+        seen, acted = world.observation_space, world.action_space
+        if not isinstance(seen, (spaces.Box, spaces.Discrete)):
+            raise ConfigurationError(
+                f"task {self.name}: its observations are a {type(seen).__name__} space; control networks read Box or "
+                "Discrete, so wrap the environment (gymnasium.wrappers.FlattenObservation)"
+            )
+        if not isinstance(acted, spaces.Discrete) and not _is_vector(acted, spaces):
+            raise ConfigurationError(
+                f"task {self.name}: its actions are {acted}; control networks choose Discrete actions or "
+                "one-dimensional Box vectors, so wrap the environment"
+            )
+        return seen, acted
+
+    @property
+    def discrete(self) -> bool:
+        return hasattr(self._spaces[1], "n")
+
+    @property
+    def actions(self) -> int:
+        """Choices when `discrete`, else dimensions of the action vector."""
+        space = self._spaces[1]
+        return int(space.n) if self.discrete else int(space.shape[0])
+
+    @property
+    def observations(self) -> int:
+        space = self._spaces[0]
+        return int(space.n) if hasattr(space, "n") else int(np.prod(space.shape))
+
+    def make(self) -> Gymnasium:
+        """Opens one environment."""
+        return Gymnasium(_made(self.environment, self.settings), *self._spaces)
+
+
+class Gymnasium:
+    """A Gymnasium environment in a controller's terms: float32 vectors in, plain actions out.
+
+    A continuous action of ±1 is the end of the environment's range (unbounded dimensions are passed as they are);
+    actions beyond are clipped.
+    """
+
+    def __init__(self, world: Any, observations: Any, actions: Any) -> None:
+        self._world = world
+        self._one_hot = np.eye(int(observations.n), dtype=np.float32) if hasattr(observations, "n") else None
+        self._start = int(getattr(observations, "start", 0))
+        self._first_action = int(getattr(actions, "start", 0))
+        self._range: tuple[NDArray[Any], ...] | None = None
+        if not hasattr(actions, "n"):
+            low, high = actions.low, actions.high
+            bounded = np.isfinite(low) & np.isfinite(high)
+            centre = np.where(bounded, 0.5 * (np.where(bounded, low, 0) + np.where(bounded, high, 0)), 0.0)
+            half = np.where(bounded, np.where(bounded, high, 1) - centre, 1.0)
+            self._range = (centre.astype(actions.dtype), half.astype(actions.dtype), low, high)
+
+    def _seen(self, observation: Any) -> NDArray[np.float32]:
+        if self._one_hot is not None:
+            row: NDArray[np.float32] = self._one_hot[int(observation) - self._start]
+            return row
+        return np.asarray(observation, np.float32).reshape(-1)
+
+    def reset(self, seed: int) -> NDArray[np.float32]:
+        return self._seen(self._world.reset(seed=seed)[0])
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool]:
+        if self._range is None:
+            given: Any = int(action) + self._first_action
+        else:
+            centre, half, low, high = self._range
+            given = np.clip(centre + half * action, low, high)
+        observation, reward, terminated, truncated, _ = self._world.step(given)
+        return self._seen(observation), float(reward), bool(terminated), bool(truncated)
+
+    def close(self) -> None:
+        self._world.close()
+
+
+def _is_vector(space: Any, spaces: Any) -> bool:
+    return isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
+
+
+def _gymnasium() -> Any:
+    try:
+        import gymnasium
+    except ImportError:
+        raise ConfigurationError("gym tasks need gymnasium: pip install 'hocket[control]'") from None
+    return gymnasium
+
+
+def _made(name: str, settings: Mapping[str, Any]) -> Any:
+    """A Gymnasium environment without the passive checker, whose cost per step is that of the environment itself."""
+    gymnasium = _gymnasium()
+    try:
+        return gymnasium.make(name, disable_env_checker=True, **settings)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ConfigurationError(f"task gym:{name}: {error}") from None
+    except (gymnasium.error.Error, ImportError):
+        close = difflib.get_close_matches(name, gymnasium.registry, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(close)}?" if close else "; write gym:NAME-vN or gym:MODULE:NAME-vN"
+        raise ConfigurationError(f"task gym:{name}: gymnasium has no such environment{hint}") from None
+    except TypeError as error:
+        raise ConfigurationError(f"task gym:{name}: {error}") from None
+
+
+_RUN: Mapping[str, Any] = {"threads": 1, "evaluation.n": 100, "evaluation.between": 20}
+"""Networks this small only lose from a second thread, and lose tenfold when the cores are busy."""
+
+GROUPED: Mapping[str, Any] = {
+    **_RUN,
+    "steps": 25,
+    "curriculum.prompts": 4,
+    "rollout.samples": 16,
+    "credit.gamma": 0.98,
+    "objective.aggregate": "token-mean",
+    "update.lr": 4e-3,
+    "update.epochs": 10,
+    "update.minibatches": 4,
+}
+"""Many episodes from each initial state: a baseline is only as good as its group is large."""
+
+ACTOR_CRITIC: Mapping[str, Any] = {
+    **_RUN,
+    "steps": 25,
+    "curriculum.prompts": 16,
+    "rollout.samples": 1,
+    "credit.gamma": 0.98,
+    "credit.lam": 0.95,
+    "objective.aggregate": "token-mean",
+    "update.lr": 3e-3,
+    "update.epochs": 8,
+    "update.minibatches": 8,
+}
+"""Every initial state once: a critic says what states are worth."""
+
+CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.gamma": 0.95}
+"""Changes for continuous actions, whose noise asks for more episodes and a nearer horizon."""
