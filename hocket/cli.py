@@ -5,33 +5,37 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from hocket import __version__
 from hocket.errors import ConfigurationError, HocketError, nearest
 
-DESCRIPTION = """hocket trains language models, teams of agents and other decision-makers with reinforcement learning.
+DESCRIPTION = """hocket trains language models, teams of agents and other decision-makers by reinforcement
+learning.
 
-  hocket train                                      the main job: GRPO makes a small model better in two minutes
+  hocket train                                      GRPO makes a small model better, in two minutes
   hocket train --task reasoning-gym:chain_sum       another task (see `hocket tasks`)
   hocket train --recipe dapo                        another method (see `hocket recipes`)
   hocket train --task data.jsonl --reward my.py:fn  your own data and reward
   hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
   hocket report RUN                                 one page with everything about a run"""
 
-TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about two minutes on two cores.
+TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about two
+minutes on two cores.
 
-Settings come from defaults < recipe < CONFIG.yaml < flags. Beside the flags below, every setting of the run and of the
-recipe is a flag by its dotted key:
+Settings come from defaults < recipe < CONFIG.yaml < flags. Beside the flags below, every
+setting of the run and of the recipe is a flag by its dotted key:
 
-  --rollout.samples 16 --curriculum.prompts 8       samples per prompt, prompts per step
-  --update.lr 5e-5 --update.warmup 10               learning rate and warm-up steps
-  --objective.high 0.28 --credit.scale null         the recipe's own settings (`hocket recipes NAME` lists them)
+  --rollout.samples 16 --curriculum.prompts 8      samples per prompt, prompts per step
+  --update.lr 5e-5 --update.warmup 10              learning rate and warm-up steps
+  --objective.high 0.28 --credit.scale null        the recipe's own (see `hocket recipes NAME`)
   --decoding.temperature 0.9 --decoding.max_tokens 96
-  --evaluation.every 25 --evaluation.n 1000 --checkpoint.seconds 60
+  --evaluation.every 25 --evaluation.n 1000        unseen problems, measured greedily
+  --checkpoint.seconds 60 --checkpoint.steps 25    whichever comes first
   --lora.rank 16 --track tensorboard --threads 1
-  --roles.worker.frozen true                        settings of one role of a workflow"""
+  --roles.worker.frozen true                       settings of one role of a workflow"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _dispatch([argument for argument in arguments if argument != "--debug"])
     except HocketError as error:
         if debug:
-            raise
+            traceback.print_exc()
         print(f"hocket: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -52,9 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        more = "" if debug else " (run again with --debug for the traceback)"
         if debug:
-            raise
-        print(f"hocket: {type(error).__name__}: {error} (run again with --debug for the traceback)", file=sys.stderr)
+            traceback.print_exc()
+        print(f"hocket: {type(error).__name__}: {error}{more}", file=sys.stderr)
         return 1
 
 
@@ -75,6 +80,18 @@ def _dispatch(arguments: list[str]) -> int:
 
     run = getattr(commands, known.run_command)
     return int(run(known, pairs))
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as written, and room for the longest name of a command beside its text."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        # argparse forgets that commands are indented further than the flags.
+        self._action_max_length = max(self._action_max_length, 14)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -124,11 +141,11 @@ def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str]
 
 def build_parser() -> _Parser:
     """All commands and their flags."""
-    raw = argparse.RawDescriptionHelpFormatter
+    raw = _Help
     parser = _Parser(prog="hocket", description=DESCRIPTION, formatter_class=raw, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"hocket {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks (any command)")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, text: str, *, settings: bool = False, details: str | None = None) -> _Parser:
         added: _Parser = commands.add_parser(

@@ -232,7 +232,8 @@ def replaced_all(component: Any, edits: Mapping[str, Any], where: str = "") -> A
     try:
         return dataclasses.replace(component, **changed)
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{where or ', '.join(edits)}: {error}") from error
+        place, reason = where or ", ".join(edits), str(error)
+        raise ConfigurationError(reason if reason.startswith(place) else f"{place}: {reason}") from error
 
 
 def _by_head(edits: Mapping[str, Any]) -> dict[str, list[tuple[str, Any]]]:

@@ -164,7 +164,7 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     table.add_row("[dim]unseen problems", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
     for name in [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]:
         fraction = name != "length"
-        label = f"answers with {name}" if fraction else "mean length"
+        label = f"with {name}" if fraction else "mean length"
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
     rest = Table.grid(padding=(0, 3))

@@ -39,7 +39,9 @@ def find(name: str) -> Recipe:
     if ".py:" in name:
         loaded = load_object(name, "recipe")
         if not isinstance(loaded, Recipe):
-            raise ConfigurationError(f"recipe = {name!r} is a {type(loaded).__name__}; name a hocket.recipe.Recipe")
+            raise ConfigurationError(
+                f"recipe = {name!r} is of type {type(loaded).__name__}; name a hocket.recipe.Recipe"
+            )
         return loaded
     known = all_recipes()
     if name not in known:

@@ -97,6 +97,24 @@ def _rows(runs: Sequence[Recorded]) -> list[dict[str, Any]]:
     return rows
 
 
+DESCRIPTIVE = tuple(
+    f"recipe.{name}"
+    for name in (
+        "name",
+        "title",
+        "source",
+        "family",
+        "catalogue_ids",
+        "axes",
+        "parent",
+        "formula",
+        "conventions",
+        "note",
+    )
+)
+"""Settings that tell what a recipe is and change nothing."""
+
+
 def _lines(runs: Sequence[Recorded]) -> list[tuple[str, list[str]]]:
     """The comparison in words, a line per property; settings that do not differ are left out."""
     rows = _rows(runs)
@@ -109,9 +127,9 @@ def _lines(runs: Sequence[Recorded]) -> list[tuple[str, list[str]]]:
     lines.append(("decisions sampled", [plain(row["tokens"]) for row in rows]))
     lines.append(("time", [duration(row["seconds"]) for row in rows]))
     lines.append(("ended", [_word(row["reason"]) for row in rows]))
-    told = {name for name, _ in lines} | {"recipe.name"}
+    told = {name for name, _ in lines}
     for key in rows[0]["settings"] if rows else ():
-        if key not in told:
+        if key not in told and not key.startswith(DESCRIPTIVE):
             lines.append((key, [_word(row["settings"][key]) for row in rows]))
     return lines
 

@@ -227,6 +227,9 @@ def load_reward(reference: str) -> Reward:
             raise ConfigurationError(f"reward {match['object']} is a class that needs arguments: {error}") from None
     if hasattr(found, "name") and hasattr(found, "weight") and callable(found):
         return cast(Reward, found) if weight is None else _weighted(found, weight, match["object"])
+    if not callable(found):
+        kind = type(found).__name__
+        raise ConfigurationError(f"reward {match['object']} is of type {kind}; name a function or a reward object")
     return FunctionReward(
         match["object"] if inspect.isfunction(found) else found, weight=1.0 if weight is None else weight
     )

@@ -166,8 +166,10 @@ def _row(line: str, number: int, where: str) -> Row:
     if not isinstance(data, dict):
         raise ConfigurationError(f'{where}: {_kind(data)} where an object belongs; write {{"prompt": ...}}')
     if "prompt" not in data:
-        names = f"only {', '.join(data)}" if data else "nothing"
-        raise ConfigurationError(f'{where}: no "prompt", {names}; call the column of what is asked "prompt"')
+        hint = nearest("prompt", data)
+        if not hint.startswith("; did you mean"):
+            hint = f', only {", ".join(data)}; call the column of what is asked "prompt"' if data else ""
+        raise ConfigurationError(f'{where}: no "prompt"{hint}')
     columns = {name: value for name, value in data.items() if name not in ("prompt", "answer", "split")}
     split = _split(data.get("split"), where)
     return Row(

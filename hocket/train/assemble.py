@@ -12,6 +12,7 @@ from hocket.keys import Key
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.rewards import load_rewards
+from hocket.rollout import Demonstrations, Preferences
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.config import Config, RoleSettings
 from hocket.train.journal import Journal
@@ -41,7 +42,7 @@ def build_parts(
     parts = Parts(
         task=task,
         player=player,
-        rewards=_rewards(config, task, rewards),
+        rewards=_rewards(config, task, rewards, workflow),
         learners={},
         decoding=config.decoding,
         key=key,
@@ -63,6 +64,8 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
         settings = own.get(name, RoleSettings())
         chosen = find_recipe(settings.recipe) if settings.recipe else recipe
         learners[name] = Learner(policy, chosen, total_steps=config.total_steps, frozen=settings.frozen)
+    if all(learner.frozen for learner in learners.values()):
+        raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners
 
 
@@ -126,12 +129,16 @@ def _workflow(name: str) -> Any:
     return found() if isinstance(found, type) else found
 
 
-def _rewards(config: Config, task: Task, given: Sequence[Reward]) -> tuple[Reward, ...]:
-    """Rewards given in Python, else those of the flags, else the recipe's, else the task's own."""
-    if given:
-        return tuple(given)
-    if config.reward:
-        loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD]))
-        own = tuple(task.rewards)
-        return tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
-    return tuple(config.recipe.rewards) or tuple(task.rewards)
+def _rewards(config: Config, task: Task, given: Sequence[Reward], workflow: Any) -> tuple[Reward, ...]:
+    """Rewards given in Python and those of the flags, else the recipe's, else the task's own."""
+    loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD]))
+    own = tuple(task.rewards)
+    named = tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
+    found = (*given, *named) or tuple(config.recipe.rewards) or own
+    recorded = all(isinstance(recipe.rollout, (Demonstrations, Preferences)) for recipe, _ in config.phases)
+    if not found and task.kind == "text" and not recorded and not (config.workflow or workflow):
+        raise ConfigurationError(
+            f"task {task.name} has no answers to compare with, so nothing tells good from bad; add an answer to its "
+            "scenarios or a reward with --reward FILE.py:FUNCTION"
+        )
+    return found

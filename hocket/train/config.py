@@ -116,6 +116,12 @@ class Config:
     def __post_init__(self) -> None:
         if self.steps is not None and self.steps < 0:
             raise ValueError(f"steps must be at least 0, not {self.steps}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if self.decoding.max_tokens < 1:
+            raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
+        if self.decoding.temperature < 0:
+            raise ValueError(f"decoding.temperature must be above 0, not {self.decoding.temperature}")
         if self.decoding.truncates:
             raise ValueError(
                 "learning needs the log-probs of what was sampled from: drop decoding.top_k, top_p, min_p and banned"
@@ -190,7 +196,23 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
     if unused:
         raise ConfigurationError(f"no recipe of the plan has the setting {min(unused)!r}; see `hocket recipes NAME`")
     recipe = as_recipe(phases[-1].recipe)
-    return dataclasses.replace(config, recipe=recipe, plan=tuple(phases))
+    return dataclasses.replace(config, recipe=recipe, plan=tuple(phases), steps=sum(phase.steps for phase in phases))
+
+
+def lengthened(config: Config, steps: int) -> Config:
+    """The same run with another number of steps; of a plan, the last phase changes.
+
+    Raises:
+        ConfigurationError: when no step would be left for the last phase.
+    """
+    if not config.plan:
+        return dataclasses.replace(config, steps=steps)
+    last = config.plan[-1]
+    left = last.steps + steps - config.total_steps
+    if left < 1:
+        earlier = config.total_steps - last.steps
+        raise ConfigurationError(f"steps = {steps}: the phases before the last one take {earlier} already; set more")
+    return dataclasses.replace(config, steps=steps, plan=(*config.plan[:-1], dataclasses.replace(last, steps=left)))
 
 
 def _suggested(config: Config, recipe: Recipe, task: Task) -> Pairs:
@@ -288,6 +310,8 @@ def _set_role(config: Config, rest: str, value: Any) -> Config:
 
 
 def _checked(config: Config, key: str, value: Any) -> Config:
+    if isinstance(value, str) and field_types(Config).get(key) == tuple[str, ...]:
+        value = (value,)  # `--track tensorboard` is a list of one
     changed = replaced(config, key, value)
     assert isinstance(changed, Config)
     return changed
@@ -303,12 +327,20 @@ def read_pairs(path: Path) -> list[tuple[str, Any]]:
     try:
         data = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise ConfigurationError(f"{path} is not valid YAML: {_yaml_problem(error)}") from None
     if data is None:
         return []
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path} must hold keys and values, not {type(data).__name__}")
     return list(_flat(data, ""))
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """What is wrong and on which line."""
+    mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or what is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
 
 
 def _flat(data: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:

@@ -35,7 +35,9 @@ class Learner:
         self.total_steps = total_steps
         self.frozen = frozen
         self.memory: State = recipe.init()
-        self.reference: Policy | None = policy.frozen_copy() if recipe.wants_reference and not frozen else None
+        # A frozen policy is its own reference.
+        copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
+        self.reference: Policy | None = copied if recipe.wants_reference else None
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
 

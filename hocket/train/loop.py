@@ -204,7 +204,8 @@ def credit_metrics(batch: Batch) -> Metrics:
         "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
     }
     if "reference" in batch.logp:
-        gap = batch.logp["reference"].values[seen.decision[counted]].double() - behaviour
+        known = batch.logp["reference"].present[seen.decision[counted]]
+        gap = (batch.logp["reference"].values[seen.decision[counted]].double() - behaviour)[known]
         metrics["kl/reference"] = float((gap.exp() - 1 - gap).mean()) if len(gap) else math.nan
     return metrics
 
@@ -215,6 +216,11 @@ def messages(experience: Experience, parts: Parts) -> list[str]:
     failed = [trajectory for trajectory in experience.trajectories if trajectory.failure is not None]
     if failed:
         found.append(f"{len(failed)} of {len(experience.trajectories)} episodes failed: {failed[0].failure}")
+    full = [
+        trajectory for trajectory in experience.trajectories if not trajectory.length and trajectory.info.get("limit")
+    ]
+    if full:
+        found.append(f"{len(full)} of {len(experience.trajectories)} episodes are empty: {full[0].info['limit']}")
     for learner in parts.learners.values():
         cause = None if learner.agreement is None else learner.agreement.cause(AGREEMENT_THRESHOLD)
         if cause:

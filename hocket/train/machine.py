@@ -15,6 +15,9 @@ import torch
 from hocket.stages import Metrics
 from hocket.train.runfolder import read_json
 
+WORTH = 0.65
+"""Twice the threads are taken when the probe falls to this share of its time or below."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -43,10 +46,10 @@ class Machine:
             seconds[str(count)] = _probe()
             count *= 2
         torch.set_num_threads(before)
-        # More threads must be clearly faster: on busy cores they wait for one another.
+        # More threads must be much faster: should the cores get busy later, they would wait for one another.
         best = 1
         for name, taken in seconds.items():
-            if taken < 0.85 * seconds[str(best)]:
+            if taken < WORTH * seconds[str(best)]:
                 best = int(name)
         return Machine(best, seconds)
 

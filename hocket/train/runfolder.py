@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import socket
 import time
 import weakref
@@ -165,6 +166,12 @@ class RunFolder:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def abandon(self, *, new: bool) -> None:
+        """After a start that failed: lets go, and removes a folder that is `new`, so that its name stays free."""
+        self.release()
+        if new:
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 def read_json(path: Path) -> dict[str, Any]:

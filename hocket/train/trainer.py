@@ -97,24 +97,39 @@ class Trainer:
         self.task = task or tasks.find(config.task)
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
         self.config = dataclasses.replace(config, run=self.folder.path.name)
+        try:
+            self._begin(rewards, workflow, resume=resume)
+        except BaseException:
+            self.folder.abandon(new=not resume)
+            raise
+
+    def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool) -> None:
+        """Builds everything in the run folder, from the newest checkpoint where there is one."""
+        config = self.config
         self.machine = Machine.recorded(self.folder.machine) if resume else Machine.measured(config.threads)
         self.machine.apply()
+        if not resume:
+            self._write_setup()
         self.journal = Journal(self.folder.journal)
         self.log = MetricsLog(self.folder.metrics)
         self.checkpoints = Checkpoints(self.folder.checkpoints, on_problem=self.say)
         self.progress = Progress()
         newest = self.checkpoints.latest() if resume else None
         self.parts = build_parts(
-            self.config, self.task, rewards=rewards, workflow=workflow, weights=weights_in(newest), journal=self.journal
+            config, self.task, rewards=rewards, workflow=workflow, weights=weights_in(newest), journal=self.journal
         )
         if newest is not None:
             self._restore(newest)
+        done = self.progress.step
+        if self.total_steps < done:
+            raise ConfigurationError(f"steps = {self.total_steps}: run {self.folder.name} has done {done}; set more")
+        if resume:
+            self._write_setup()
         after = self.progress.step if newest is not None else -1
         self.log.truncate(after)
         self.trackers: list[Tracker] = open_trackers(config.track, self.folder.path, after=after if resume else None)
         self._saved_step, self._saved_at = self.progress.step, time.monotonic()
         self._clock = time.monotonic()
-        self._write_setup()
 
     # ------------------------------------------------------------ stepping
 
@@ -187,6 +202,8 @@ class Trainer:
     def _evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.total_steps)
         found = self.evaluate(self.config.evaluation.n if ends else self.config.evaluation.between)
+        if step == 0:
+            _check_possible(found)
         now = {**found.summary(), "step": step}
         self.progress.after = now
         if step == 0:
@@ -194,7 +211,8 @@ class Trainer:
             self.progress.shown = [[_prompt(t), t.text] for t in found.trajectories[:SHOWN]]
         if ends and step:
             self.progress.answers = [t.text for t in found.trajectories[:SHOWN]]
-        if not self.progress.best or found.success >= self.progress.best["success"]:
+        # There is no checkpoint of step 0, so the best is one of those after it.
+        if step and (not self.progress.best or found.success >= self.progress.best["success"]):
             self.progress.best = {"success": found.success, "step": step}
         return {**found.metrics(), "time/evaluate": found.seconds}
 
@@ -206,8 +224,9 @@ class Trainer:
         self.observer.said(message)
 
     def _write_setup(self) -> None:
-        self.folder.write_text(self.folder.config, configuration.dump(self.config))
+        # The configuration last: with it the folder is a run, which can be resumed however early it was stopped.
         self.folder.write_json(self.folder.machine, self.machine.to_json())
+        self.folder.write_text(self.folder.config, configuration.dump(self.config))
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
         now = time.monotonic()
@@ -335,6 +354,20 @@ def weights_in(checkpoint: Path | None) -> dict[str, Path]:
     return {name: folder for name, folder in found.items() if not name.endswith(REFERENCE)}
 
 
+def _check_possible(found: Evaluated) -> None:
+    """Refuses to train where not one episode came to anything.
+
+    Raises:
+        HocketError: with the first one's reason.
+    """
+    played = found.trajectories
+    if any(trajectory.length and trajectory.failure is None for trajectory in played):
+        return
+    reasons = [trajectory.failure or trajectory.info.get("limit") for trajectory in played]
+    reason = next((reason for reason in reasons if reason), "no decision was made in any of them")
+    raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")
+
+
 def _prompt(trajectory: Any) -> str:
     return "\n".join(str(message["content"]) for message in trajectory.scenario.messages)
 
@@ -353,7 +386,7 @@ def resumed(run: Path, *, steps: int | None = None, track: Sequence[str] = (), *
     config = configuration.configure(pairs, task)
     config = dataclasses.replace(config, runs=str(run.parent), run=run.name)
     if steps is not None:
-        config = dataclasses.replace(config, steps=steps)
+        config = configuration.lengthened(config, steps)
     if track:
         config = dataclasses.replace(config, track=tuple(track))
     return Trainer(config, task=task, resume=True, **keywords)

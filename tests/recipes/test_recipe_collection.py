@@ -73,7 +73,7 @@ def test_a_recipe_may_live_in_a_file(tmp_path):
     file.write_text("from hocket.recipes import GRPO\nMINE = GRPO.but(name='mine', **{'objective.high': 0.3})\nN = 3\n")
     mine = find(f"{file}:MINE")
     assert (mine.name, mine.parent, mine.objective.high) == ("mine", "grpo", 0.3)
-    with pytest.raises(ConfigurationError, match="is a int"):
+    with pytest.raises(ConfigurationError, match="is of type int"):
         find(f"{file}:N")
     with pytest.raises(ConfigurationError, match="did you mean 'MINE'"):
         find(f"{file}:MINA")

@@ -100,7 +100,7 @@ def test_without_answers_there_is_no_verifier(tmp_path: Path) -> None:
         ('{"prompt": "a"}\n\n{"prompt": \n', "line 3: not valid JSON"),
         ('{"prompt": "a"}\n[1]\n', "line 2: a list where an object belongs"),
         ("3\n", "line 1: a number where an object belongs"),
-        ('{"question": "a"}\n', 'line 1: no "prompt"; choose from question'),
+        ('{"question": "a"}\n', 'line 1: no "prompt", only question; call the column'),
         ('{"Prompt": "a"}\n', "line 1: no \"prompt\"; did you mean 'Prompt'?"),
         ("{}\n", 'line 1: no "prompt"'),
         ('{"prompt": "  "}\n', "line 1: the prompt is empty"),

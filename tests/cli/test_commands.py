@@ -1,0 +1,151 @@
+"""Each command as a person or a program calls it: what is on stdout, what on stderr, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_runs import TINY, call, train
+
+from hocket.recipes import all_recipes
+
+COMMANDS = ("train", "eval", "recipes", "tasks", "report", "compare", "pretrain", "doctor", "microscope")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs")
+    train(place, "one", steps=2)
+    train(place, "two", "--recipe", "dr-grpo", "--seed", "1", steps=2)
+    return place
+
+
+def test_help_names_every_command_and_fits_a_terminal() -> None:
+    said = call("--help")
+    assert said.code == 0
+    for name in COMMANDS:
+        assert f"  {name} " in said.out
+    assert max(map(len, said.out.splitlines())) <= 100
+    assert call().out == said.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    said = call(name, "--help")
+    assert said.code == 0
+    assert f"hocket {name}" in said.out
+    assert max(map(len, said.out.splitlines())) <= 100
+
+
+def test_version() -> None:
+    import hocket
+
+    assert call("--version").out == f"hocket {hocket.__version__}\n"
+
+
+def test_train_with_json_prints_one_document_and_progress_elsewhere(tmp_path: Path) -> None:
+    said = call("train", *TINY, "--steps", "1", "--runs", tmp_path, "--json")
+    assert said.code == 0
+    assert said.json["steps"] == 1
+    assert Path(said.json["path"]).parent == tmp_path
+    assert said.json["before"]["n"] == 8
+    assert "step    1/1" in said.err
+    assert "hocket eval" in said.err
+
+
+def test_train_without_json_leaves_stdout_empty(tmp_path: Path) -> None:
+    said = call("train", *TINY, "--steps", "1", "--runs", tmp_path, "--quiet")
+    assert (said.code, said.out, said.err) == (0, "", "")
+
+
+def test_progress_bars_of_other_libraries_stay_out_of_the_way(tmp_path: Path) -> None:
+    flags = ["--steps", "1", "--runs", str(tmp_path), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "hocket", "train", *TINY, *flags], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert done.stdout == ""
+
+
+def test_recipes_as_json() -> None:
+    found = call("recipes", "--json").json
+    assert {row["name"] for row in found} == set(all_recipes())
+    fields = {"name", "title", "source", "catalogue_ids", "family", "axes", "parent", "needs", "checks", "status"}
+    for row in found:
+        assert fields <= row.keys()
+        assert row["status"] in ("works", "partial", "open")
+        assert row["status"] != "partial" or row["note"]
+        assert row["parent"] is None or row["parent"] in all_recipes()
+        assert row["title"]
+        assert row["source"]
+
+
+@pytest.mark.parametrize("name", sorted(all_recipes()))
+def test_one_recipe_as_json_and_as_text(name: str) -> None:
+    found = call("recipes", name, "--json").json
+    assert found["name"] == name
+    assert found["formula"]
+    assert found["conventions"]
+    composition = found["composition"]
+    assert {"rollout", "credit", "objective", "regularisers", "update"} <= composition.keys()
+    assert composition["objective"]["type"].startswith("hocket.objectives.")
+    text = call("recipes", name).out
+    assert " ".join(found["formula"].split()) in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 200
+
+
+def test_tasks() -> None:
+    said = call("tasks")
+    assert "sums" in said.out
+    assert {"name", "description"} == call("tasks", "--json").json[0].keys()
+    shown = call("tasks", "sums", "--n", "2", "--json").json
+    assert shown["name"] == "sums"
+    assert len(shown["samples"]) == 2
+    assert all(row["answer"] and row["prompt"] for row in shown["samples"])
+    assert "answer" in call("tasks", "sums").out
+    assert "CartPole" in call("tasks", "gym:CartPole-v1").out
+
+
+def test_eval_of_a_run_and_of_a_model(runs: Path) -> None:
+    said = call("eval", "one", "--runs", runs, "--n", "6", "--samples", "4", "--json", "--threads", "1")
+    assert said.code == 0, said.err
+    assert [row[0] for row in said.json["rows"]] == ["greedy accuracy", "pass@1", "pass@2", "pass@4"]
+    values = [row[1] for row in said.json["rows"][1:]]
+    assert values == sorted(values)
+    assert said.json["n"] == 6
+    last = json.loads((runs / "one" / "metrics.jsonl").read_text().splitlines()[-1])
+    again = call("eval", runs / "one", "--n", "8", "--json", "--threads", "1").json
+    assert again["rows"][0][1] == last["eval/accuracy"]
+    text = call("eval", "one", "--runs", runs, "--n", "4", "--threads", "1")
+    assert "greedy accuracy" in text.out
+    model = runs / "one" / "checkpoints" / "step-000002" / "policy"
+    assert (
+        call("eval", model, "--task", "sums", "--n", "8", "--json", "--threads", "1").json["rows"][0]
+        == (again["rows"][0])
+    )
+
+
+def test_report_and_compare(runs: Path, tmp_path: Path) -> None:
+    said = call("report", "one", "--runs", runs)
+    assert said.code == 0, said.err
+    page = Path(said.out.strip())
+    assert page.is_file()
+    assert page.read_text().lstrip().lower().startswith("<!doctype html")
+    said = call("compare", "one", "two", "--runs", runs, "--html", tmp_path / "both.html")
+    assert said.code == 0, said.err
+    assert "one" in said.out
+    assert "two" in said.out
+    assert (tmp_path / "both.html").is_file()
+    assert isinstance(call("compare", "one", "two", "--runs", runs, "--json").json, (list, dict))
+
+
+@pytest.mark.slow
+def test_doctor() -> None:
+    said = call("doctor", "--json")
+    assert said.code == 0, said.out
+    found = {row["name"]: row for row in said.json}
+    assert found["self-test"]["fine"]
+    assert "torch" in call("doctor").out

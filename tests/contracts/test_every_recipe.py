@@ -1,0 +1,80 @@
+"""Every recipe of the library trains: finite numbers and changed weights, on text and where it fits on control."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import REWARDS
+
+from hocket import tasks
+from hocket.recipes import all_recipes
+from hocket.rewards import load_reward
+from hocket.train.config import configure
+from hocket.train.trainer import Trainer
+
+OFFLINE = ("sft", "dpo-offline")
+
+
+def offline_data(file: Path) -> str:
+    """Pairs, and demonstrations in their `answer`, for recipes that sample nothing."""
+    rows = [
+        {"prompt": f"What is {n} + 1?", "answer": str(n + 1), "chosen": f"{n + 1}", "rejected": f"{n}"}
+        for n in range(20)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def two_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of two steps, and whether the weights changed."""
+    known = all_recipes()[recipe]
+    pairs: list[tuple[str, Any]] = [("recipe", recipe), ("steps", 2), ("runs", str(tmp_path)), ("threads", 1)]
+    pairs += [("curriculum.prompts", 2), ("evaluation.n", 2), ("decoding.max_tokens", 8), ("update.lr", 1e-3)]
+    if hasattr(known.rollout, "samples") and known.rollout.samples > 1:
+        pairs.append(("rollout.samples", 4))
+    source = tasks.find(task)
+    rewards = []
+    if reward:
+        (tmp_path / "mine.py").write_text(REWARDS)
+        rewards = [load_reward(f"{tmp_path / 'mine.py'}:spread")]
+    trainer = Trainer(configure(pairs, source), task=source, rewards=rewards)
+    before = [weight.detach().clone() for weight in trainer.parts.lead.policy.module.parameters()]
+    rows = [trainer.step() for _ in range(3)]
+    trainer.folder.release()
+    after = list(trainer.parts.lead.policy.module.parameters())
+    changed = any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert all(bool(torch.isfinite(weight).all()) for weight in after)
+    return rows[1:], changed
+
+
+@pytest.mark.parametrize("name", sorted(all_recipes()))
+def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
+    offline = name in OFFLINE
+    task = offline_data(tmp_path / "data.jsonl") if offline else "sums"
+    rows, changed = two_steps(name, task, tmp_path, reward=not offline)
+    assert changed
+    for row in rows:
+        assert math.isfinite(row["loss"])
+        assert math.isfinite(row["entropy"])
+        assert row["groups/with_signal"] > 0
+
+
+@pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(OFFLINE)))
+def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
+    rows, changed = two_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+    assert changed
+    assert all(math.isfinite(row["loss"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_recorded_text_is_refused_for_a_controller_in_a_sentence(name: str, tmp_path: Path) -> None:
+    from tiny_runs import call
+
+    said = call("train", "--task", "gym:CartPole-v1", "--recipe", name, "--runs", tmp_path, "--steps", "1", "--quiet")
+    assert said.code == 2
+    assert len(said.err) < 300
