@@ -161,7 +161,10 @@ def tidy(value: float) -> str:
         return f"{value / 1e6:g}M"
     if size >= 1e4:
         return f"{value / 1e3:g}k"
-    return f"{value:.0e}" if size < 1e-4 else f"{value:g}"
+    if size < 1e-2:
+        digits, power = f"{value:.1e}".split("e")  # 7.5e-4: as long as the margin is wide
+        return f"{float(digits):g}e{int(power)}"
+    return f"{value:g}"
 
 
 def _short(value: float) -> float:

@@ -187,14 +187,14 @@ _RUN: Mapping[str, Any] = {"threads": 1, "evaluation.n": 100, "evaluation.betwee
 
 GROUPED: Mapping[str, Any] = {
     **_RUN,
-    "steps": 25,
-    "curriculum.prompts": 4,
+    "steps": 16,
+    "curriculum.prompts": 8,
     "rollout.samples": 16,
     "credit.gamma": 0.98,
     "objective.aggregate": "token-mean",
     "update.lr": 4e-3,
     "update.epochs": 10,
-    "update.minibatches": 4,
+    "update.minibatches": 8,
 }
 """Many episodes from each initial state: a baseline is only as good as its group is large."""
 
@@ -212,5 +212,5 @@ ACTOR_CRITIC: Mapping[str, Any] = {
 }
 """Every initial state once: a critic says what states are worth."""
 
-CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.gamma": 0.95}
-"""Changes for continuous actions, whose noise asks for more episodes and a nearer horizon."""
+CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.gamma": 0.95, "update.lr": 1.5e-3}
+"""Changes for continuous actions, whose noise asks for more episodes, a nearer horizon and smaller steps."""

@@ -11,7 +11,7 @@ from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working, tagged_answer
 from hocket.types import Scenario, Trajectory
 
-STEPS = 200
+STEPS = 120
 """Training steps unless the run says otherwise."""
 
 INSTRUCTION = (

@@ -56,12 +56,19 @@ async def evaluate(
     n: int,
     decoding: Decoding,
     key: Key,
+    among: int | None = None,
     journal: Journal | None = None,
 ) -> Evaluated:
-    """Plays the first `n` scenarios of the `eval` split (all when there are fewer), greedily, once each."""
+    """Plays `n` scenarios of the `eval` split (all when there are fewer), greedily, once each.
+
+    They are the first `n`, or with `among` spread evenly over the first `among`, so that a smaller measurement on the
+    way is about the same problems as the large one at the ends: later numbers of a task may well be harder.
+    """
     started = time.perf_counter()
     greedy = replace(decoding, temperature=0.0)
-    asked = [Assignment(task.scenario("eval", number), decoding=greedy) for number in range(_count(task, n))]
+    total = _count(task, n if among is None else max(n, among))
+    numbers = [place * total // min(n, total) for place in range(min(n, total))]
+    asked = [Assignment(task.scenario("eval", number), decoding=greedy) for number in numbers]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
     success = [_success(task, trajectory) for trajectory in played]

@@ -192,10 +192,16 @@ class Trainer:
 
     def evaluate(self, n: int | None = None) -> Evaluated:
         """Greedy success on `n` unseen scenarios with the current weights."""
-        parts, n = self.parts, n or self.config.evaluation.n
-        key = parts.key.derive("evaluation")
+        parts, whole = self.parts, self.config.evaluation.n
         work = evaluate(
-            self.task, parts.player, parts.rewards, n=n, decoding=parts.decoding, key=key, journal=parts.journal
+            self.task,
+            parts.player,
+            parts.rewards,
+            n=n or whole,
+            among=whole,
+            decoding=parts.decoding,
+            key=parts.key.derive("evaluation"),
+            journal=parts.journal,
         )
         return run_async(work)
 
