@@ -80,7 +80,8 @@ class LiveDisplay:
         self.console.print(
             f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/] with "
             f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.threads} thread(s) "
-            f"→ {trainer.folder.path}"
+            f"→ {trainer.folder.path}",
+            soft_wrap=not self.console.is_terminal,
         )
         if self.console.is_terminal:
             self.live.start()
@@ -102,7 +103,8 @@ class LiveDisplay:
             self.console.print(self._line(row, measured))
 
     def said(self, message: str) -> None:
-        self.console.print(f"[yellow]![/] {escape(message)}")
+        # Not broken into lines where nobody looks at a terminal, so that logs can be searched.
+        self.console.print(f"[yellow]![/] {escape(message)}", soft_wrap=not self.console.is_terminal)
 
     def close(self) -> None:
         """Stops the live part; what was shown stays."""

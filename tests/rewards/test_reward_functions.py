@@ -361,7 +361,7 @@ def test_names() -> None:
     assert FunctionReward(Judge()).name == "Judge"
     assert FunctionReward(lambda completions: []).name == "reward_function"
     assert FunctionReward(hangs, name="mine").name == "mine"
-    with pytest.raises(ConfigurationError, match="it is a int, not a function"):
+    with pytest.raises(ConfigurationError, match="is of type int; name a function"):
         FunctionReward(3)  # type: ignore[arg-type]
 
 
@@ -424,7 +424,7 @@ def test_errors_name_file_and_function(file: Path) -> None:
         (":short=much", "the weight 'much' is no number; write =0.5 or leave it out"),
         (":short=", "the weight '' is no number"),
         (":short=nan", "the weight 'nan' is no number"),
-        (":number", "it is a int, not a function"),
+        (":number", "is of type int; name a function"),
         (":Needs", "is a class that needs arguments"),
         (":Plain=2", "is an object with a weight of its own"),
         ("", "write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT"),
