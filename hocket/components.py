@@ -267,6 +267,16 @@ def _edited_tuple(current: tuple[Any, ...], edits: Mapping[str, Any], where: str
     return tuple(members)
 
 
+def is_default(component: Any, path: str) -> bool:
+    """Whether the setting at an existing dotted `path` has the value its class gives it."""
+    *above, name = path.split(".")
+    for step in above:
+        component = component[int(step)] if isinstance(component, tuple) else getattr(component, step)
+    setting = next(f for f in dataclasses.fields(component) if f.name == name)
+    made = setting.default_factory() if setting.default_factory is not dataclasses.MISSING else setting.default
+    return bool(getattr(component, name) == made)
+
+
 def has_path(component: Any, path: str) -> bool:
     """Whether `replaced` would find `path`."""
     for name in path.split("."):

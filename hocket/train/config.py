@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from hocket.components import field_types, from_plain, has_path, is_component, replaced, to_plain
+from hocket.components import field_types, from_plain, has_path, is_component, is_default, replaced, to_plain
 from hocket.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
@@ -177,9 +177,15 @@ def configure(pairs: Pairs, task: Task) -> Config:
     method = [(key, value) for key, value in settings if _of_recipe(key)]
     if config.plan:
         return _planned(config, method, task)
-    # A recipe written out in full, as in a saved run, has had the suggestions already.
-    whole = bool(chosen) and isinstance(chosen[-1], Mapping)
-    return _applied(config, [*([] if whole else _suggested(config, config.recipe, task)), *method])
+    given = chosen[-1] if chosen else "grpo"
+    return _applied(config, [*_suggested(config, given, task), *method])
+
+
+def settled(config: Config, task: Task) -> Config:
+    """`config` with the number of steps the task suggests where none was set."""
+    if config.steps is not None or config.plan:
+        return config
+    return dataclasses.replace(config, steps=int(task.suggest(config.recipe).get("steps", 0)))
 
 
 def _planned(config: Config, method: Pairs, task: Task) -> Config:
@@ -190,7 +196,7 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
         recipe = as_recipe(phase.recipe)
         fitting = [(key, value) for key, value in method if has_path(recipe, key.removeprefix("recipe."))]
         unused -= {key for key, _ in fitting}
-        suggested = _suggested(config, recipe, task) if isinstance(phase.recipe, str) else ()
+        suggested = _suggested(config, phase.recipe, task)
         base = dataclasses.replace(config, recipe=recipe)
         phases.append(dataclasses.replace(phase, recipe=_applied(base, [*suggested, *fitting]).recipe))
     if unused:
@@ -215,10 +221,19 @@ def lengthened(config: Config, steps: int) -> Config:
     return dataclasses.replace(config, steps=steps, plan=(*config.plan[:-1], dataclasses.replace(last, steps=left)))
 
 
-def _suggested(config: Config, recipe: Recipe, task: Task) -> Pairs:
-    """What the task suggests for this recipe's own settings."""
+def _suggested(config: Config, given: Any, task: Task) -> Pairs:
+    """What the task suggests for the settings of the recipe `given`, as a name, an object or in plain form.
+
+    One written out in full, as in a saved run, has had the suggestions already, and what a user's own recipe sets
+    stays as it is.
+    """
+    if isinstance(given, Mapping):
+        return []
+    recipe = as_recipe(given)
     suggested = task.suggest(recipe)
-    return _fitting(recipe, {**_lengths(config), **suggested} if task.kind == "text" else suggested)
+    found = _fitting(recipe, {**_lengths(config), **suggested} if task.kind == "text" else suggested)
+    named = isinstance(given, str) and ".py:" not in given
+    return found if named else [(key, value) for key, value in found if is_default(recipe, key)]
 
 
 def _of_recipe(key: str) -> bool:

@@ -96,7 +96,7 @@ class Trainer:
         self.observer: Observer = observer or Nobody()
         self.task = task or tasks.find(config.task)
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
-        self.config = dataclasses.replace(config, run=self.folder.path.name)
+        self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
         try:
             self._begin(rewards, workflow, resume=resume)
         except BaseException:

@@ -11,7 +11,7 @@ import pytest
 from hocket.components import from_plain, to_plain
 from hocket.errors import ConfigurationError
 from hocket.recipes import DR_GRPO, GRPO, all_recipes
-from hocket.train.config import Config, as_recipe, configure, differences, dump, read_pairs
+from hocket.train.config import Config, as_recipe, configure, differences, dump, read_pairs, settled
 from hocket.types import Decoding, GroupBy
 
 
@@ -129,3 +129,16 @@ def test_but_names_the_nearest_setting_and_keeps_the_parent() -> None:
 def test_group_by_and_decoding_come_back_from_plain_data() -> None:
     for value in (GroupBy("scenario", "agent"), Decoding(temperature=0.7, stop=("\n",))):
         assert from_plain(to_plain(value)) == value
+
+
+def test_what_a_users_own_recipe_sets_stays_and_what_it_leaves_open_is_suggested() -> None:
+    mine = GRPO.but(name="mine", **{"rollout.samples": 3})
+    assert made(("recipe", mine)).recipe.rollout.samples == 3
+    assert made(("recipe", GRPO.but(name="mine"))).recipe.rollout.samples == 6
+    assert made(("recipe", mine), ("rollout.samples", 4)).recipe.rollout.samples == 4
+    assert made(("recipe", "grpo")).recipe.rollout.samples == 6
+
+
+def test_steps_left_open_are_the_tasks() -> None:
+    assert settled(Config(), SuggestingTask()).steps == 9  # type: ignore[arg-type]
+    assert settled(Config(steps=2), SuggestingTask()).steps == 2  # type: ignore[arg-type]
