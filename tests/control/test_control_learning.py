@@ -13,9 +13,9 @@ def trained(recipe: str, folder, steps: int, seed: int = 0):
     return json.loads((run.path / "summary.json").read_text())
 
 
-@pytest.mark.parametrize(("recipe", "steps", "goal"), [("ppo", 8, 250), ("grpo", 9, 150)])
+@pytest.mark.parametrize(("recipe", "steps", "goal"), [("ppo", 8, 250), ("grpo", 6, 140)])
 def test_cart_pole_is_learnt(recipe, steps, goal, tmp_path):
-    """Three seeds gave 461 to 500 (ppo) and 259 to 493 (grpo); untrained they last 9 to 113 decisions."""
+    """Three seeds gave 461 to 500 (ppo) and 271 to 498 (grpo); untrained they last 9 to 113 decisions."""
     summary = trained(recipe, tmp_path, steps)
     assert summary["after"]["n"] == 100
     assert summary["after"]["return"] > goal

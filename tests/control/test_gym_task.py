@@ -148,3 +148,17 @@ def test_importing_the_task_does_not_import_gymnasium():
 
     code = "import sys, hocket.tasks.gym; sys.exit('gymnasium' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_suggestions_follow_what_the_recipe_has():
+    from hocket.components import has_path
+    from hocket.recipes import find
+
+    task, box = GymTask("CartPole-v1"), GymTask("Pendulum-v1")
+    ppo, grpo = find("ppo"), find("grpo")
+    assert task.suggest(ppo)["rollout.samples"] == 1
+    assert task.suggest(grpo)["rollout.samples"] >= 8
+    assert box.suggest(ppo)["update.lr"] < task.suggest(ppo)["update.lr"]
+    slots = ("curriculum", "rollout", "credit", "objective", "update")
+    for key in (key for key in task.suggest(ppo) if key.split(".")[0] in slots):
+        assert has_path(ppo, key), key
