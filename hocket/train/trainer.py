@@ -24,6 +24,7 @@ from hocket.train.loop import StepResult, total_reward, train_step
 from hocket.train.machine import Machine
 from hocket.train.runfolder import RunFolder
 from hocket.train.tracking import MetricsLog, Tracker, open_trackers
+from hocket.types import Trajectory
 
 REFERENCE = "-reference"
 """Ends the name under which a checkpoint keeps a reference that is not the configured model."""
@@ -214,9 +215,9 @@ class Trainer:
         self.progress.after = now
         if step == 0:
             self.progress.before = now
-            self.progress.shown = [[_prompt(t), t.text] for t in found.trajectories[:SHOWN]]
+            self.progress.shown = [[_prompt(t), t.text] for t in _in_words(found)]
         if ends and step:
-            self.progress.answers = [t.text for t in found.trajectories[:SHOWN]]
+            self.progress.answers = [t.text for t in _in_words(found)]
         # There is no checkpoint of step 0, so the best is one of those after it.
         if step and (not self.progress.best or found.success >= self.progress.best["success"]):
             self.progress.best = {"success": found.success, "step": step}
@@ -374,7 +375,12 @@ def _check_possible(found: Evaluated) -> None:
     raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")
 
 
-def _prompt(trajectory: Any) -> str:
+def _in_words(found: Evaluated) -> list[Trajectory]:
+    """The first answers of an evaluation; none where nothing is said."""
+    return [trajectory for trajectory in found.trajectories[:SHOWN] if trajectory.scenario.prompt is not None]
+
+
+def _prompt(trajectory: Trajectory) -> str:
     return "\n".join(str(message["content"]) for message in trajectory.scenario.messages)
 
 
