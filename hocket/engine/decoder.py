@@ -1,63 +1,50 @@
-"""Fast decoding for the common decoder family: RMSNorm, rotary positions, grouped queries, gated feed-forward.
+"""Fast decoding for the common decoder family (see `hocket.policies.family`).
 
-The loop calls the model's own modules, so it follows its weights and adapters without copying any. A prompt shared by
-several rows is encoded once *and stored once*: its keys and values are read once per step for all its rows, as one
-matrix product, and each row stores only what it wrote itself.
+The layers are those the learner computes, made from the model's own modules, so they follow its weights and adapters.
+A prompt shared by several rows is encoded once *and stored once*: its keys and values are read once per step for all
+its rows, as one matrix product, and each row stores only what it wrote itself. Where sharing no longer pays, because
+few rows of each prompt are left, every row gets its prompt's keys and values in front of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from hocket.engine.session import distinct
-
-FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn"})
-"""Rotary embeddings whose angles depend on the position alone."""
+from hocket.policies.family import Precision, angles, head_size, layers_of
 
 PREFILL_TOKENS = 8192
-_SMALL = 2**20
-"""Weights up to which layers are joined: there the calls cost more than the copy."""
-_BLOCK = 16
-"""Prompts are padded to a multiple of this, and rows' own storage grows by doubling from four of it."""
+_BLOCK = 8
+"""Prompts are padded to a multiple of this, and rows' own storage grows by at least so much."""
 _ROW_COST = 128
 """What a row costs per step besides attention, in columns of keys and values; only steers how rows are arranged."""
-
-
-def supports(model: Any, longest: int) -> bool:
-    """Whether `DecoderSession` computes exactly what `model` does on sequences of up to `longest` tokens."""
-    config = model.config
-    rope = getattr(config, "rope_parameters", None) or {}
-    window = getattr(config, "sliding_window", None)
-    windowed = window is not None and getattr(config, "use_sliding_window", True) and longest > window
-    return config.model_type in FAMILY and rope.get("rope_type", "default") in STATIC_ROTARY and not windowed
 
 
 class DecoderSession:
     """Rows arranged as `groups x width` cells; the cells of a group share their prompt's keys and values.
 
-    Implements `hocket.engine.session.Session`. A cell without a continuation repeats another's and is ignored.
+    Implements `hocket.engine.session.Session`. A cell without a continuation repeats another's and is ignored. At width
+    1 prompts stand in front of what their rows wrote: `_front` columns of the rows' own storage, none while shared.
     """
 
-    def __init__(self, model: Any, contexts: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, model: Any, contexts: Sequence[tuple[int, ...]], precision: Precision = "fp32") -> None:
         self._model = model
-        self._layers = list(model.model.layers)
         config = model.config
+        self._layers = layers_of(model, precision)
         self._heads: int = config.num_attention_heads
         self._shared: int = config.num_key_value_heads
-        self._size: int = getattr(config, "head_dim", None) or config.hidden_size // self._heads
-        self._scale: float = self._layers[0].self_attn.scaling
+        self._size = head_size(model)
+        self._scale = self._layers[0].scale
         self._total = len(contexts)
         unique, index = distinct(contexts)
-        self._qkv = [_side_by_side(a.q_proj, a.k_proj, a.v_proj) for a in (layer.self_attn for layer in self._layers)]
-        self._gate_up = [_side_by_side(layer.mlp.gate_proj, layer.mlp.up_proj) for layer in self._layers]
-        self._qk_norm = [self._joint_norm(layer.self_attn) for layer in self._layers]
-        self._written = 0
+        self.rows: Tensor
+        self._start: Tensor
+        self._written = self._front = 0
         self._own: list[tuple[Tensor, Tensor]] = []
         self._lengths = torch.tensor([len(context) for context in unique], device=model.device)
         logits = self._prefill(unique)
@@ -74,7 +61,7 @@ class DecoderSession:
         shape = (len(prompts), self._shared, width, self._size)
         like = {"dtype": self._model.dtype, "device": device}
         self._prompt = [(torch.zeros(shape, **like), torch.zeros(shape, **like)) for _ in self._layers]
-        self._angles(width)
+        self._cosine, self._sine = angles(self._model, width)
         order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
         last = torch.zeros(len(prompts), self._model.config.hidden_size, **like)
         step = max(1, PREFILL_TOKENS // width)
@@ -107,43 +94,20 @@ class DecoderSession:
 
     def _project(self, number: int, x: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries and keys, and values, `[..., heads, D]`, of states `[..., H]`."""
-        h = self._layers[number].input_layernorm(x)
-        qkv = self._qkv[number](h).view(*x.shape[:-1], -1, self._size)
+        layer = self._layers[number]
+        qkv = layer.qkv(_normal(x, layer.epsilons[0])).view(*x.shape[:-1], -1, self._size)
         turning = self._heads + self._shared
-        both, half = qkv[..., :turning, :], self._size // 2
-        norm = self._qk_norm[number]
-        if norm is not None:
-            weight, epsilon = norm
-            wide = both.float()
-            both = weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(both.dtype)
-        turned = torch.cat((both[..., half:], both[..., :half]), -1)
-        both = torch.addcmul(both * cosine, turned, sine)
+        both = qkv[..., :turning, :]
+        if layer.turn is not None:
+            both = _normal(both, layer.turn_epsilon).mul_(layer.turn)
+        both = torch.addcmul(both * cosine, both.roll(self._size // 2, -1), sine)
         return both[..., : self._heads, :], both[..., self._heads :, :], qkv[..., turning:, :]
-
-    def _joint_norm(self, attention: Any) -> tuple[Tensor, float] | None:
-        """The norms of queries and keys as one, weights `[heads, D]`; None where the architecture has none."""
-        if not hasattr(attention, "q_norm"):
-            return None
-        q, k = attention.q_norm.weight, attention.k_norm.weight
-        weight = torch.cat((q.expand(self._heads, -1), k.expand(self._shared, -1)))
-        return weight, float(attention.q_norm.variance_epsilon)
 
     def _finish(self, number: int, x: Tensor, mixed: Tensor) -> Tensor:
         """States after attention's output and the feed-forward part."""
         layer = self._layers[number]
-        x = x + layer.self_attn.o_proj(mixed)
-        gate, up = self._gate_up[number](layer.post_attention_layernorm(x)).chunk(2, -1)
-        fed: Tensor = layer.mlp.down_proj(layer.mlp.act_fn(gate) * up)
-        return x + fed
-
-    def _angles(self, positions: int) -> None:
-        """Cosines, and sines with the sign of the rotated half, for positions below `positions`; each `[S, D]`."""
-        device = self._model.device
-        places = torch.arange(positions, device=device)[None]
-        cosine, sine = self._model.model.rotary_emb(torch.zeros(1, dtype=self._model.dtype, device=device), places)
-        half = self._size // 2
-        self._cosine: Tensor = cosine[0]
-        self._sine: Tensor = torch.cat((-sine[0, :, :half], sine[0, :, half:]), -1)
+        x = layer.output(mixed).add_(x)
+        return layer.down(layer.gate(layer.gate_up(_normal(x, layer.epsilons[1])))).add_(x)
 
     # ------------------------------------------------------------ rows
 
@@ -156,7 +120,8 @@ class DecoderSession:
         x = inner.embed_tokens(tokens)
         for number in range(len(self._layers)):
             q, k, v = self._project(number, x, cosine, sine)
-            x = self._finish(number, x, self._attend(number, q, k, v))
+            mixed = self._attend_apart(number, q, k, v) if self._front else self._attend(number, q, k, v)
+            x = self._finish(number, x, mixed)
         self._written += 1
         self.logits = self._model.lm_head(inner.norm(x))
 
@@ -170,11 +135,9 @@ class DecoderSession:
         seen_k, seen_v = own_k.flatten(0, 2)[:, :now], own_v.flatten(0, 2)[:, :now]
         prompt_k, prompt_v = (part.flatten(0, 1) for part in self._prompt[number])
         torch.mul(q.view(groups, width, shared, repeat, size).transpose(1, 2), self._scale, out=self._query)
-        far = torch.bmm(self._query.view(groups * shared, width * repeat, size), prompt_k.transpose(1, 2))
+        query = self._query.view(groups * shared, width * repeat, size)
+        far = torch.baddbmm(self._mask, query, prompt_k.transpose(1, 2)).view(groups, shared, width * repeat, -1)
         near = torch.bmm(self._query.view(-1, repeat, size), seen_k.transpose(1, 2))
-        far = far.view(groups, shared, width * repeat, -1)
-        if self._mask is not None:
-            far += self._mask
         scores = torch.cat((far, near.view(groups, shared, width * repeat, now)), -1)
         weights = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
         columns = far.shape[-1]
@@ -182,16 +145,58 @@ class DecoderSession:
         mixed = torch.baddbmm(mixed.view(-1, repeat, size), weights[..., columns:].reshape(-1, repeat, now), seen_v)
         return mixed.view(groups, shared, width, repeat * size).transpose(1, 2).reshape(groups * width, -1)
 
+    def _attend_apart(self, number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """The same where every row has its prompt in front of what it wrote."""
+        now = self._front + self._written
+        keys, values = self._own[number]
+        keys[:, :, now], values[:, :, now] = k, v
+        seen_k, seen_v = keys.flatten(0, 1)[:, : now + 1], values.flatten(0, 1)[:, : now + 1]
+        query = q.reshape(-1, self._heads // self._shared, self._size)
+        scores = torch.baddbmm(self._mask[:, :, : now + 1], query, seen_k.transpose(1, 2), alpha=self._scale)
+        weights = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
+        return torch.bmm(weights, seen_v).view(len(q), -1)
+
     def keep(self, alive: Tensor) -> None:
         chosen = torch.nonzero(alive).flatten()
-        self._arrange(self._group_of_cell[chosen], self.rows[chosen], chosen)
+        if not self._front:
+            self._arrange(self._group_of_cell[chosen], self.rows[chosen], chosen)
+            return
+        self.rows, self._start = self.rows[chosen], self._start[chosen]
+        self._take_room()
+        used = self._front + self._written
+        self._own = [
+            (
+                self._room(keys[:, :, :used].index_select(0, chosen)),
+                self._room(values[:, :, :used].index_select(0, chosen)),
+            )
+            for keys, values in self._own
+        ]
+        self._mask = self._hidden(self._start, self._front, self._capacity)
 
     def _grow(self) -> None:
-        """Doubles the room for what rows write."""
-        more = self._capacity
-        self._own = [(F.pad(keys, (0, 0, 0, more)), F.pad(values, (0, 0, 0, more))) for keys, values in self._own]
-        self._capacity += more
-        self._angles(int(self._lengths.max()) + self._capacity)
+        """Makes room for what rows write next."""
+        self._take_room()
+        self._own = [(self._room(keys), self._room(values)) for keys, values in self._own]
+        if self._front:
+            self._mask = self._hidden(self._start, self._front, self._capacity)
+
+    def _take_room(self) -> None:
+        """Decides on room for half as much again as was written, so that unused columns stay few."""
+        self._capacity = self._written + max(_BLOCK, self._written // 2)
+        self._cosine, self._sine = angles(self._model, int(self._start.max()) + self._capacity)
+
+    def _room(self, part: Tensor) -> Tensor:
+        """`part` `[.., columns, D]` at the beginning of as many columns as there is capacity for."""
+        room = part.new_empty(*part.shape[:-2], self._front + self._capacity, self._size)
+        room[..., : part.shape[-2], :] = part
+        return room
+
+    def _hidden(self, lengths: Tensor, prompt: int, more: int = 0) -> Tensor:
+        """What is added to scores of prompts of `lengths` `[B]` and `more` columns after them, `[B * shared, 1, P]`."""
+        columns = torch.arange(prompt + more, device=lengths.device)
+        beyond = (columns >= lengths[:, None]) & (columns < prompt)
+        mask = torch.zeros(beyond.shape, dtype=self._model.dtype, device=lengths.device)
+        return mask.masked_fill_(beyond, -torch.inf).repeat_interleave(self._shared, 0)[:, None]
 
     def _arrange(self, group: Tensor, rows: Tensor, cells: Tensor | None = None) -> Tensor:
         """Lays rows out anew: row i, of group `group[i]`, continues request `rows[i]` and stood in cell `cells[i]`.
@@ -202,7 +207,8 @@ class DecoderSession:
         members: dict[int, list[int]] = {}
         for place, number in enumerate(group.tolist()):
             members.setdefault(number, []).append(place)
-        width = _best_width([len(places) for places in members.values()], self._prompt[0][0].shape[2], self._written)
+        prompt = self._prompt[0][0].shape[2]
+        width = _best_width([len(places) for places in members.values()], prompt, self._written)
         parts = [
             (number, places[start : start + width])
             for number, places in members.items()
@@ -214,59 +220,54 @@ class DecoderSession:
         origin = torch.tensor([number for number, _ in parts], device=device)
         self._groups, self._width = len(parts), width
         self.rows = torch.where(vacant, self._total, rows.cpu()[layout]).flatten().to(device)
-        self._share_prompts(origin)
+        self._lengths = self._lengths[origin]
+        self._prompt = [(keys[origin], values[origin]) for keys, values in self._prompt]
         self._group_of_cell = torch.arange(len(parts), device=device).repeat_interleave(width)
         self._start = self._lengths[self._group_of_cell]
-        self._query = torch.empty(
-            len(parts), self._shared, width, self._heads // self._shared, self._size,
-            dtype=self._model.dtype, device=device,
-        )  # fmt: skip
+        self._mask = self._hidden(self._lengths, prompt)
         self._move(None if cells is None else cells.cpu()[layout].to(device))
+        if width == 1:
+            self._part(prompt)
         return origin
-
-    def _share_prompts(self, origin: Tensor) -> None:
-        """Keeps the prompts of the groups `origin` `[G]`, in this order, with the mask of their padding."""
-        if not torch.equal(origin, torch.arange(len(self._lengths), device=origin.device)):
-            self._prompt = [(keys[origin], values[origin]) for keys, values in self._prompt]
-            self._lengths = self._lengths[origin]
-        width = self._prompt[0][0].shape[2]
-        beyond = torch.arange(width, device=origin.device) >= self._lengths[:, None]
-        mask = torch.zeros(beyond.shape, dtype=self._model.dtype, device=origin.device)
-        self._mask = mask.masked_fill(beyond, -torch.inf)[:, None, None] if bool(beyond.any()) else None
 
     def _move(self, cells: Tensor | None) -> None:
         """Gathers what rows wrote from their old cells `[G, W]`, or makes room for the first time."""
         shape = (self._groups, self._shared, self._width)
         like = {"dtype": self._model.dtype, "device": self._model.device}
+        self._query = torch.empty(*shape, self._heads // self._shared, self._size, **like)
+        self._take_room()
         if cells is None:
-            self._capacity = 4 * _BLOCK
             empty = (*shape, self._capacity, self._size)
-            self._own = [(torch.zeros(empty, **like), torch.zeros(empty, **like)) for _ in self._layers]
-            self._angles(int(self._lengths.max()) + self._capacity)
+            self._own = [(torch.empty(empty, **like), torch.empty(empty, **like)) for _ in self._layers]
             return
         old = self._own[0][0].shape[2]
         group, column = cells // old, cells % old
-        for number, pair in enumerate(self._own):
-            moved = []
-            for part in pair:
-                room = torch.zeros(*shape, self._capacity, self._size, **like)
-                room[:, :, :, : self._written] = part[group, :, column, : self._written].transpose(1, 2)
-                moved.append(room)
-            self._own[number] = (moved[0], moved[1])
+
+        def moved(part: Tensor) -> Tensor:
+            return self._room(part[:, :, :, : self._written][group, :, column].transpose(1, 2))
+
+        self._own = [(moved(keys), moved(values)) for keys, values in self._own]
+
+    def _part(self, prompt: int) -> None:
+        """Puts its prompt in front of what each row wrote, for good."""
+        written, self._front = self._written, prompt
+
+        def joined(shared: Tensor, own: Tensor) -> Tensor:
+            return self._room(torch.cat((shared, own[:, :, 0, :written]), 2))
+
+        self._own = [
+            (joined(keys, own_keys), joined(values, own_values))
+            for (keys, values), (own_keys, own_values) in zip(self._prompt, self._own, strict=True)
+        ]
+        self._prompt = []
+        self._mask = self._hidden(self._start, prompt, self._capacity)
 
 
-def _side_by_side(*layers: Any) -> Callable[[Tensor], Tensor]:
-    """Linear layers on one input as one function, outputs side by side.
-
-    Small plain layers are joined into one matrix for the session, whose weights do not change; adapted or large ones
-    are called one by one.
-    """
-    plain = all(type(layer) is nn.Linear for layer in layers)
-    if not plain or sum(layer.weight.numel() for layer in layers) > _SMALL:
-        return lambda x: torch.cat([layer(x) for layer in layers], -1)
-    weight = torch.cat([layer.weight for layer in layers])
-    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-    return lambda x: F.linear(x, weight, bias)
+def _normal(x: Tensor, epsilon: float) -> Tensor:
+    """x / RMS(x) over the last axis, as few calls as may be."""
+    wide = x.float()
+    inverse: Tensor = torch.linalg.vecdot(wide, wide).mul_(1.0 / x.shape[-1]).add_(epsilon).rsqrt_()
+    return (wide * inverse.unsqueeze_(-1)).to(x.dtype)
 
 
 def _best_width(sizes: list[int], prompt: int, written: int) -> int:

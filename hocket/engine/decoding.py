@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.requests import Request, Sample
@@ -16,6 +17,9 @@ from hocket.engine.stops import StopStrings
 
 LEAVE_SHARE = 0.75
 """Finished rows leave the batch once no more than this share of its rows is alive."""
+
+Rows = NDArray[np.int64]
+"""One number per row of the session, `[R]`."""
 
 
 class Decoding:
@@ -36,32 +40,31 @@ class Decoding:
         self._stop_ids = stop_ids
         total = len(requests)
         # One more row than requests: where the rows write that only fill a place.
-        self._tokens = torch.zeros(total + 1, max(limits), dtype=torch.long)
-        self._logp = torch.zeros(total + 1, max(limits))
-        self._length = torch.zeros(total + 1, dtype=torch.long)
-        self._stopped = torch.zeros(total + 1, dtype=torch.bool)
-        self._done = torch.zeros(total + 1, dtype=torch.bool)
+        self._tokens = np.zeros((total + 1, max(limits)), np.int64)
+        self._logp = np.zeros((total + 1, max(limits)), np.float32)
+        self._length = np.zeros(total + 1, np.int64)
+        self._stopped = np.zeros(total + 1, np.bool_)
+        self._done = np.zeros(total + 1, np.bool_)
         self._done[total] = True
-        self._limits = torch.tensor([*limits, 1])
-        self._imposed = torch.tensor([*(len(request.prefix) for request in requests), 0])
-        self._prefix = torch.full((total + 1, int(self._imposed.max())), -1, dtype=torch.long)
+        self._limits = np.array([*limits, 1])
+        self._imposed = np.array([*(len(request.prefix) for request in requests), 0])
+        self._prefix = np.full((total + 1, int(self._imposed.max())), -1, np.int64)
         for row, request in enumerate(requests):
-            self._prefix[row, : len(request.prefix)] = torch.tensor(request.prefix, dtype=torch.long)
+            self._prefix[row, : len(request.prefix)] = request.prefix
         self._texts = [row for row, request in enumerate(requests) if request.decoding.stop]
 
     def run(self, session: Session, version: int) -> list[Sample]:
         """The samples, by number of request."""
         vocabulary, device = session.logits.shape[1], session.logits.device
-        ends = torch.zeros(vocabulary, dtype=torch.bool)
+        ends = np.zeros(vocabulary, np.bool_)
         ends[[token for token in self._stop_ids if token < vocabulary]] = True
         everyone = Plan.of([*self._requests, self._requests[0]], vocabulary, device)
         rows = session.rows.cpu()
         plan = everyone.rows(rows)
         for counter in range(self._tokens.shape[1]):
-            forced = self._prefix[rows, counter] if counter < self._prefix.shape[1] else None
-            token, logp = draw(session.logits, plan, counter, None if forced is None else forced.to(device))
-            self._record(rows, counter, token.cpu(), logp.cpu(), ends)
-            alive = ~self._done[rows]
+            token, logp = draw(session.logits, plan, counter, self._forced(rows.numpy(), counter, device))
+            self._record(rows.numpy(), counter, token.cpu().numpy(), logp.cpu().numpy(), ends)
+            alive = torch.from_numpy(~self._done[rows.numpy()])
             living = int(alive.sum())
             if not living:
                 break
@@ -69,10 +72,19 @@ class Decoding:
                 session.keep(alive.to(device))
                 rows = session.rows.cpu()
                 plan = everyone.rows(rows)
-            session.step(self._tokens[rows, counter].to(device))
+                token = torch.from_numpy(self._tokens[rows.numpy(), counter]).to(device)
+            session.step(token)
         return [self._sample(row, version) for row in range(len(self._requests))]
 
-    def _record(self, rows: Tensor, counter: int, token: Tensor, logp: Tensor, ends: Tensor) -> None:
+    def _forced(self, rows: Rows, counter: int, device: torch.device) -> Tensor | None:
+        """The imposed tokens at this place, -1 where a row is sampled; None where nothing is imposed any more."""
+        if counter >= self._prefix.shape[1]:
+            return None
+        return torch.from_numpy(self._prefix[rows, counter]).to(device)
+
+    def _record(
+        self, rows: Rows, counter: int, token: Rows, logp: NDArray[np.float32], ends: NDArray[np.bool_]
+    ) -> None:
         """Writes token number `counter` of each row and ends the rows it completes."""
         self._tokens[rows, counter] = token
         self._logp[rows, counter] = logp
@@ -86,8 +98,8 @@ class Decoding:
         self._stopped[finished] = stopped[ended]
         self._done[finished] = True
 
-    def _find_stops(self, rows: Tensor, counter: int) -> Tensor:
-        found = torch.zeros(len(rows), dtype=torch.bool)
+    def _find_stops(self, rows: Rows, counter: int) -> NDArray[np.bool_]:
+        found = np.zeros(len(rows), np.bool_)
         place = {row: number for number, row in enumerate(rows.tolist())}
         for row in self._texts:
             if row in place and not self._done[row] and counter >= self._imposed[row]:
@@ -99,8 +111,8 @@ class Decoding:
     def _sample(self, row: int, version: int) -> Sample:
         length = int(self._length[row])
         return Sample(
-            tokens=self._tokens[row, :length].numpy().copy(),
-            logp=self._logp[row, :length].numpy().copy(),
+            tokens=self._tokens[row, :length].copy(),
+            logp=self._logp[row, :length].copy(),
             finish="stop" if bool(self._stopped[row]) else "length",
             version=version,
             forced=np.arange(length) < int(self._imposed[row]),

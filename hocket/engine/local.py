@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from hocket.engine.cached import CachedSession
-from hocket.engine.decoder import DecoderSession, supports
+from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import decode
 from hocket.engine.lobby import Lobby
 from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.errors import ConfigurationError, HocketError
+from hocket.policies.family import supports
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
@@ -113,11 +114,13 @@ class LocalEngine:
     def _run_wave(self, wave: list[_Numbered]) -> dict[int, Sample]:
         # Requests of one context stand side by side.
         wave = sorted(wave, key=lambda item: item[1].tokens)
-        model = self.policy.model
+        model, precision = self.policy.model, self.policy.precision
         longest = max(len(request.tokens) + limit for _, request, limit in wave)
 
         def open_session(contexts: Sequence[tuple[int, ...]]) -> Session:
-            return DecoderSession(model, contexts) if supports(model, longest) else CachedSession(model, contexts)
+            if supports(model, longest):
+                return DecoderSession(model, contexts, precision)
+            return CachedSession(model, contexts)
 
         requests, limits = [request for _, request, _ in wave], [limit for _, _, limit in wave]
         samples = decode(requests, limits, open_session, self._stops, self.policy)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
+from hocket.policies.family import FAMILY, Precision, supports
 from hocket.policies.heads import Head, Reading, ValueHead, read_head
 from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
 from hocket.policies.lora import (
@@ -23,8 +25,10 @@ from hocket.policies.lora import (
     save_adapter,
     without_adapter,
 )
-from hocket.policies.sequences import TOKEN_BUDGET, Block, Row, blocks_of, final_rows, padded, rows_of
+from hocket.policies.prefix_tree import tree_of, tree_parts
+from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, final_rows, padded, rows_of, targets
 from hocket.policies.settings import LoraSettings
+from hocket.policies.tree_forward import tree_states
 from hocket.stages import Policy
 from hocket.types import Batch, Evaluation, Level, Quantity
 
@@ -52,20 +56,38 @@ class CausalLM:
         name: the policy's name in records.
         version: counts updates of the weights; the learner increases it after each step.
         tokenizer: the model's own.
-        token_budget: padded tokens per forward and backward pass.
+        token_budget: tokens per forward and backward pass, padding included.
+        share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
+            that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
+        precision: what feed-forward layers multiply in, for sampler and learner alike; see `hocket.policies.family`.
         end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, name: str = "policy", adapted: bool | None = None) -> None:
-        """Wraps a loaded model. `adapted` says whether its adapter, if it has one, takes part."""
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str = "policy",
+        adapted: bool | None = None,
+        precision: Precision = "fp32",
+    ) -> None:
+        """Wraps a loaded model. `adapted` says whether its adapter, if it has one, takes part.
+
+        Raises:
+            ConfigurationError: when `precision` is not one this architecture and its weights can be computed in.
+        """
         self.name = name
         self.version = 0
         self.tokenizer = tokenizer
         self.token_budget: float = TOKEN_BUDGET
+        self.share_prefixes = True
+        self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
         self.lora = bool(adapted_layers(model))
         self._adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
+        self._check_precision()
 
     @classmethod
     def from_pretrained(
@@ -75,6 +97,7 @@ class CausalLM:
         name: str = "policy",
         lora: LoraSettings | None = None,
         dtype: torch.dtype = torch.float32,
+        precision: Precision = "fp32",
         chat_template: str | None = None,
         key: Key,
     ) -> CausalLM:
@@ -85,6 +108,7 @@ class CausalLM:
             name: the policy's name in records.
             lora: trains an adapter instead of the weights.
             dtype: of the weights.
+            precision: what feed-forward layers multiply in, see the attribute.
             chat_template: text or file that replaces the tokenizer's own template.
             key: what the adapter's first weights are drawn from; nothing else is drawn.
 
@@ -96,7 +120,7 @@ class CausalLM:
         tokenizer = read_tokenizer(where, chat_template)
         if lora is not None:
             add_adapter(model, lora, key)
-        policy = cls(model, tokenizer, name=name)
+        policy = cls(model, tokenizer, name=name, precision=precision)
         policy._load_value_head(Path(where).expanduser())
         return policy
 
@@ -162,12 +186,11 @@ class CausalLM:
             self._module.value_head = ValueHead(self._width).to(self.device)
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
-        """Splits decisions `[K]` so that each part's padded sequences stay within `token_budget`.
+        """Splits decisions `[K]` so that what each part reads stays within `token_budget`.
 
         Decisions read in one sequence stay together.
         """
-        parts = blocks_of(rows_of(batch, decisions), self.token_budget)
-        return [torch.cat([torch.from_numpy(row.target) for row in part]) for part in parts]
+        return [targets(part) for part in self._parts(rows_of(batch, decisions))]
 
     def evaluate(
         self,
@@ -193,9 +216,9 @@ class CausalLM:
         asked = torch.arange(batch.decisions) if decisions is None else decisions
         rows = rows_of(batch, asked) if len(asked) else []
         self._check_lengths(rows)
-        blocks = [padded(part) for part in blocks_of(rows, self.token_budget)]
-        found = [self._evaluate_block(batch, block, wanted, other) for block in blocks]
-        target = torch.cat([block.target for block in blocks]) if blocks else torch.zeros(0, dtype=torch.long)
+        parts = self._parts(rows, other)
+        found = [self._evaluate_part(batch, part, wanted, other) for part in parts]
+        target = torch.cat([targets(part) for part in parts]) if parts else torch.zeros(0, dtype=torch.long)
 
         def scattered(column: Sequence[Tensor | None]) -> Tensor:
             values = torch.cat([part for part in column if part is not None]) if column else torch.zeros(0)
@@ -215,36 +238,53 @@ class CausalLM:
             raise HocketError(f"policy {self.name!r} has no value head; call require({{VALUE}}) before training")
         values = torch.zeros(batch.trajectories)
         with torch.no_grad(), self.applied():
-            for part in blocks_of(final_rows(batch), self.token_budget):
-                block = padded(part)
-                _, hidden = self._features(block, hidden=True)
+            for part in self._parts(final_rows(batch)):
+                _, hidden = self._features(part, hidden=True)
                 assert hidden is not None
-                values[block.target] = head(hidden).to(values.device)
+                values[targets(part)] = head(hidden).to(values.device)
         return values
 
-    def _evaluate_block(
-        self, batch: Batch, block: Block, wanted: frozenset[Quantity], other: CausalLM | None
+    def _parts(self, rows: list[Row], other: CausalLM | None = None) -> list[list[Row]]:
+        """Rows read together, by this policy and by `other`; whether prefixes are shared decides what they cost."""
+        shared = all(policy is None or policy._shares(rows) for policy in (self, other))
+        return (tree_parts if shared else blocks_of)(rows, self.token_budget)
+
+    def _shares(self, rows: Sequence[Row]) -> bool:
+        if self.precision != "fp32":  # Checked at construction; the model's own forward pass would compute in fp32.
+            return True
+        longest = max((len(row.tokens) for row in rows), default=0)
+        whole = self.model.dtype in (torch.float32, torch.float64)
+        return self.share_prefixes and whole and supports(self.model, longest)
+
+    def _evaluate_part(
+        self, batch: Batch, part: list[Row], wanted: frozenset[Quantity], other: CausalLM | None
     ) -> tuple[Reading, Tensor | None]:
-        action = batch.action[block.target].long().to(self.device)
+        target = targets(part)
+        action = batch.action[target].long().to(self.device)
         heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
-        temperature = heat[batch.turn[block.target]].float().to(self.device)
+        temperature = heat[batch.turn[target]].float().to(self.device)
         against: tuple[Head, Tensor] | None = None
         if other is not None:
             with torch.no_grad(), other.applied():
-                against = (other._head, other._features(block)[0])
+                against = (other._head, other._features(part)[0])
         with self.applied():
-            features, hidden = self._features(block, hidden=Quantity.VALUE in wanted)
+            features, hidden = self._features(part, hidden=Quantity.VALUE in wanted)
         entropy = Quantity.ENTROPY in wanted
         reading = read_head(self._head, features, action, temperature, entropy=entropy, reference=against)
         head = self._module.value_head
         return reading, None if hidden is None or head is None else head(hidden)
 
-    def _features(self, block: Block, *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
-        """What `_head` reads at the block's K places: hidden states `[K, H]`, or finished logits `[K, V]`.
+    def _features(self, rows: list[Row], *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
+        """What `_head` reads at the rows' K places: hidden states `[K, H]`, or finished logits `[K, V]`.
 
-        Also the hidden states themselves when asked. Rows are padded on the right, where a causal model's earlier
-        positions cannot see them, and start at position 0: neither a mask nor position numbers are needed.
+        Also the hidden states themselves when asked. Where prefixes are not shared, rows are padded on the right, where
+        a causal model's earlier positions cannot see them, and start at position 0: neither a mask nor position numbers
+        are needed.
         """
+        if self._shares(rows):
+            read = tree_states(self.model, tree_of(rows), self.precision)
+            return read, read if hidden else None
+        block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:
             states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
@@ -278,6 +318,18 @@ class CausalLM:
             )
         return reference
 
+    def _check_precision(self) -> None:
+        if self.precision not in get_args(Precision):
+            raise ConfigurationError(f"precision = {self.precision!r}: choose one of {', '.join(get_args(Precision))}")
+        if self.precision == "fp32":
+            return
+        known = supports(self.model, self.context_length or sys.maxsize)
+        if not known or self.model.dtype is not torch.float32:
+            raise ConfigurationError(
+                f"precision = {self.precision!r} is for {', '.join(sorted(FAMILY))} models with fp32 weights and no "
+                f"sliding window, not for a {self.model.config.model_type} model in {self.model.dtype}; use 'fp32'"
+            )
+
     def _check_lengths(self, rows: Sequence[Row]) -> None:
         limit = self.context_length
         longest = max((len(row.tokens) for row in rows), default=0)
@@ -292,12 +344,12 @@ class CausalLM:
     def frozen_copy(self) -> CausalLM:
         """A reference: a copy of the weights, or with LoRA the shared base with the adapter switched off."""
         if self.lora:
-            twin = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False)
+            twin = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False, precision=self.precision)
         else:
             with _no_gradients(self._module):
                 model = copy.deepcopy(self.model)
-            twin = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name)
-        twin.version, twin.token_budget = self.version, self.token_budget
+            twin = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name, precision=self.precision)
+        twin.version, twin.token_budget, twin.share_prefixes = self.version, self.token_budget, self.share_prefixes
         return twin
 
     def save(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ from hocket.types import Batch
 TOKEN_BUDGET = 16_384
 """What one forward and backward pass holds by default: padded tokens, long rows counted with their attention."""
 
-_ATTENTION_LENGTH = 512
+ATTENTION_LENGTH = 512
 """At this length a row's attention scores weigh as much as its activations, so the row counts twice."""
 
 
@@ -41,11 +41,10 @@ class Row:
 
 
 class Block(NamedTuple):
-    """Rows read together: input ids `[B, S]`, padded on the right; flat places `[K]` in 0..B*S-1; targets `[K]`."""
+    """Rows read together: input ids `[B, S]`, padded on the right; flat places `[K]` in 0..B*S-1, row by row."""
 
     ids: Tensor
     place: Tensor
-    target: Tensor
 
 
 def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
@@ -62,6 +61,7 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
     asked[decisions.cpu().numpy()] = True
     parent = batch.parent.tolist()
     spans = _decisions_by_turn(batch)
+    actions = _actions(batch)
     wanted = [turn for turn in range(batch.turns) if asked[spans[turn]].any()]
     claimed: set[int] = set()
     rows = []
@@ -69,7 +69,7 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
         chain = _chain(parent, leaf)
         own = [turn for turn in chain if turn not in claimed]
         claimed.update(own)
-        rows.append(_row(batch, chain, spans, asked, frozenset(own)))
+        rows.append(_row(batch, chain, spans, actions, asked, frozenset(own)))
     return rows
 
 
@@ -105,12 +105,16 @@ def padded(rows: Sequence[Row]) -> Block:
     for number, row in enumerate(rows):
         ids[number, : len(row.tokens)] = row.tokens
     place = np.concatenate([number * width + row.position for number, row in enumerate(rows)])
-    target = np.concatenate([row.target for row in rows])
-    return Block(torch.from_numpy(ids), torch.from_numpy(place), torch.from_numpy(target))
+    return Block(torch.from_numpy(ids), torch.from_numpy(place))
+
+
+def targets(rows: Sequence[Row]) -> Tensor:
+    """Which entry of the result each asked place of `rows` belongs to, row by row, `[K]`."""
+    return torch.from_numpy(np.concatenate([row.target for row in rows]))
 
 
 def _cost(rows: int, length: int) -> float:
-    return rows * length * (1 + length / _ATTENTION_LENGTH)
+    return rows * length * (1 + length / ATTENTION_LENGTH)
 
 
 def _decisions_by_turn(batch: Batch) -> list[NDArray[np.int64]]:
@@ -148,9 +152,13 @@ def _observed(batch: Batch, turn: int) -> NDArray[np.int64]:
 
 
 def _row(
-    batch: Batch, chain: list[int], spans: list[NDArray[np.int64]], asked: NDArray[np.bool_], own: frozenset[int]
+    batch: Batch,
+    chain: list[int],
+    spans: list[NDArray[np.int64]],
+    actions: NDArray[np.int64],
+    asked: NDArray[np.bool_],
+    own: frozenset[int],
 ) -> Row:
-    actions = _actions(batch)
     parts: list[NDArray[np.int64]] = []
     position: list[NDArray[np.int64]] = []
     target: list[NDArray[np.int64]] = []

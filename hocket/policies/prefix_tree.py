@@ -1,0 +1,127 @@
+"""Sequences as a tree of shared prefixes: every distinct token is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.policies.sequences import ATTENTION_LENGTH, Row
+
+_LEAST_SAVED = 8
+"""A prefix becomes a node of its own when that saves at least so many tokens."""
+_BLOCK_COST = 16_384
+"""What one more block of attention costs, in query-key pairs; only steers how nodes are arranged."""
+
+
+class Node(NamedTuple):
+    """A run of tokens that the same sequences read. `path` `[L]`: the flat places of all it sees, itself included."""
+
+    path: NDArray[np.int64]
+    own: int
+
+    @property
+    def pairs(self) -> int:
+        return self.own * len(self.path)
+
+
+@dataclass(frozen=True)
+class PrefixTree:
+    """The tokens of some sequences, each shared one once.
+
+    Attributes:
+        token, depth: the token at each flat place and its position in its sequences, `[M]`.
+        nodes: the runs; together their own tokens are 0..M-1 in order.
+        place: where each asked decision of each row is predicted, row by row, `[K]` in 0..M-1.
+    """
+
+    token: NDArray[np.int64]
+    depth: NDArray[np.int64]
+    nodes: list[Node]
+    place: NDArray[np.int64]
+
+
+def _sorted(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
+    """An order of rows in which equal prefixes stand together, and how many tokens each shares with the one before."""
+    order = sorted(range(len(rows)), key=lambda number: rows[number].tokens.tobytes())
+    return order, [0, *(_common(rows[a].tokens, rows[b].tokens) for a, b in pairwise(order))][: len(order)]
+
+
+def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    length = min(len(one), len(other))
+    apart = one[:length] != other[:length]
+    first = int(apart.argmax()) if length else 0
+    return first if length and apart[first] else length
+
+
+def tree_parts(rows: Sequence[Row], budget: float) -> list[list[Row]]:
+    """Splits rows so that each part's tree stays within `budget` tokens (attention counted); at least one row each."""
+    parts: list[list[Row]] = []
+    cost = 0.0
+    for number, shared in zip(*_sorted(rows), strict=True):
+        row = rows[number]
+        rate = 1 + len(row.tokens) / ATTENTION_LENGTH
+        more = (len(row.tokens) - shared) * rate
+        if parts and cost + more <= budget:
+            parts[-1].append(row)
+            cost += more
+        else:
+            parts.append([row])
+            cost = len(row.tokens) * rate
+    return parts
+
+
+def tree_of(rows: Sequence[Row]) -> PrefixTree:
+    """The tree of some rows."""
+    order, shared = _sorted(rows)
+    nodes: list[Node] = []
+    tokens: list[NDArray[np.int64]] = []
+    depths: list[NDArray[np.int64]] = []
+    places = [np.zeros(0, np.int64)] * len(rows)
+    total = 0
+    # Rows first..last-1 agree on `depth` tokens at least, of which `path` holds the places.
+    open_parts = [(0, len(order), np.zeros(0, np.int64))]
+    while open_parts:
+        first, last, path = open_parts.pop()
+        row, depth = rows[order[first]], len(path)
+        alone = last - first == 1
+        end = len(row.tokens) if alone else min(shared[first + 1 : last])
+        if end > depth and (alone or (end - depth) * (last - first - 1) >= _LEAST_SAVED):
+            path = np.concatenate([path, np.arange(total, total + end - depth)])
+            nodes.append(Node(path, end - depth))
+            tokens.append(row.tokens[depth:end])
+            depths.append(np.arange(depth, end))
+            total += end - depth
+        if alone:
+            places[order[first]] = path[row.position]
+            continue
+        cuts = [first, *(n for n in range(first + 1, last) if shared[n] == end), last]
+        open_parts += [(a, b, path) for a, b in zip(cuts[-2::-1], cuts[:0:-1], strict=True)]
+    return PrefixTree(
+        np.concatenate(tokens),
+        np.concatenate(depths),
+        nodes,
+        np.concatenate(places),
+    )
+
+
+def attention_blocks(nodes: Sequence[Node]) -> list[list[int]]:
+    """Nodes whose attention is computed side by side, padded to the longest: few blocks against little padding."""
+    order = sorted(range(len(nodes)), key=lambda number: (-len(nodes[number].path), -nodes[number].own))
+    blocks: list[list[int]] = []
+    queries = keys = exact = 0
+    for number in order:
+        node = nodes[number]
+        if blocks:
+            wider, more = max(queries, node.own), exact + node.pairs
+            if (len(blocks[-1]) + 1) * wider * keys <= 1.5 * more + _BLOCK_COST:
+                blocks[-1].append(number)
+                queries, exact = wider, more
+                continue
+        blocks.append([number])
+        queries, keys, exact = node.own, len(node.path), node.pairs
+    return blocks

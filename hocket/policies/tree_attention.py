@@ -1,0 +1,239 @@
+"""Attention over a prefix tree: each token sees its ancestors, which are computed once however many share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from hocket.policies.fused import normalise_backward, scale_down
+from hocket.policies.prefix_tree import Node, attention_blocks
+
+
+class Shape(NamedTuple):
+    """One block of attention: nodes B, queries Q and keys K of the longest."""
+
+    nodes: int
+    queries: int
+    keys: int
+
+
+class Bags(NamedTuple):
+    """Which rows of a buffer are summed into each row of a result: `order`, cut at `starts` (one per result row)."""
+
+    order: Tensor
+    starts: Tensor
+
+    @staticmethod
+    def of(rows: NDArray[np.int64], used: NDArray[np.bool_], size: int, device: torch.device) -> Bags:
+        """Buffer row i belongs to result row `rows[i]` where `used[i]`."""
+        places = np.flatnonzero(used)
+        order = places[np.argsort(rows[places], kind="stable")]
+        counts = np.bincount(rows[places], minlength=size)
+        starts = np.cumsum(counts) - counts
+        return Bags(torch.from_numpy(order).to(device), torch.from_numpy(starts).to(device))
+
+    def sums(self, buffer: Tensor) -> Tensor:
+        """`[size, D]`."""
+        return F.embedding_bag(self.order, buffer, self.starts, mode="sum")
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """Where the attention of a tree of M tokens finds its queries, keys and values; serves every layer.
+
+    Queries and keys are rows of `[M * (H + S), D]` (H query heads, then S shared ones), values of `[M * (H + 2 S), D]`,
+    outputs of `[M * H, D]`; D numbers each. Blocks hold `[B, S, Q * H / S, D]` queries and `[B, S, K, D]` keys.
+
+    Attributes:
+        heads, shared: H and S. shapes: of the blocks.
+        qk_rows: queries of all blocks, then keys of all blocks. v_rows: values of all blocks.
+        queries: how many of `qk_rows` are queries.
+        masks: per block, what is added to scores, `[B * S, Q * H / S, K]`.
+        out_rows: for each output row its place among the queries. back_rows: for each query its output row.
+        vacant: queries that only fill a block.
+        qk_bags, v_bags: sums of the gradients of gathered rows.
+    """
+
+    heads: int
+    shared: int
+    shapes: list[Shape]
+    qk_rows: Tensor
+    v_rows: Tensor
+    queries: int
+    masks: list[Tensor]
+    out_rows: Tensor
+    back_rows: Tensor
+    vacant: Tensor
+    qk_bags: Bags
+    v_bags: Bags
+
+    @staticmethod
+    def of(nodes: list[Node], heads: int, shared: int, like: Tensor) -> AttentionPlan:
+        """The plan of a tree's nodes, with masks of the kind of `like`."""
+        total, device, repeat = sum(node.own for node in nodes), like.device, heads // shared
+        head = np.arange(heads).reshape(shared, 1, repeat)
+        key_head = np.arange(shared)[:, None]
+        q_rows, k_rows, v_rows, o_rows, q_used, k_used = [], [], [], [], [], []
+        shapes, masks = [], []
+        for block in attention_blocks(nodes):
+            query, key, seen = _padded([nodes[number] for number in block])
+            shape = Shape(query.shape[0], query.shape[1], key.shape[1])
+            q, k = query[:, None, :, None], key[:, None, :]
+            q_used.append(np.broadcast_to(q >= 0, (shape.nodes, shared, shape.queries, repeat)).ravel())
+            k_used.append(np.broadcast_to(k >= 0, (shape.nodes, shared, shape.keys)).ravel())
+            q, k = q.clip(0), k.clip(0)
+            q_rows.append((q * (heads + shared) + head).ravel())
+            o_rows.append((q * heads + head).ravel())
+            k_rows.append((k * (heads + shared) + heads + key_head).ravel())
+            v_rows.append((k * (heads + 2 * shared) + heads + shared + key_head).ravel())
+            shapes.append(shape)
+            masks.append(_mask(seen, shape, shared, repeat, like))
+        used_q, used_k = np.concatenate(q_used), np.concatenate(k_used)
+        qk, v = np.concatenate([*q_rows, *k_rows]), np.concatenate(v_rows)
+        back = np.concatenate(o_rows)
+        out = np.zeros(total * heads, np.int64)
+        out[back[used_q]] = np.flatnonzero(used_q)
+        # Values stand in the joint matrix of queries, keys and values; their gradients are summed in one of their own.
+        token, own = np.divmod(v, heads + 2 * shared)
+        v_only = token * shared + own - heads - shared
+        return AttentionPlan(
+            heads=heads,
+            shared=shared,
+            shapes=shapes,
+            qk_rows=torch.from_numpy(qk).to(device),
+            v_rows=torch.from_numpy(v).to(device),
+            queries=len(back),
+            masks=masks,
+            out_rows=torch.from_numpy(out).to(device),
+            back_rows=torch.from_numpy(back).to(device),
+            vacant=torch.from_numpy(np.flatnonzero(~used_q)).to(device),
+            qk_bags=Bags.of(qk, np.concatenate([used_q, used_k]), total * (heads + shared), device),
+            v_bags=Bags.of(v_only, used_k, total * shared, device),
+        )
+
+    def blocks(self, query_buffer: Tensor, key_buffer: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Views of gathered queries and keys (or values) by block: `[B * S, Q * H / S, D]`, `[B * S, K, D]`."""
+        repeat, size = self.heads // self.shared, query_buffer.shape[-1]
+        found = []
+        start = begin = 0
+        for nodes, queries, keys in self.shapes:
+            rows, columns = nodes * self.heads * queries, nodes * self.shared * keys
+            q = query_buffer[start : start + rows].view(nodes * self.shared, queries * repeat, size)
+            k = key_buffer[begin : begin + columns].view(nodes * self.shared, keys, size)
+            found.append((q, k))
+            start, begin = start + rows, begin + columns
+        return found
+
+
+def _padded(nodes: list[Node]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Places of queries `[B, Q]` and keys `[B, K]`, -1 where vacant, and the last key each query sees `[B, Q]`."""
+    query = np.full((len(nodes), max(node.own for node in nodes)), -1, np.int64)
+    key = np.full((len(nodes), max(len(node.path) for node in nodes)), -1, np.int64)
+    seen = np.zeros(query.shape, np.int64)
+    for row, (path, own) in enumerate(nodes):
+        query[row, :own] = path[len(path) - own :]
+        key[row, : len(path)] = path
+        seen[row, :own] = np.arange(len(path) - own, len(path))
+    return query, key, seen
+
+
+def _mask(seen: NDArray[np.int64], shape: Shape, shared: int, repeat: int, like: Tensor) -> Tensor:
+    last = torch.from_numpy(seen).to(like.device)[:, None, :, None, None]
+    hidden = torch.arange(shape.keys, device=like.device) > last
+    mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)
+    full = mask.expand(shape.nodes, shared, shape.queries, repeat, shape.keys)
+    return full.reshape(shape.nodes * shared, shape.queries * repeat, shape.keys)
+
+
+def _swapped(x: Tensor) -> Tensor:
+    """The two halves of the last axis exchanged."""
+    half = x.shape[-1] // 2
+    return torch.cat((x[..., half:], x[..., :half]), -1)
+
+
+class _Attend(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv: Tensor,
+        weight: Tensor | None,
+        cosine: Tensor,
+        sine: Tensor,
+        epsilon: float,
+        scale: float,
+        plan: AttentionPlan,
+    ) -> Tensor:
+        total, size, turning = len(qkv), cosine.shape[-1], plan.heads + plan.shared
+        parts = qkv.view(total, turning + plan.shared, size)
+        given = parts[:, :turning]
+        normal = inverse = None
+        if weight is not None:
+            inverse = scale_down(given, epsilon)
+            normal = given * inverse
+            given = normal * weight
+        turned = torch.addcmul(given * cosine, _swapped(given), sine)
+        gathered = turned.view(-1, size).index_select(0, plan.qk_rows)
+        values = qkv.view(-1, size).index_select(0, plan.v_rows)
+        mixed = torch.empty_like(gathered[: plan.queries])
+        chances = []
+        pairs = plan.blocks(gathered[: plan.queries], gathered[plan.queries :])
+        for (q, k), (out, v), mask in zip(pairs, plan.blocks(mixed, values), plan.masks, strict=True):
+            scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
+            chances.append(torch.softmax(scores, -1))
+            torch.bmm(chances[-1], v, out=out)
+        ctx.save_for_backward(weight, cosine, sine, normal, inverse, gathered, values, *chances)
+        ctx.scale, ctx.plan = scale, plan
+        return mixed.index_select(0, plan.out_rows).view(total, plan.heads * size)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        weight, cosine, sine, normal, inverse, gathered, values, *chances = ctx.saved_tensors
+        plan: AttentionPlan = ctx.plan
+        total, size, turning = len(gradient), cosine.shape[-1], plan.heads + plan.shared
+        back = gradient.reshape(-1, size).index_select(0, plan.back_rows).index_fill_(0, plan.vacant, 0.0)
+        for_qk, for_v = torch.empty_like(gathered), torch.empty_like(values)
+        pairs = plan.blocks(gathered[: plan.queries], gathered[plan.queries :])
+        results = plan.blocks(for_qk[: plan.queries], for_qk[plan.queries :])
+        outputs, sums = plan.blocks(back, values), plan.blocks(back, for_v)
+        for (q, k), (for_q, for_k), (out, v), (_, into), chance in zip(
+            pairs, results, outputs, sums, chances, strict=True
+        ):
+            torch.bmm(chance.transpose(1, 2), out, out=into)
+            scores = torch._softmax_backward_data(torch.bmm(out, v.transpose(1, 2)), chance, -1, chance.dtype)
+            scores.mul_(ctx.scale)
+            torch.bmm(scores, k, out=for_q)
+            torch.bmm(scores.transpose(1, 2), q, out=for_k)
+        turned = plan.qk_bags.sums(for_qk).view(total, turning, size)
+        given = _swapped(turned * sine).addcmul_(turned, cosine)
+        found = torch.empty(total, turning + plan.shared, size, dtype=gradient.dtype, device=gradient.device)
+        found[:, turning:] = plan.v_bags.sums(for_v).view(total, plan.shared, size)
+        for_weight = None
+        if weight is not None:
+            for_weight = (given * normal).sum(0)
+            given = normalise_backward(given.mul_(weight), normal, inverse)
+        found[:, :turning] = given
+        return found.view(total, -1), for_weight, None, None, None, None, None
+
+
+def attend(
+    qkv: Tensor, weight: Tensor | None, angles: tuple[Tensor, Tensor], epsilon: float, scale: float, plan: AttentionPlan
+) -> Tensor:
+    """Causal attention along the tree, outputs `[M, H * D]`.
+
+    Args:
+        qkv: queries, keys and values before norm and rotation, `[M, (H + 2 S) * D]`.
+        weight, epsilon: of the RMSNorm of queries and keys, `[H + S, D]`; None where the architecture has none.
+        angles: cosine, and sine with the sign of the rotated half, at each token's depth, `[M, 1, D]`.
+        scale: of the scores.
+    """
+    out: Tensor = _Attend.apply(qkv, weight, *angles, epsilon, scale, plan)  # type: ignore[no-untyped-call]
+    return out
