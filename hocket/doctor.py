@@ -46,15 +46,15 @@ def _package(name: str, extra: str | None) -> Finding:
 def _machine() -> list[Finding]:
     import torch
 
-    from hocket.train.machine import Machine, available_cores
+    from hocket.train.machine import SMALL, Machine, available_cores
 
-    machine = Machine.measured(None)
+    machine = Machine.measured(None, parameters=SMALL)
     timed = ", ".join(f"{count}: {1000 * seconds:.0f} ms" for count, seconds in machine.seconds.items())
     capability = torch.backends.cpu.get_cpu_capability()
     accelerator = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     return [
         Finding("cores", str(available_cores()), True),
-        Finding("threads", f"{machine.threads} picked", True, f"the probe took, by threads, {timed}"),
+        Finding("threads", f"{machine.threads}, and 1 for small models", True, f"the probe took, by threads, {timed}"),
         Finding("vector units", capability, True, "with bf16 products" if _bf16() else "without bf16 products"),
         Finding("accelerator", accelerator, True),
     ]

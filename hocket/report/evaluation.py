@@ -31,9 +31,9 @@ def evaluate_run(
     settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
     found_task = tasks.find(name)
     config = configuration.configure(settings, found_task)
-    Machine.measured(config.threads).apply()
     checkpoint = _checkpoint(source, which) if is_run else None
     parts = build_parts(config, found_task, weights=weights_in(checkpoint))
+    Machine.measured(config.threads, parts.largest).apply()
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
     greedy = run_async(evaluate(found_task, parts.player, parts.rewards, **common))

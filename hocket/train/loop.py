@@ -51,6 +51,12 @@ class Parts:
         return next(iter(self.learners.values()))
 
     @property
+    def largest(self) -> int:
+        """Parameters of the largest policy."""
+        modules = [learner.policy.module for learner in self.learners.values()]
+        return max(sum(tensor.numel() for tensor in module.parameters()) for module in modules)
+
+    @property
     def weights(self) -> dict[str, float]:
         """The weight of each named score."""
         return {reward.name: reward.weight for reward in self.rewards}

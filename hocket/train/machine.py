@@ -15,6 +15,8 @@ import torch
 from hocket.stages import Metrics
 from hocket.train.runfolder import read_json
 
+SMALL = 20_000_000
+
 WORTH = 0.65
 """Twice the threads are taken when the probe falls to this share of its time or below."""
 
@@ -34,10 +36,14 @@ class Machine:
     compiled: bool = False
 
     @staticmethod
-    def measured(threads: int | None) -> Machine:
-        """Times a decode-shaped probe on 1, 2, 4, .. threads and takes the fastest; `threads` settles it beforehand."""
-        if threads is not None:
-            return Machine(threads, {})
+    def measured(threads: int | None, parameters: int) -> Machine:
+        """Times a probe on 1, 2, 4, .. threads and takes the fastest; `threads` settles it beforehand.
+
+        A model of fewer than `SMALL` parameters takes one thread: its operators are too short to share. The nano model
+        gains a fifth from a second thread on quiet cores, and loses a factor of ten once the cores get busy.
+        """
+        if threads is not None or parameters < SMALL:
+            return Machine(threads or 1, {})
         before = torch.get_num_threads()
         seconds = {}
         count = 1

@@ -107,10 +107,9 @@ class Trainer:
     def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool) -> None:
         """Builds everything in the run folder, from the newest checkpoint where there is one."""
         config = self.config
-        self.machine = Machine.recorded(self.folder.machine) if resume else Machine.measured(config.threads)
-        self.machine.apply()
         if not resume:
-            self._write_setup()
+            # With it the folder is a run, which can be resumed however early it was stopped.
+            self.folder.write_text(self.folder.config, configuration.dump(config))
         self.journal = Journal(self.folder.journal)
         self.log = MetricsLog(self.folder.metrics)
         self.checkpoints = Checkpoints(self.folder.checkpoints, on_problem=self.say)
@@ -119,13 +118,15 @@ class Trainer:
         self.parts = build_parts(
             config, self.task, rewards=rewards, workflow=workflow, weights=weights_in(newest), journal=self.journal
         )
+        self.machine = self._choose(resume=resume)
+        self.machine.apply()
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
         if self.total_steps < done:
             raise ConfigurationError(f"steps = {self.total_steps}: run {self.folder.name} has done {done}; set more")
         if resume:
-            self._write_setup()
+            self.folder.write_text(self.folder.config, configuration.dump(config))
         after = self.progress.step if newest is not None else -1
         self.log.truncate(after)
         self.trackers: list[Tracker] = open_trackers(config.track, self.folder.path, after=after if resume else None)
@@ -230,10 +231,13 @@ class Trainer:
         self.folder.append_message(message)
         self.observer.said(message)
 
-    def _write_setup(self) -> None:
-        # The configuration last: with it the folder is a run, which can be resumed however early it was stopped.
-        self.folder.write_json(self.folder.machine, self.machine.to_json())
-        self.folder.write_text(self.folder.config, configuration.dump(self.config))
+    def _choose(self, *, resume: bool) -> Machine:
+        """What this machine does best, or what an earlier session of the run settled on."""
+        if resume and self.folder.machine.is_file():
+            return Machine.recorded(self.folder.machine)
+        machine = Machine.measured(self.config.threads, self.parts.largest)
+        self.folder.write_json(self.folder.machine, machine.to_json())
+        return machine
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
         now = time.monotonic()
