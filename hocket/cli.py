@@ -15,15 +15,15 @@ from hocket.errors import ConfigurationError, HocketError, nearest
 DESCRIPTION = """hocket trains language models, teams of agents and other decision-makers by reinforcement
 learning.
 
-  hocket train                                      GRPO makes a small model better, in two minutes
+  hocket train                                      GRPO makes a small model better, in a minute
   hocket train --task reasoning-gym:chain_sum       another task (see `hocket tasks`)
   hocket train --recipe dapo                        another method (see `hocket recipes`)
   hocket train --task data.jsonl --reward my.py:fn  your own data and reward
   hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
   hocket report RUN                                 one page with everything about a run"""
 
-TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about two
-minutes on two cores.
+TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about a
+minute on one core.
 
 Settings come from defaults < recipe < CONFIG.yaml < flags. Beside the flags below, every
 setting of the run and of the recipe is a flag by its dotted key:
