@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from hocket.errors import ConfigurationError
-from hocket.report.intervals import wilson
+from hocket.intervals import wilson
 
 Row = Mapping[str, Any]
 Episode = Mapping[str, Any]

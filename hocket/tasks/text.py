@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ INSTRUCTION = (
 """What `instruct=true` says in a system message, for models that were not trained on the tags."""
 
 
-class TextTask:
+class TextTask(ABC):
     """A task in words. A subclass gives `name`, `scenario` and `verify`, and `size` if it is not endless."""
 
     name: str
@@ -30,13 +31,13 @@ class TextTask:
         """How many scenarios there are; None when they are generated without end."""
         return None
 
+    @abstractmethod
     def scenario(self, split: Split, number: int) -> Scenario:
         """Scenario `number` of a split."""
-        raise NotImplementedError(f"{type(self).__name__} has no scenario(split, number)")
 
+    @abstractmethod
     def verify(self, text: str, scenario: Scenario) -> float | None:
         """The verdict on a completion, 1 for a right answer; None for no opinion."""
-        raise NotImplementedError(f"{type(self).__name__} has no verify(text, scenario)")
 
     @property
     def rewards(self) -> Sequence[Reward]:

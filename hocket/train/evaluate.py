@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from hocket.intervals import mean_interval, wilson
 from hocket.keys import Key
-from hocket.report.intervals import mean_interval, wilson
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Task
 from hocket.types import Assignment, Decoding, Trajectory

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.intervals import wilson
 from hocket.keys import Key
 from hocket.packing import pack
-from hocket.report.intervals import wilson
 from hocket.segments import segment_mean, segment_std
 from hocket.train.episodes import write_episodes
 from hocket.train.runfolder import RunFolder
