@@ -1,1 +1,1 @@
-"""What people look at: intervals, diagnoses, the page of a run and comparisons of runs."""
+"""What people look at: diagnoses, the page of a run and comparisons of runs."""

@@ -77,7 +77,7 @@ class FunctionReward:
     def __post_init__(self) -> None:
         call = load_object(self.function, "reward") if isinstance(self.function, str) else self.function
         if not callable(call):
-            raise ConfigurationError(f"reward {self.function}: it is a {type(call).__name__}, not a function")
+            raise ConfigurationError(f"reward {self.function}: it is of type {type(call).__name__}; name a function")
         object.__setattr__(self, "_call", call)
         if not self.name:
             own = getattr(call, "__name__", type(call).__name__)
