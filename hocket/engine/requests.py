@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hocket.errors import HocketError
 from hocket.keys import Key
-from hocket.types import Decoding
+from hocket.types import Decoding, Message
 
 
 class ContextFull(HocketError):
@@ -27,12 +27,14 @@ class Request:
         decoding: temperature, truncation, limits and stops.
         key: names the stream of uniforms; token t is drawn with counter t. Also the order of admission.
         prefix: response tokens that are imposed before sampling begins; recorded as forced.
+        messages: the same context as chat messages, for servers that know only text.
     """
 
     tokens: tuple[int, ...]
     decoding: Decoding
     key: Key
     prefix: tuple[int, ...] = ()
+    messages: tuple[Message, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -41,17 +43,20 @@ class Sample:
 
     Attributes:
         tokens: response ids `[L]`, the end-of-turn token included when it was sampled.
-        logp: log-prob of each token `[L]` under the distribution it was drawn from (temperature 1 when greedy), nats.
+        logp: log-prob of each token `[L]` under the distribution it was drawn from (temperature 1 when greedy), nats;
+            None where a server does not tell.
         finish: `stop` (end of turn or a stop string), `length` (the limit, or the context is full).
         version: the weights version it was sampled with.
         forced: `[L]`, True for the imposed prefix.
+        text: what was said where a server gave only text, of which `tokens` are then an encoding; else None.
     """
 
     tokens: NDArray[np.int64]
-    logp: NDArray[np.float32]
+    logp: NDArray[np.float32] | None
     finish: Literal["stop", "length"]
     version: int
     forced: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    text: str | None = None
 
 
 class Engine(Protocol):

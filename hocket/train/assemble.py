@@ -38,7 +38,7 @@ def build_parts(
 ) -> Parts:
     """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
     key = Key.of(config.seed)
-    policies, player = _text(config, workflow, key) if task.kind == "text" else _control(config, task, key)
+    policies, player = _text(config, workflow, key, journal) if task.kind == "text" else _control(config, task, key)
     parts = Parts(
         task=task,
         player=player,
@@ -76,10 +76,11 @@ def _policy_of(role: str, settings: RoleSettings) -> str:
     return role if settings.model or settings.recipe or settings.frozen else POLICY
 
 
-def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], Player]:
+def _text(config: Config, workflow: Any, key: Key, journal: Journal | None) -> tuple[dict[str, Policy], Player]:
     from hocket.engine.lobby import Lobby
     from hocket.engine.local import LocalEngine
     from hocket.policies.causal_lm import CausalLM
+    from hocket.train.endpoints import outside_seat
     from hocket.workflows import Chat, Seat, SingleTurn, TextPlayer
 
     flow = workflow or (_workflow(config.workflow) if config.workflow else SingleTurn())
@@ -92,6 +93,17 @@ def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], P
     seats = {}
     for role in flow.roles:
         settings = config.roles.get(role, RoleSettings())
+        if settings.endpoint is not None:
+            seats[role] = outside_seat(
+                role,
+                settings,
+                tokenizer=model_path(config.model),
+                chat_template=config.chat_template,
+                journal=journal,
+                lobby=lobby,
+            )
+            continue
+        _refuse_strays(role, settings)
         name = _policy_of(role, settings)
         if name not in policies:
             path = model_path(settings.model or config.model)
@@ -102,7 +114,17 @@ def _text(config: Config, workflow: Any, key: Key) -> tuple[dict[str, Policy], P
         chat = Chat(policies[name].tokenizer)
         policies[name].end_of_turn = chat.stops
         seats[role] = Seat(policy=name, engine=engines[name], chat=chat)
+    taken = next((role for role, seat in seats.items() if not seat.learns and role in policies), None)
+    if taken is not None:
+        raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
     return cast(dict[str, Policy], policies), TextPlayer(flow, seats)
+
+
+def _refuse_strays(role: str, settings: RoleSettings) -> None:
+    """Settings of an endpoint without one would be ignored."""
+    for name in ("tokenizer", "key_variable"):
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"roles.{role}.{name} is for an endpoint; set roles.{role}.endpoint or drop it")
 
 
 def _control(config: Config, task: Task, key: Key) -> tuple[dict[str, Policy], Player]:

@@ -60,12 +60,20 @@ class RoleSettings:
         policy: the policy that plays it; roles that name the same one share weights.
         model: its weights, the run's model when None. recipe: its recipe, the run's when None.
         frozen: it acts but does not learn.
+        endpoint: the address of an OpenAI-compatible server that plays it, up to and with `/v1`; it does not learn, and
+            `model` is the server's name for it.
+        tokenizer: asks the endpoint by exact token ids, as this model folder's tokenizer and template give them; by
+            messages when None.
+        key_variable: the environment variable that holds the endpoint's API key.
     """
 
     policy: str | None = None
     model: str | None = None
     recipe: str | None = None
     frozen: bool = False
+    endpoint: str | None = None
+    tokenizer: str | None = None
+    key_variable: str | None = None
 
 
 @dataclass(frozen=True)

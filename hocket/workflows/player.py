@@ -70,8 +70,9 @@ class TextPlayer:
             )
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Token ids as text, special tokens included, by the first role's tokenizer: for records and reports."""
-        return next(iter(self.seats.values())).chat.render(tokens)
+        """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""
+        seats = sorted(self.seats.values(), key=lambda seat: not seat.learns)
+        return seats[0].chat.render(tokens)
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.

@@ -15,16 +15,22 @@ from hocket.keys import Key
 from hocket.types import Assignment, Decoding, Message, Turn
 from hocket.workflows.chat import Chat, Tokens, Tools
 from hocket.workflows.episode import Episode
+from hocket.workflows.plain import TextChat
 
 
 @dataclass(frozen=True)
 class Seat:
-    """Who plays a role: the policy's name, its engine, its chat template, and settings of `Decoding` to override."""
+    """Who plays a role: the policy's name, its engine, its chat template, and settings of `Decoding` to override.
+
+    Where nobody `learns` (a model behind an endpoint), decisions count as imposed: they are context for the others
+    and carry no credit.
+    """
 
     policy: str
     engine: Engine
-    chat: Chat
+    chat: Chat | TextChat
     decoding: Mapping[str, Any] = field(default_factory=dict)
+    learns: bool = True
 
     def __post_init__(self) -> None:
         known = {setting.name for setting in fields(Decoding)}
@@ -136,7 +142,7 @@ class Agent:
         context = observation if parent is None else self._state.tokens + observation
         place, longest = self._episode.begin(self.role, decoding.max_tokens)
         key = self._episode.key.derive(self.role, self._conversation, self._calls)
-        request = Request(context, replace(decoding, max_tokens=longest), key, tuple(prefix))
+        request = Request(context, replace(decoding, max_tokens=longest), key, tuple(prefix), messages)
         call = _Call(messages, observation, parent, place, request, state, self._calls)
         self._calls += 1
         return self._answered(call)
@@ -168,6 +174,9 @@ class Agent:
         return messages, grown, last
 
     def _turn(self, call: _Call, sample: Sample) -> Turn:
+        said = self._seat.chat.reply_text(sample.tokens.tolist()) if sample.text is None else sample.text
+        imposed = np.zeros(len(sample.tokens), np.bool_)
+        imposed[: len(sample.forced)] = sample.forced
         return Turn(
             agent=self.role,
             role=self.role,
@@ -176,11 +185,11 @@ class Agent:
             action=sample.tokens,
             logp=sample.logp,
             version=np.full(len(sample.tokens), sample.version, np.int64),
-            forced=sample.forced if len(sample.forced) else np.zeros(len(sample.tokens), np.bool_),
+            forced=imposed | (not self._seat.learns),
             parent=call.parent,
             state=call.state,
             finish=sample.finish,
-            text=self._seat.chat.reply_text(sample.tokens.tolist()),
+            text=said,
             prompt=call.messages,
             decoding=call.request.decoding,
             extras={"conversation": self._conversation, "call": call.number},

@@ -1,0 +1,196 @@
+"""Sampling from a model behind an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from hocket.engine.lobby import Lobby
+from hocket.engine.remote_http import Endpoint, EndpointError
+from hocket.engine.remote_wire import Answer, read_text, read_tokens, tells_logp, text_body, tokens_body
+from hocket.engine.requests import ContextFull, Request, Sample
+from hocket.errors import ConfigurationError, HocketError
+
+T = TypeVar("T")
+
+
+class Journal(Protocol):
+    """Remembers outside results by key, so that a resumed run replays them instead of asking again."""
+
+    def get(self, key: str) -> Any:
+        """What was put at `key`, or something falsy."""
+        ...
+
+    def put(self, key: str, value: Any) -> object:
+        """Keeps `value`, plain data."""
+        ...
+
+
+class RemoteEngine:
+    """Samples from a server, for roles that nobody trains: a judge, a simulated user, an opponent.
+
+    By text (`/chat/completions`) a request's messages are sent and the answer is encoded for the record; its
+    log-probs are unknown. By `tokens` (`/completions`) the request's exact ids are sent, and a server that returns
+    ids (vLLM) gives exact tokens; log-probs too, where they are those of the distribution drawn from.
+
+    A call in flight is not a workflow that waits: engines in this process run their next batch when the answers have
+    come (or the lobby's patience is at its end), so their batches do not depend on how fast the server is. Answers
+    are journalled by the request's key and content, as are failures of single requests.
+
+    Args:
+        endpoint: the server and its model.
+        encode: ids of a text, for answers that come as text.
+        tokens: ask by token ids.
+        stops: ids that end a response when asked by token ids; the first one closes an answer that came as text.
+        processed: the server's log-probs are already those of the distribution drawn from.
+        journal: keeps answers over a resume; None asks anew.
+        lobby: shared by the engines of one run.
+    """
+
+    version = 0
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        encode: Callable[[str], Sequence[int]],
+        tokens: bool = False,
+        stops: Sequence[int] = (),
+        processed: bool = False,
+        journal: Journal | None = None,
+        lobby: Lobby | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.lobby = lobby if lobby is not None else Lobby()
+        self._encode = encode
+        self._tokens = tokens
+        self._stops = tuple(stops)
+        self._processed = processed
+        self._journal = journal
+        self._worked = False
+        self._gate: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    def episode(self) -> AbstractAsyncContextManager[None]:
+        """Marks a live workflow in the shared lobby."""
+        return self.lobby.episode()
+
+    async def submit(self, request: Request) -> Sample:
+        """Waits for one answer.
+
+        Raises:
+            ContextFull: when the context leaves no room for a response.
+            ConfigurationError: when the address, key or model is wrong, nobody listens, or no request ever worked.
+            EndpointError: when this request failed although others worked.
+        """
+        path, body = self._question(request)
+        entry = _entry(request, path, body)
+        kept = self._kept(entry)
+        if kept is None:
+            async with self._slot():
+                kept = await _in_thread(lambda: self._asked(path, body, request))
+            self._keep(entry, kept)
+        return self._sample(request, kept)
+
+    def sample(self, requests: Sequence[Request]) -> list[Sample]:
+        """Asks all requests now, as many at a time as the endpoint allows; results in the order given."""
+        questions = [(request, *self._question(request)) for request in requests]
+        entries = [_entry(*question) for question in questions]
+        found = {entry: kept for entry in entries if (kept := self._kept(entry)) is not None}
+        open_ = [(entry, *question) for entry, question in zip(entries, questions, strict=True) if entry not in found]
+        with ThreadPoolExecutor(min(self.endpoint.concurrency, max(1, len(open_)))) as pool:
+            answers = list(pool.map(lambda one: self._asked(one[2], one[3], one[1]), open_))
+        for (entry, *_), answer in zip(open_, answers, strict=True):
+            self._keep(entry, answer)
+            found[entry] = answer
+        return [self._sample(request, found[entry]) for request, entry in zip(requests, entries, strict=True)]
+
+    # ------------------------------------------------------------ asking
+
+    def _question(self, request: Request) -> tuple[str, dict[str, Any]]:
+        if self._tokens:
+            return "/completions", tokens_body(request, self.endpoint.model, self._stops)
+        return "/chat/completions", text_body(request, self.endpoint.model)
+
+    def _asked(self, path: str, body: dict[str, Any], request: Request) -> dict[str, Any]:
+        """What came of a question, as plain data: an answer, or why there is none."""
+        try:
+            answer = self.endpoint.ask(path, body, request.key)
+            found = read_tokens(answer) if self._tokens else read_text(answer)
+        except ContextFull as full:
+            return {"full": str(full)}
+        except ConfigurationError:
+            raise
+        except HocketError as error:
+            if not self._worked:  # Not one of many, but all of them: no episode would come to anything.
+                raise ConfigurationError(str(error)) from error
+            return {"failure": str(error)}
+        self._worked = True
+        return {"answer": found}
+
+    def _slot(self) -> asyncio.Semaphore:
+        """Bounds the questions under way. A semaphore belongs to one event loop, and each step may have its own."""
+        loop = asyncio.get_running_loop()
+        if self._gate is None or self._gate[0] is not loop:
+            self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
+        return self._gate[1]
+
+    # ------------------------------------------------------------ remembering
+
+    def _kept(self, entry: str) -> dict[str, Any] | None:
+        return (self._journal.get(entry) or None) if self._journal is not None else None
+
+    def _keep(self, entry: str, outcome: dict[str, Any]) -> None:
+        if self._journal is not None:
+            self._journal.put(entry, outcome)
+
+    # ------------------------------------------------------------ understanding
+
+    def _sample(self, request: Request, outcome: dict[str, Any]) -> Sample:
+        if "full" in outcome:
+            raise ContextFull(outcome["full"])
+        if "failure" in outcome:
+            raise EndpointError(outcome["failure"])
+        answer: Answer = outcome["answer"]
+        tokens, logp, text = answer["tokens"], answer["logp"], None
+        if tokens is None:
+            text, tokens = answer["text"], list(self._encode(answer["text"]))
+            tokens += self._stops[:1] if answer["finish"] == "stop" else ()
+        known = logp is not None and not request.prefix and tells_logp(request.decoding, processed=self._processed)
+        whole = np.array([*request.prefix, *tokens], np.int64)
+        return Sample(
+            tokens=whole,
+            logp=np.array(logp, np.float32) if known else None,
+            finish=answer["finish"],
+            version=self.version,
+            forced=np.arange(len(whole)) < len(request.prefix),
+            text=text if not request.prefix else None,
+        )
+
+
+def _entry(request: Request, path: str, body: dict[str, Any]) -> str:
+    """Names a question: where in the run it is asked, and what. The server's address is no part of it."""
+    text = json.dumps([str(request.key), path, body], sort_keys=True)
+    return f"engine/{body['model']}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Runs blocking work in a daemon thread: one that hangs is left behind, and never holds up the end of the run."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # From here on a waiter that goes away changes nothing for the thread.
+
+    def body() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=body, name="hocket-endpoint", daemon=True).start()
+    return await asyncio.wrap_future(future)

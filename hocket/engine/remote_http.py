@@ -1,0 +1,218 @@
+"""Questions to an OpenAI-compatible server: time limits, bounded retries, and errors as sentences."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hocket.engine.requests import ContextFull
+from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.keys import Key
+
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+"""Answers after which the same question may succeed."""
+
+_LONGEST_PAUSE = 30.0
+_SHOWN = 300
+
+
+class EndpointError(HocketError):
+    """A server did not answer, or answered nonsense, as often as it was asked."""
+
+
+class _NotYet(Exception):
+    """One attempt failed in a way that may pass. `absent`: nobody listens there. `pause`: seconds asked for."""
+
+    def __init__(self, reason: str, *, absent: bool = False, pause: float = 0.0) -> None:
+        super().__init__(reason)
+        self.absent = absent
+        self.pause = pause
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Another address is an error: following it could hand the key to another server."""
+
+    def redirect_request(self, *arguments: Any, **named: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A model behind an OpenAI-compatible server.
+
+    Attributes:
+        url: the address up to and with `/v1`.
+        model: the server's name for it.
+        key_variable: the environment variable that holds the API key; None sends no key.
+        timeout: seconds one attempt may take.
+        retries: further attempts after one that failed in a way that may pass.
+        backoff: seconds before the second attempt, doubled before each further one, up to 30; a server's
+            `Retry-After` is heeded within the same bound.
+        concurrency: questions under way at the same time.
+
+    Raises:
+        ConfigurationError: when a setting cannot be, or the environment variable is not set.
+    """
+
+    url: str
+    model: str
+    key_variable: str | None = None
+    timeout: float = 120.0
+    retries: int = 4
+    backoff: float = 0.5
+    concurrency: int = 32
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(f"endpoint {self.url!r} is no address; write it as http://HOST:PORT/v1")
+        if parts.username or parts.password or parts.query:
+            raise ConfigurationError(
+                f"the endpoint at {parts.hostname} must not hold a key or a query: it would be stored with the run; "
+                "put the key into an environment variable and name that (key_variable)"
+            )
+        if self.timeout <= 0 or self.backoff < 0 or self.retries < 0 or self.concurrency < 1:
+            raise ConfigurationError(
+                f"endpoint {self.url}: timeout must be above 0, backoff and retries at least 0, concurrency at least 1"
+            )
+        if self.key_variable is not None and not os.environ.get(self.key_variable):
+            raise ConfigurationError(
+                f"the environment variable {self.key_variable} for the key of {self.url} is not set; export it"
+            )
+
+    def ask(self, path: str, body: Mapping[str, Any] | None, key: Key) -> Any:
+        """The JSON answer to a question, a POST with a body and a GET without. Blocks for as long as it takes.
+
+        `key` spreads the pauses between attempts, so that many questions do not come back in one moment.
+
+        Raises:
+            ConfigurationError: when nobody listens at the address, or key, address or model are wrong.
+            ContextFull: when the server finds the question longer than the model's context.
+            EndpointError: when all attempts failed, or the server refuses the question.
+        """
+        attempts = self.retries + 1
+        for attempt in range(attempts):
+            try:
+                return self._once(path, body)
+            except _NotYet as failed:
+                last = failed
+            if attempt < self.retries:
+                spread = 1 + float(key.derive("retry", attempt).numpy().random()) / 2
+                time.sleep(min(max(self.backoff * 2**attempt * spread, last.pause), _LONGEST_PAUSE))
+        often = "once" if attempts == 1 else f"{attempts} times"
+        if last.absent:
+            raise ConfigurationError(
+                f"nobody answers at {self.url} ({last}; asked {often}); start the server or mend the endpoint"
+            )
+        raise EndpointError(f"{self.url} failed {often}: {last}; look at the server, or allow more time or retries")
+
+    # ------------------------------------------------------------ one attempt
+
+    def _once(self, path: str, body: Mapping[str, Any] | None) -> Any:
+        opener = urllib.request.build_opener(_NoRedirect)
+        try:
+            with opener.open(self._request(path, body), timeout=self.timeout) as answer:
+                data = _read(answer, time.monotonic() + self.timeout)
+        except urllib.error.HTTPError as error:
+            raise self._refusal(path, error) from error
+        except TimeoutError as error:
+            raise _NotYet(f"no answer within {self.timeout:g} s") from error
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, TimeoutError):
+                raise _NotYet(f"no answer within {self.timeout:g} s") from error
+            raise _NotYet(_reason(error.reason), absent=_absent(error.reason)) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _NotYet(f"the connection broke ({type(error).__name__})") from error
+        try:
+            return json.loads(data) if data else None
+        except ValueError as error:
+            raise _NotYet(f"the answer is not JSON: {data[:60]!r}") from error
+
+    def _request(self, path: str, body: Mapping[str, Any] | None) -> urllib.request.Request:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self.key_variable is not None:
+            headers["Authorization"] = f"Bearer {os.environ.get(self.key_variable, '')}"
+        data = None if body is None else json.dumps(body).encode()
+        return urllib.request.Request(self.url.rstrip("/") + path, data=data, headers=headers)
+
+    def _refusal(self, path: str, error: urllib.error.HTTPError) -> Exception:
+        """What an answer with an error status means."""
+        with error:
+            said, code = _complaint(error)
+        if error.code in _AGAIN:
+            pause = error.headers.get("Retry-After", "")
+            return _NotYet(f"HTTP {error.code} {said}".strip(), pause=float(pause) if pause.isdigit() else 0.0)
+        if error.code in (401, 403):
+            # The server's words are left out: some repeat part of the key.
+            mend = f"mend the key in {self.key_variable}" if self.key_variable else "name its key with key_variable"
+            return ConfigurationError(f"{self.url} refuses access (HTTP {error.code}); {mend}")
+        if error.code == 404:
+            return self._missing(path)
+        if 300 <= error.code < 400:
+            return ConfigurationError(
+                f"{self.url} points to another address ({error.headers.get('Location')}); give that as the endpoint"
+            )
+        if code == "context_length_exceeded" or "context length" in said:
+            return ContextFull(f"the context of model {self.model!r} is full: {said}")
+        return EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {said or 'without a reason'}")
+
+    def _missing(self, path: str) -> Exception:
+        """After a 404: is it the model or the address?"""
+        if path != "/models":
+            try:
+                listed = self._once("/models", None)
+                names = [str(model["id"]) for model in listed["data"]]
+            except (HocketError, _NotYet, KeyError, TypeError):
+                names = []
+            if names and self.model not in names:
+                hint = nearest(self.model, names).removeprefix("; ")
+                return ConfigurationError(f"{self.url} has no model {self.model!r}; it has {', '.join(names)}; {hint}")
+        return ConfigurationError(f"{self.url} has no {path} (HTTP 404); an address usually ends with /v1")
+
+
+def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
+    """The whole answer, although it drips: a socket's time limit holds for each piece only."""
+    pieces = []
+    while piece := answer.read1(65536):
+        pieces.append(piece)
+        if time.monotonic() > end:
+            raise TimeoutError
+    return b"".join(pieces)
+
+
+def _complaint(error: urllib.error.HTTPError) -> tuple[str, str]:
+    """A server's own words about an error, on one line, and its code for it."""
+    try:
+        data = error.read(1 << 16)
+    except (OSError, http.client.HTTPException):
+        return "", ""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return " ".join(data.decode("utf-8", "replace").split())[:_SHOWN], ""
+    inner = found.get("error", found) if isinstance(found, Mapping) else found
+    if not isinstance(inner, Mapping):
+        return str(inner)[:_SHOWN], ""
+    return " ".join(str(inner.get("message", "")).split())[:_SHOWN], str(inner.get("code", ""))
+
+
+def _absent(error: object) -> bool:
+    """Whether an error says that no such server can be reached, as against one that hung up."""
+    if isinstance(error, (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH)
+
+
+def _reason(error: object) -> str:
+    return str(getattr(error, "strerror", None) or error)

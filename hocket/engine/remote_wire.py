@@ -1,0 +1,142 @@
+"""The OpenAI protocol: requests as JSON bodies, and what answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from hocket.engine.remote_http import EndpointError
+from hocket.engine.requests import ContextFull, Request
+from hocket.errors import ConfigurationError
+from hocket.types import Decoding
+
+
+class Answer(TypedDict):
+    """What a server said, as plain data.
+
+    `tokens` are those that were sampled and `logp` their log-probs (nats), None where the server does not tell.
+    """
+
+    text: str
+    tokens: list[int] | None
+    logp: list[float] | None
+    finish: Literal["stop", "length"]
+
+
+def text_body(request: Request, model: str) -> dict[str, Any]:
+    """The body for `/chat/completions`.
+
+    Raises:
+        ConfigurationError: when the request needs token ids, which such a server does not know.
+    """
+    for what, given in (("a prefix", request.prefix), ("decoding.banned", request.decoding.banned)):
+        if given:
+            raise ConfigurationError(
+                f"model {model!r} is asked by text, but {what} names token ids; give its role a tokenizer, or drop it"
+            )
+    messages = [dict(message) for message in request.messages]
+    if not messages:
+        raise ConfigurationError(f"model {model!r} is asked by text, so a request needs messages")
+    return {"model": model, "messages": messages, **_drawing(request, request.decoding.max_tokens)}
+
+
+def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str, Any]:
+    """The body for `/completions` with token ids in and out, in vLLM's dialect; `stops` are ids that end a response.
+
+    Raises:
+        ContextFull: when the prefix fills the response.
+    """
+    left = request.decoding.max_tokens - len(request.prefix)
+    if left < 1:
+        raise ContextFull(f"a prefix of {len(request.prefix)} tokens fills the response; raise max_tokens")
+    body = {
+        "model": model,
+        "prompt": [*request.tokens, *request.prefix],
+        **_drawing(request, left),
+        "logprobs": 1,
+        "return_token_ids": True,
+        "stop_token_ids": list(stops),
+        "include_stop_str_in_output": True,
+        "skip_special_tokens": False,
+    }
+    if request.decoding.banned:
+        body["logit_bias"] = {str(token): -100 for token in request.decoding.banned}
+    return body
+
+
+def _drawing(request: Request, longest: int) -> dict[str, Any]:
+    """How to draw. What is left at its neutral value is not mentioned: not every server knows every setting."""
+    decoding = request.decoding
+    body: dict[str, Any] = {
+        "temperature": decoding.temperature,
+        "max_tokens": longest,
+        # 31 bits of the key, for servers that keep their word about seeds.
+        "seed": request.key.word >> 33,
+    }
+    if decoding.stop:
+        body["stop"] = list(decoding.stop)
+    if decoding.greedy:
+        return body
+    optional = {"top_p": (decoding.top_p, 1.0), "top_k": (decoding.top_k, None), "min_p": (decoding.min_p, 0.0)}
+    return body | {name: value for name, (value, neutral) in optional.items() if value != neutral}
+
+
+def read_text(answer: Any) -> Answer:
+    """What an answer of `/chat/completions` says.
+
+    A server that leaves out the stop string it ended with, but names it, gets it put back.
+
+    Raises:
+        EndpointError: when it has no text.
+    """
+    choice = _choice(answer)
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, Mapping) else None
+    finish = _finish(choice)
+    if text is None and finish == "length":
+        text = ""  # Everything was spent on thinking that the server does not show.
+    if not isinstance(text, str):
+        raise EndpointError(f"the server answered without text: {str(choice)[:200]}")
+    stop = choice.get("stop_reason")
+    if isinstance(stop, str) and finish == "stop" and not text.endswith(stop):
+        text += stop
+    return {"text": text, "tokens": None, "logp": None, "finish": finish}
+
+
+def read_tokens(answer: Any) -> Answer:
+    """What an answer of `/completions` says: with token ids from a server that returns them, else only text.
+
+    Raises:
+        EndpointError: when it has neither, or as many log-probs as it has tokens are not there.
+    """
+    choice = _choice(answer)
+    text, tokens = choice.get("text"), choice.get("token_ids")
+    if not isinstance(text, str):
+        raise EndpointError(f"the server answered without text: {str(choice)[:200]}")
+    if tokens is None:
+        return {"text": text, "tokens": None, "logp": None, "finish": _finish(choice)}
+    if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        raise EndpointError(f"the server's token ids are no integers: {str(tokens)[:100]}")
+    logp = (choice.get("logprobs") or {}).get("token_logprobs")
+    if logp is not None and (len(logp) != len(tokens) or not all(type(value) in (int, float) for value in logp)):
+        raise EndpointError(f"the server gave {len(tokens)} tokens but {len(logp)} log-probs, or some are no numbers")
+    return {"text": text, "tokens": tokens, "logp": logp, "finish": _finish(choice)}
+
+
+def tells_logp(decoding: Decoding, *, processed: bool = False) -> bool:
+    """Whether a server's log-probs are those of the distribution drawn from.
+
+    Servers report the model's own (at temperature 1, nothing cut) unless they `processed` them.
+    """
+    return processed or decoding.greedy or (decoding.temperature == 1.0 and not decoding.truncates)
+
+
+def _choice(answer: Any) -> Mapping[str, Any]:
+    choices = answer.get("choices") if isinstance(answer, Mapping) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+        raise EndpointError(f"the server's answer has no choices: {str(answer)[:200]}")
+    return choices[0]
+
+
+def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
+    return "length" if choice.get("finish_reason") == "length" else "stop"

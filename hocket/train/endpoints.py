@@ -1,0 +1,48 @@
+"""Casting a role with a model behind an endpoint."""
+
+from __future__ import annotations
+
+from hocket.engine.lobby import Lobby
+from hocket.engine.remote import Journal, RemoteEngine
+from hocket.engine.remote_http import Endpoint
+from hocket.errors import ConfigurationError
+from hocket.policies.loading import read_tokenizer
+from hocket.train.config import RoleSettings
+from hocket.workflows import Chat, Seat
+from hocket.workflows.plain import TextChat
+
+
+def outside_seat(
+    role: str,
+    settings: RoleSettings,
+    *,
+    tokenizer: str,
+    chat_template: str | None,
+    journal: Journal | None,
+    lobby: Lobby,
+) -> Seat:
+    """The seat of a role whose settings name an endpoint. It acts and is never trained.
+
+    With a tokenizer of its own the role is asked by token ids, rendered by that tokenizer's chat template; else by
+    messages, and `tokenizer` with `chat_template`, those of the run, only encode the record.
+
+    Raises:
+        ConfigurationError: when the settings do not fit together.
+    """
+    for name in ("recipe", "policy"):
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"roles.{role}.{name}: a role behind an endpoint is not trained here; drop it")
+    if settings.model is None:
+        raise ConfigurationError(f"roles.{role}.endpoint needs roles.{role}.model, the server's name for the model")
+    assert settings.endpoint is not None
+    try:
+        endpoint = Endpoint(settings.endpoint, settings.model, key_variable=settings.key_variable)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"roles.{role}: {error}") from error
+    if settings.tokenizer is None:
+        plain = TextChat(read_tokenizer(tokenizer, chat_template))
+        engine = RemoteEngine(endpoint, encode=plain.encode, journal=journal, lobby=lobby)
+        return Seat(policy=role, engine=engine, chat=plain, learns=False)
+    chat = Chat(read_tokenizer(settings.tokenizer))
+    engine = RemoteEngine(endpoint, encode=chat.encode, tokens=True, stops=chat.stops, journal=journal, lobby=lobby)
+    return Seat(policy=role, engine=engine, chat=chat, learns=False)
