@@ -22,6 +22,7 @@ slow: .venv/ready-dev
 
 # Torch first and by exact pin, so that no other package pulls another build of it.
 .venv/ready: pyproject.toml constraints.txt
+	@echo "setting up .venv: torch and some thirty packages, a few minutes the first time"
 	$(PYTHON) -m venv .venv
 	$(PIP) install -q "$$(grep '^torch==' constraints.txt)"
 	$(PIP) install -q -c constraints.txt -e '.[laptop]'

@@ -64,7 +64,7 @@ def find_run(name: str, runs: str) -> Path:
 
 def train(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket train`."""
-    from hocket.display import LiveDisplay, closing
+    from hocket.display import LiveDisplay, closing, program
     from hocket.train.trainer import Nobody
 
     console = _err()
@@ -87,7 +87,7 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
     trainer.finish("interrupted" if interrupted else "finished")
     summary = trainer.summary("interrupted" if interrupted else "finished")
     if not options.quiet:
-        resume = f"hocket train --resume {trainer.folder.path}"
+        resume = f"{program()} train --resume {trainer.folder.path}"
         more = "" if interrupted else f" --steps {trainer.total_steps * 2}"
         console.print(closing(summary, trainer.folder.path, resume=resume + more))
     if options.json:

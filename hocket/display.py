@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,10 +80,11 @@ class LiveDisplay:
             f"{config.method} on {config.task}", total=self.steps, completed=self.first_step, left=""
         )
         who = config.model if trainer.task.kind == "text" else "a small network"
+        onward = f", continuing from step {self.first_step}" if self.first_step else ""
         self.console.print(
             f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/] with "
             f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.threads} thread(s) "
-            f"→ {trainer.folder.path}",
+            f"→ {trainer.folder.path}{onward}",
             soft_wrap=not self.console.is_terminal,
         )
         if self.console.is_terminal:
@@ -169,23 +173,41 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
         label = f"with {name}" if fraction else "mean length"
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
+    changed = [sample for sample in summary["samples"] if sample["right_after"] and not sample["right_before"]]
     rest = Table.grid(padding=(0, 3))
     rest.add_column(style="dim")
     rest.add_column(overflow="fold")
     for name, text in (
         ("", ""),
+        *(_example(changed[0]) if changed else ()),
         ("run", str(folder)),
         ("report", str(folder / "report.html")),
         ("time", f"{clock(summary['seconds'])} for {summary['steps']} steps"),
         ("", ""),
         ("train on", resume),
-        ("measure", f"hocket eval {folder}" + (" --samples 8" if share else "")),
-        ("compare", "hocket recipes lists other methods, one --recipe away"),
+        ("measure", f"{program()} eval {folder}" + (" --samples 8" if share else "")),
+        ("compare", f"{program()} recipes lists other methods, one --recipe away"),
     ):
-        rest.add_row(name, text)
+        rest.add_row(name, escape(text))
     return Panel(
         Group(table, rest), title=f"[bold]{summary['name']}[/] {summary['reason']}", expand=False, padding=(1, 2)
     )
+
+
+def program() -> str:
+    """How this command is called here: by its name where a shell would find it."""
+    here = Path(sys.argv[0])
+    return "hocket" if shutil.which("hocket") or here.name != "hocket" else os.path.relpath(here)
+
+
+def _example(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One problem that became right."""
+    return [
+        ("for example", sample["prompt"]),
+        ("before", f"{sample['before']} ✗"),
+        ("after", f"{sample['after']} ✓"),
+        ("", ""),
+    ]
 
 
 def _interval(found: Mapping[str, Any], *, share: bool) -> str:

@@ -53,7 +53,7 @@ def read_tokenizer(where: str, chat_template: str | None = None) -> Any:
         tokenizer.chat_template = _template(chat_template)
     if not tokenizer.chat_template:
         raise ConfigurationError(
-            f"the tokenizer of {where!r} has no chat template; name one with chat_template=FILE.jinja, or choose an "
+            f"the tokenizer of {where!r} has no chat template; name one with --chat_template FILE.jinja, or choose an "
             "instruction-tuned model"
         )
     if tokenizer.eos_token_id is None:

@@ -183,7 +183,10 @@ def _kind_of_equal(alike: Sequence[Group], compared: Sequence[Group]) -> str:
             "is less certain."
         )
     if best > 0 and right >= 0.9 * len(means):
-        return ". Nearly all are right already: ask harder scenarios, or stop here."
+        return (
+            ". Nearly all samples earned the most there is: the scenarios are too easy by now, or the reward does not "
+            "tell answers apart; ask harder ones, stop here, or check the reward."
+        )
     if right <= 0.1 * len(means) or best <= 0:
         return ". Nearly all are wrong: ask easier scenarios, or take more samples per scenario (rollout.samples)."
     return (

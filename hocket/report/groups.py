@@ -85,6 +85,8 @@ def _learns(episode: Episode) -> bool:
 
 
 def _why(episodes: Sequence[Episode], rewards: Sequence[float], signal: bool) -> str:
+    if not rewards and all(episode.get("failure") is None for episode in episodes):
+        return "no reward: none had an opinion"
     if all(episode.get("discarded") for episode in episodes):
         return "discarded by the rollout" + (" (all rewards equal)" if _equal(rewards) else "")
     left_out = [e for e in episodes if not e.get("kept", True) and e.get("source") != "baseline"]
@@ -95,8 +97,6 @@ def _why(episodes: Sequence[Episode], rewards: Sequence[float], signal: bool) ->
         parts = [f"{len(left_out)} of {len(episodes)} left out"] if left_out else []
         parts += [f"{failed} failed"] if failed else []
         return "learnt from" + (f" ({', '.join(parts)})" if parts else "")
-    if not rewards:
-        return "no sample has a reward"
     if len(left_out) == len(episodes):
         return "every sample was left out" + (
             ", all were cut off" if all(episode.get("truncated") for episode in episodes) else " (weight 0)"

@@ -22,6 +22,7 @@ class Evaluated:
 
     Attributes:
         length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
+        each: the success of each trajectory.
     """
 
     success: float
@@ -33,6 +34,7 @@ class Evaluated:
     kind: str
     traits: Mapping[str, float] = field(default_factory=dict)
     trajectories: Sequence[Trajectory] = ()
+    each: Sequence[float] = ()
 
     def metrics(self) -> Metrics:
         """In the run's names."""
@@ -83,6 +85,7 @@ async def evaluate(
         kind=task.kind,
         traits=_traits(task, played),
         trajectories=played,
+        each=success,
     )
 
 
@@ -101,7 +104,8 @@ async def evaluate_samples(
     k = 1
     while k <= samples:
         each = [pass_at_k(samples, int(correct), k) for correct in right]
-        found[k] = (float(np.mean(each)), *mean_interval(each))
+        # A share per scenario varies no more than a coin of the same mean: Wilson's interval is on the safe side.
+        found[k] = (float(np.mean(each)), *wilson(math.fsum(each), len(each)))
         k *= 2
     return found
 

@@ -222,6 +222,9 @@ def messages(experience: Experience, parts: Parts) -> list[str]:
     failed = [trajectory for trajectory in experience.trajectories if trajectory.failure is not None]
     if failed:
         found.append(f"{len(failed)} of {len(experience.trajectories)} episodes failed: {failed[0].failure}")
+    judged = [trajectory for trajectory in experience.trajectories if trajectory.scores and not trajectory.failure]
+    if judged and not any(usable(trajectory) for trajectory in judged):
+        found.append("no reward had an opinion on any sample, so there was nothing to learn from")
     full = [
         trajectory for trajectory in experience.trajectories if not trajectory.length and trajectory.info.get("limit")
     ]

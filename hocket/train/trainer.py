@@ -29,6 +29,9 @@ from hocket.types import Trajectory
 REFERENCE = "-reference"
 """Ends the name under which a checkpoint keeps a reference that is not the configured model."""
 
+FEW = 50
+"""Fewer unseen problems than this are worth a warning."""
+
 SHOWN = 8
 """Answers shown before and after training."""
 
@@ -61,7 +64,7 @@ class Progress:
     Attributes:
         step: steps done. phase: the phase they ended in. elapsed: seconds of training over all sessions.
         before, after: summaries of the first and the latest evaluation. best: the best one and its step.
-        shown: some prompts and their answers before training; answers: those after.
+        shown: some problems and their answers before training; answers: those after.
     """
 
     step: int = 0
@@ -71,7 +74,7 @@ class Progress:
     after: State = field(default_factory=dict)
     best: State = field(default_factory=dict)
     shown: list[Any] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
 
 
 class Trainer:
@@ -216,9 +219,11 @@ class Trainer:
         self.progress.after = now
         if step == 0:
             self.progress.before = now
-            self.progress.shown = [[_prompt(t), t.text] for t in _in_words(found)]
+            self.progress.shown = _in_words(found)
+            if self.task.kind == "text" and found.n < FEW:
+                self.say(f"only {found.n} unseen problems to measure on: differences of some ten points are noise")
         if ends and step:
-            self.progress.answers = [t.text for t in _in_words(found)]
+            self.progress.answers = _in_words(found)
         # There is no checkpoint of step 0, so the best is one of those after it.
         if step and (not self.progress.best or found.success >= self.progress.best["success"]):
             self.progress.best = {"success": found.success, "step": step}
@@ -301,7 +306,7 @@ class Trainer:
             "name": self.folder.path.name,
             "task": config.task,
             "recipe": config.method,
-            "model": config.model,
+            "model": config.model if self.task.kind == "text" else "a small network",
             "seed": config.seed,
             "steps": progress.step,
             "seconds": progress.elapsed,
@@ -311,8 +316,15 @@ class Trainer:
             "gain": None if before is None or after is None else after - before,
             "best": progress.best,
             "samples": [
-                {"prompt": prompt, "before": first, "after": last}
-                for (prompt, first), last in zip(progress.shown, progress.answers, strict=False)
+                {
+                    "prompt": first["prompt"],
+                    "answer": first["answer"],
+                    "before": first["text"],
+                    "after": last["text"],
+                    "right_before": first["right"],
+                    "right_after": last["right"],
+                }
+                for first, last in zip(progress.shown, progress.answers, strict=False)
             ],
             "reason": reason,
         }
@@ -379,9 +391,18 @@ def _check_possible(found: Evaluated) -> None:
     raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")
 
 
-def _in_words(found: Evaluated) -> list[Trajectory]:
-    """The first answers of an evaluation; none where nothing is said."""
-    return [trajectory for trajectory in found.trajectories[:SHOWN] if trajectory.scenario.prompt is not None]
+def _in_words(found: Evaluated) -> list[State]:
+    """The first problems of an evaluation and what was answered; none where nothing is said."""
+    return [
+        {
+            "prompt": _prompt(trajectory),
+            "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
+            "text": trajectory.text,
+            "right": success > 0.5,
+        }
+        for trajectory, success in zip(found.trajectories[:SHOWN], found.each, strict=False)
+        if trajectory.scenario.prompt is not None
+    ]
 
 
 def _prompt(trajectory: Trajectory) -> str:

@@ -63,7 +63,7 @@ class GradientStep:
         try:
             for group, lr in zip(problem.optimiser.param_groups, base, strict=True):
                 group["lr"] = lr * problem.lr_factor
-            return self._passes(problem, key)
+            return {**self._passes(problem, key), "update/lr": problem.optimiser.param_groups[0]["lr"]}
         finally:
             for group, lr in zip(problem.optimiser.param_groups, base, strict=True):
                 group["lr"] = lr

@@ -115,7 +115,7 @@ def test_the_summary_tells_what_was_gained(run: Path) -> None:
     assert found["after"]["low"] <= found["after"]["accuracy"] <= found["after"]["high"]
     assert found["reason"] == "finished"
     assert found["steps"] == 3
-    assert found["samples"][0].keys() == {"prompt", "before", "after"}
+    assert found["samples"][0].keys() == {"prompt", "answer", "before", "after", "right_before", "right_after"}
 
 
 def test_the_saved_policy_is_a_plain_transformers_model(run: Path) -> None:

@@ -88,7 +88,7 @@ def test_never_rewarded_and_format_never_met():
 @pytest.mark.parametrize(
     ("rewards", "words"),
     [
-        ([[1, 1], [1, 1], [1, 1]], "Nearly all are right already"),
+        ([[1, 1], [1, 1], [1, 1]], "Nearly all samples earned the most there is"),
         ([[0, 0], [0, 0], [0, 0]], "Nearly all are wrong"),
         ([[0, 0], [1, 1], [0, 0], [1, 1]], "always right and the others always wrong"),
     ],
