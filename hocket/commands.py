@@ -153,8 +153,13 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket eval`."""
     from hocket.report.evaluation import evaluate_run
 
+    source = _eval_target(options)
+    tries = f" and {options.samples} sampled" if options.samples else ""
+    print(
+        f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; --n asks fewer", file=sys.stderr
+    )
     found = evaluate_run(
-        _eval_target(options), pairs, n=options.n, samples=options.samples, task=options.task, which=options.checkpoint
+        source, pairs, n=options.n, samples=options.samples, task=options.task, which=options.checkpoint
     )
     if options.json:
         emit(found)

@@ -21,6 +21,10 @@ class ConfigurationError(HocketError):
 def nearest(word: str, choices: Iterable[str]) -> str:
     """A hint such as ``; did you mean 'x'?`` with the closest of `choices`, or the choices when none is close."""
     names = sorted(choices)
+    # Two letters in the wrong order are the commonest slip, and count for difflib as two errors.
+    swapped = [name for name in names if sorted(name) == sorted(word)]
+    if swapped:
+        return f"; did you mean {swapped[0]!r}?"
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"

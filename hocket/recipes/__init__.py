@@ -43,6 +43,8 @@ def find(name: str) -> Recipe:
                 f"recipe = {name!r} is of type {type(loaded).__name__}; name a hocket.recipe.Recipe"
             )
         return loaded
+    if name.endswith(".py"):
+        raise ConfigurationError(f"recipe = {name!r}: say which recipe of the file, {name}:NAME")
     known = all_recipes()
     if name not in known:
         raise ConfigurationError(f"recipe = {name!r} is unknown{nearest(name.lower(), known)}")
