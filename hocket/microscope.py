@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -229,7 +230,7 @@ class Reading:
             version=torch.zeros(len(self.logp), dtype=torch.long),
             forced=~trained,
             logp={name: Recorded(values, known) for name, values in logp.items()},
-            observation=[[] for _ in turns],  # type: ignore[misc]
+            observation=[np.zeros(0, np.int64) for _ in turns],
             terminated=torch.tensor([not row.get("truncated", False) for row in self.rows]),
             truncated=torch.tensor([bool(row.get("truncated", False)) for row in self.rows]),
             final_state=[row.get("final_state") for row in self.rows],
