@@ -2,7 +2,7 @@
 
     python benchmarks/vs_trl.py --setup             an environment of TRL's own, build/trl
     python benchmarks/vs_trl.py --tune nano-short   tries TRL's settings, keeps the fastest in trl_best.json
-    python benchmarks/vs_trl.py --quick --json      all cases in a few minutes, one JSON object
+    python benchmarks/vs_trl.py --quick --json      all cases, few rounds, one JSON object
     python benchmarks/vs_trl.py nano-short medium   chosen cases, more rounds, and TRL with pure bf16 weights
 
 Both sides load the same random Qwen3 weights and read the same 16 prompts 8 times. Half of each group is rewarded, so
@@ -14,6 +14,9 @@ threads disturb nobody. Sampling is `LocalEngine.sample` against `model.generate
 asking to changed weights, one of TRL's what the trainer does between `on_step_begin` and `on_step_end`. Ratios are
 taken within rounds: the median, and the least and the most as the spread. Memory is the peak resident size less that
 after the imports.
+
+Measured so far: `nano-short`, `nano-long-prompt`, `medium` (docs/performance.md). The other cases have not been run to
+the end at full size, and neither have `--setup`, `--tune` and all of `--quick`.
 
 The floor counts 2 operations per weight and token forward and 4 backward, for tokens computed once, at the rate of a
 large fp32 product measured between the steps; attention is not in it.

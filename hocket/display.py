@@ -197,7 +197,9 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
 def program() -> str:
     """How this command is called here: by its name where a shell would find it."""
     here = Path(sys.argv[0])
-    return "hocket" if shutil.which("hocket") or here.name != "hocket" else os.path.relpath(here)
+    return (
+        "hocket" if shutil.which("hocket") or here.name != "hocket" else min(str(here), os.path.relpath(here), key=len)
+    )
 
 
 def _example(sample: Mapping[str, Any]) -> list[tuple[str, str]]:

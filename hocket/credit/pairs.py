@@ -14,11 +14,11 @@ from hocket.types import Batch, Column, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)
-class BestAgainstWorst:
-    """One pair per group: its best trajectory against its worst, as in online DPO (arXiv 2402.04792).
+class Pairing:
+    """What credits that yield pairs share: `by` says which trajectories are comparable, `margin` how far apart.
 
-    A group whose best and worst return differ by `margin` or less gives no pair; among equals the first in assignment
-    order is taken. Trajectories in no pair get weight 0.
+    Raises:
+        ValueError: for groups of turns, and for a negative margin.
     """
 
     by: GroupBy = GroupBy("scenario")
@@ -28,12 +28,24 @@ class BestAgainstWorst:
     pairs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_pairing(self.by, self.margin)
+        if self.by.level is Level.TURN:
+            raise ValueError("pairs are of trajectories: by may not name a column of turns")
+        if self.margin < 0:
+            raise ValueError(f"margin must be at least 0, not {self.margin}")
 
     @property
     def least_samples(self) -> int:
         """Two when groups are within a scenario."""
         return 2 if "scenario" in self.by.columns else 1
+
+
+@dataclass(frozen=True)
+class BestAgainstWorst(Pairing):
+    """One pair per group: its best trajectory against its worst, as in online DPO (arXiv 2402.04792).
+
+    A group whose best and worst return differ by `margin` or less gives no pair; among equals the first in assignment
+    order is taken. Trajectories in no pair get weight 0.
+    """
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
@@ -48,25 +60,11 @@ class BestAgainstWorst:
 
 
 @dataclass(frozen=True)
-class AllPairs:
+class AllPairs(Pairing):
     """Every two trajectories of a group whose returns differ by more than `margin`, the better one first.
 
     Trajectories in no pair get weight 0.
     """
-
-    by: GroupBy = GroupBy("scenario")
-    margin: float = 0.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_pairing(self.by, self.margin)
-
-    @property
-    def least_samples(self) -> int:
-        """Two when groups are within a scenario."""
-        return 2 if "scenario" in self.by.columns else 1
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
@@ -79,14 +77,6 @@ class AllPairs:
             if value[better] - value[other] > self.margin
         ]
         return paired(batch, found)
-
-
-def check_pairing(by: GroupBy, margin: float) -> None:
-    """Refuses groups of turns and negative margins with a `ValueError`."""
-    if by.level is Level.TURN:
-        raise ValueError("pairs are of trajectories: by may not name a column of turns")
-    if margin < 0:
-        raise ValueError(f"margin must be at least 0, not {margin}")
 
 
 def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:

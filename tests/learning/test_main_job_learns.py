@@ -24,17 +24,6 @@ def test_grpo_makes_the_nano_model_better_on_sums(tmp_path: Path) -> None:
     assert max(row["agreement/largest"] for row in rows) < 1e-3
 
 
-def test_a_wrong_sign_would_be_seen(tmp_path: Path) -> None:
-    """The same run with the reward turned round gets worse, so the test above can fail."""
-
-    def wrong(completions: list[str], answer: list[str], **columns: Any) -> list[float]:
-        return [-float(f"<answer>{a}</answer>" in c) for a, c in zip(answer, completions, strict=True)]
-
-    run = hocket.train("sums", reward=wrong, steps=12, runs=str(tmp_path), **SETTINGS)
-    assert run.summary["after"]["accuracy"] < run.summary["before"]["accuracy"] + 0.05
-    assert run.metrics[-1]["reward/mean"] > run.metrics[1]["reward/mean"] - 0.05
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("task", "points"), [("sums", 0.40), ("reasoning-gym:chain_sum", 0.15)])
