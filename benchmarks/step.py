@@ -4,7 +4,7 @@
     python benchmarks/step.py --prompt-tokens 512 --json      long prompts, one JSON document
 
 Parts: sampling; the learner's forward and backward pass with every sequence padded and run whole by the model's own
-code (`padded`), with shared prefixes computed once (`shared`), and the latter with bf16 feed-forward products (`bf16`);
+code (`padded`), with shared prefixes computed once (`shared`), and the latter in bf16 (`bf16`);
 and a whole step, which samples in the same precision, learns and updates by AdamW. Variants take turns within a round;
 ratios are taken within rounds, and the spread is that of the rounds. Seconds are processor seconds over all threads on
 one thread (other programs do not count), wall-clock seconds on more.
@@ -18,18 +18,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import numpy as np
 import torch
+from bench import Clock, machine, matrix_rate, spread
 
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
@@ -44,7 +43,6 @@ from hocket.types import Batch, Decoding, Quantity, Scenario, Trajectory, Turn
 from hocket.workflows import Chat
 
 VARIANTS = ("padded", "shared", "bf16")
-Clock = Callable[[], float]
 
 
 class Bench:
@@ -93,17 +91,6 @@ class Bench:
         self.optimiser.step()
 
 
-def rate(clock: Clock) -> float:
-    """Operations per second of a large fp32 product; the best of five."""
-    a, b = torch.ones(2048, 1024), torch.ones(1024, 1024)
-    taken = []
-    for _ in range(5):
-        start = clock()
-        a @ b
-        taken.append(clock() - start)
-    return 2 * 2048 * 1024 * 1024 / min(taken)
-
-
 def measure(bench: Bench, rounds: int, clock: Clock) -> dict[str, list[float]]:
     """Seconds of every part and variant by round; the first round warms up and is left out."""
     bench.choose("shared")
@@ -128,15 +115,11 @@ def measure(bench: Bench, rounds: int, clock: Clock) -> dict[str, list[float]]:
     return seconds
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
-
-
 def report(bench: Bench, threads: int, rounds: int) -> dict[str, Any]:
     """All figures on a number of threads."""
     torch.set_num_threads(threads)
     clock = time.process_time if threads == 1 else time.perf_counter
-    speed = rate(clock)
+    speed = matrix_rate("fp32", clock)
     seconds = measure(bench, rounds, clock)
     samples = bench.engine.sample(bench.requests)
     generated = sum(len(sample.tokens) for sample in samples)
@@ -209,30 +192,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args()
     bench = Bench(options)
-    machine = {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "torch": torch.__version__,
-        "parameters": sum(p.numel() for p in bench.policy.model.parameters()),
-    }
+    about = machine(torch=torch.__version__, parameters=sum(p.numel() for p in bench.policy.model.parameters()))
     if not options.json:
-        print(", ".join(f"{name} {value}" for name, value in machine.items()))
+        print(", ".join(f"{name} {value}" for name, value in about.items()))
     found = []
     for threads in options.threads:
         found.append(report(bench, threads, options.rounds))
         if not options.json:
             show(found[-1])
     if options.json:
-        json.dump({"machine": machine, "runs": found}, sys.stdout, indent=1)
+        json.dump({"machine": about, "runs": found}, sys.stdout, indent=1)
         print()
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 if __name__ == "__main__":

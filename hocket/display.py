@@ -83,7 +83,7 @@ class LiveDisplay:
         onward = f", continuing from step {self.first_step}" if self.first_step else ""
         self.console.print(
             f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/] with "
-            f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.threads} thread(s) "
+            f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
             f"→ {trainer.folder.path}{onward}",
             soft_wrap=not self.console.is_terminal,
         )

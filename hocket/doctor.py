@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -43,26 +43,65 @@ def _package(name: str, extra: str | None) -> Finding:
         return Finding(name, "missing", False, advice, optional=extra is not None)
 
 
+WIDTHS = {"the shipped model": None, "a model of width 1024": {"hidden_size": 1024, "num_attention_heads": 16}}
+"""Whose products are timed; None reads the shipped model's configuration."""
+
+
 def _machine() -> list[Finding]:
+    """The cores and memory, what they can do, and what a run of the shipped model would choose and why."""
     import torch
 
-    from hocket.train.machine import SMALL, Machine, available_cores
+    from hocket import kernels
+    from hocket.train.assemble import configured_models
+    from hocket.train.config import Config
+    from hocket.train.machine import Machine
 
-    machine = Machine.measured(None, parameters=SMALL)
-    timed = ", ".join(f"{count}: {1000 * seconds:.0f} ms" for count, seconds in machine.seconds.items())
-    capability = torch.backends.cpu.get_cpu_capability()
+    models = configured_models(Config())
+    machine = Machine.chosen(Config(), models)
     accelerator = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+    head = int(models[0].head_dim)
+    compiled = kernels.available(head)
     return [
-        Finding("cores", str(available_cores()), True),
-        Finding("threads", f"{machine.threads}, and 1 for small models", True, f"the probe took, by threads, {timed}"),
-        Finding("vector units", capability, True, "with bf16 products" if _bf16() else "without bf16 products"),
+        Finding("threads", str(machine.threads), True, machine.why["threads"]),
+        Finding("precision", machine.precision, True, machine.why["precision"]),
+        *_rates(models[0]),
+        Finding("vector units", torch.backends.cpu.get_cpu_capability(), True),
+        Finding("kernels", "compiled" if compiled else "missing", compiled, kernels.reason(head) or "", optional=True),
+        _memory(),
         Finding("accelerator", accelerator, True),
     ]
 
 
-def _bf16() -> bool:
-    flags = Path("/proc/cpuinfo")
-    return flags.is_file() and ("avx512_bf16" in flags.read_text() or "amx_bf16" in flags.read_text())
+def _rates(shipped: Any) -> list[Finding]:
+    """GFLOP/s of products of two sizes, by precision and threads."""
+    import torch
+
+    from hocket.train.cores import available_cores
+    from hocket.train.machine import Probe
+    from hocket.train.probe import Shapes, has_bf16
+
+    device, cores = torch.device("cpu"), available_cores()
+    found = [Finding("cores", str(cores), True)]
+    for name, settings in WIDTHS.items():
+        probe = Probe(Shapes.of(shipped if settings is None else SimpleNamespace(**settings)), device)
+        single = probe("fp32", 1)
+        said = [f"{single.to_json()['train']:.0f} GFLOP/s in fp32"]
+        if has_bf16(device):
+            said.append(f"bf16 is {1 / probe('bf16', 1).against(single):.1f} times as fast")
+        if cores > 1:
+            said.append(f"{cores} threads are {1 / probe('fp32', cores).against(single):.1f} times as fast as one")
+        found[0] = Finding("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
+        found.append(Finding("products", f"of {name}", True, "; ".join(said)))
+    return found
+
+
+def _memory() -> Finding:
+    import torch
+
+    from hocket.train.memory import GIB, available_memory
+
+    free = available_memory(torch.device("cpu"))
+    return Finding("memory", "unknown" if free is None else f"{free / GIB:.1f} GiB free", True)
 
 
 def _attempt(name: str, test: Callable[[], str]) -> Finding:

@@ -95,7 +95,7 @@ class DecoderSession:
     def _project(self, number: int, x: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries and keys, and values, `[..., heads, D]`, of states `[..., H]`."""
         layer = self._layers[number]
-        qkv = layer.qkv(_normal(x, layer.epsilons[0])).view(*x.shape[:-1], -1, self._size)
+        qkv = layer.qkv(_normal(x, layer.epsilons[0]).to(layer.dtype)).to(x.dtype).view(*x.shape[:-1], -1, self._size)
         turning = self._heads + self._shared
         both = qkv[..., :turning, :]
         if layer.turn is not None:
@@ -106,8 +106,9 @@ class DecoderSession:
     def _finish(self, number: int, x: Tensor, mixed: Tensor) -> Tensor:
         """States after attention's output and the feed-forward part."""
         layer = self._layers[number]
-        x = layer.output(mixed).add_(x)
-        return layer.down(layer.gate(layer.gate_up(_normal(x, layer.epsilons[1])))).add_(x)
+        x = x + layer.output(mixed.to(layer.dtype))
+        flat = _normal(x, layer.epsilons[1]).to(layer.dtype).flatten(0, -2)
+        return layer.down(layer.gate(layer.gate_up(flat))).view(x.shape) + x
 
     # ------------------------------------------------------------ rows
 

@@ -1,4 +1,4 @@
-"""The loop that turns a session's logits into finished samples."""
+"""What responses consist of while they grow, and the loop that turns a lockstep session's logits into samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hocket.engine.requests import Request, Sample
 from hocket.engine.sampling import Plan, draw
@@ -19,7 +18,92 @@ LEAVE_SHARE = 0.75
 """Finished rows leave the batch once no more than this share of its rows is alive."""
 
 Rows = NDArray[np.int64]
-"""One number per row of the session, `[R]`."""
+"""Numbers of requests, one per row of a batch, `[R]`."""
+
+
+class Responses:
+    """The tokens written so far for N requests.
+
+    Attributes:
+        tokens, logp: `[N, L]`; L is the largest limit. length: of each response, `[N]`.
+
+    Args:
+        requests: by number.
+        limits: the most response tokens of each, forced prefix included.
+        stop_ids: tokens that end a response.
+        stops: finds stop strings.
+        vocabulary: number of tokens there are.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        limits: Sequence[int],
+        stop_ids: Sequence[int],
+        stops: StopStrings,
+        vocabulary: int,
+    ) -> None:
+        self._requests = requests
+        self._stops = stops
+        total = len(requests)
+        self.tokens = np.zeros((total, max(limits)), np.int64)
+        self.logp = np.zeros((total, max(limits)), np.float32)
+        self.length = np.zeros(total, np.int64)
+        self._limits = np.array(limits)
+        self._ends = np.zeros(vocabulary, np.bool_)
+        self._ends[[token for token in stop_ids if token < vocabulary]] = True
+        self._stopped = np.zeros(total, np.bool_)
+        self._imposed = np.array([len(request.prefix) for request in requests])
+        self._prefix = np.full((total, int(self._imposed.max())), -1, np.int64)
+        for row, request in enumerate(requests):
+            self._prefix[row, : len(request.prefix)] = request.prefix
+        self._texts = np.array([bool(request.decoding.stop) for request in requests])
+        self._any_text = bool(self._texts.any())
+
+    def forced(self, rows: Rows) -> Rows | None:
+        """The imposed next tokens, -1 where a row is sampled; None where nothing is imposed."""
+        width = self._prefix.shape[1]
+        if not width:
+            return None
+        at = self.length[rows]
+        if int(at.min()) >= width:
+            return None
+        return np.where(at < width, self._prefix[rows, np.minimum(at, width - 1)], -1)
+
+    def record(self, rows: Rows, token: Rows, logp: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Writes the next token of each row, all different; says which responses it completes."""
+        at = self.length[rows]
+        self.tokens[rows, at] = token
+        self.logp[rows, at] = logp
+        at += 1
+        self.length[rows] = at
+        # What was imposed does not end a response, except with its last token.
+        stopped: NDArray[np.bool_] = self._ends[token] & (at >= self._imposed[rows])
+        if self._any_text:
+            self._find_stops(rows, stopped)
+        self._stopped[rows] = stopped
+        ended: NDArray[np.bool_] = stopped | (at >= self._limits[rows])
+        return ended
+
+    def _find_stops(self, rows: Rows, stopped: NDArray[np.bool_]) -> None:
+        """Marks rows whose last token completes a stop string."""
+        for place in np.flatnonzero(self._texts[rows] & (self.length[rows] > self._imposed[rows])).tolist():
+            row = int(rows[place])
+            written = self.tokens[row, : self.length[row]]
+            stop = self._requests[row].decoding.stop
+            if self._stops.may_complete(int(written[-1]), stop):
+                stopped[place] |= self._stops.completed(written.tolist(), stop, int(self._imposed[row]))
+
+    def sample(self, row: int, version: int) -> Sample:
+        """What a completed response has become."""
+        length = int(self.length[row])
+        return Sample(
+            tokens=self.tokens[row, :length].copy(),
+            logp=self.logp[row, :length].copy(),
+            finish="stop" if bool(self._stopped[row]) else "length",
+            version=version,
+            forced=np.arange(length) < int(self._imposed[row]),
+        )
 
 
 class Decoding:
@@ -27,96 +111,47 @@ class Decoding:
 
     Args:
         requests: one per row of the session, by number.
-        limits: the most response tokens of each, forced prefix included.
-        stop_ids: tokens that end a response.
-        stops: finds stop strings.
+        limits, stop_ids, stops: see `Responses`.
     """
 
     def __init__(
         self, requests: Sequence[Request], limits: Sequence[int], stop_ids: Sequence[int], stops: StopStrings
     ) -> None:
         self._requests = requests
-        self._stops = stops
-        self._stop_ids = stop_ids
-        total = len(requests)
-        # One more row than requests: where the rows write that only fill a place.
-        self._tokens = np.zeros((total + 1, max(limits)), np.int64)
-        self._logp = np.zeros((total + 1, max(limits)), np.float32)
-        self._length = np.zeros(total + 1, np.int64)
-        self._stopped = np.zeros(total + 1, np.bool_)
-        self._done = np.zeros(total + 1, np.bool_)
-        self._done[total] = True
-        self._limits = np.array([*limits, 1])
-        self._imposed = np.array([*(len(request.prefix) for request in requests), 0])
-        self._prefix = np.full((total + 1, int(self._imposed.max())), -1, np.int64)
-        for row, request in enumerate(requests):
-            self._prefix[row, : len(request.prefix)] = request.prefix
-        self._texts = [row for row, request in enumerate(requests) if request.decoding.stop]
+        self._told = (limits, stop_ids, stops)
 
     def run(self, session: Session, version: int) -> list[Sample]:
         """The samples, by number of request."""
         vocabulary, device = session.logits.shape[1], session.logits.device
-        ends = np.zeros(vocabulary, np.bool_)
-        ends[[token for token in self._stop_ids if token < vocabulary]] = True
+        written = Responses(self._requests, *self._told, vocabulary)
+        total = len(self._requests)
         everyone = Plan.of([*self._requests, self._requests[0]], vocabulary, device)
+        # One more than requests: what rows belong to that only fill a place.
+        alive = np.arange(total + 1) < total
         rows = session.rows.cpu()
         plan = everyone.rows(rows)
-        for counter in range(self._tokens.shape[1]):
-            token, logp = draw(session.logits, plan, counter, self._forced(rows.numpy(), counter, device))
-            self._record(rows.numpy(), counter, token.cpu().numpy(), logp.cpu().numpy(), ends)
-            alive = torch.from_numpy(~self._done[rows.numpy()])
-            living = int(alive.sum())
-            if not living:
+        for counter in range(written.tokens.shape[1]):
+            going = alive[rows.numpy()]
+            live = rows.numpy()[going]
+            imposed = written.forced(live)
+            forced = None
+            if imposed is not None:
+                forced = torch.full((len(rows),), -1)
+                forced[torch.from_numpy(going)] = torch.from_numpy(imposed)
+                forced = forced.to(device)
+            token, logp = draw(session.logits, plan, counter, forced)
+            ended = written.record(live, token.cpu().numpy()[going], logp.cpu().numpy()[going])
+            alive[live[ended]] = False
+            if not alive.any():
                 break
-            if living <= LEAVE_SHARE * len(rows):
-                session.keep(alive.to(device))
+            staying = torch.from_numpy(alive[rows.numpy()])
+            if int(staying.sum()) <= LEAVE_SHARE * len(rows):
+                session.keep(staying.to(device))
                 rows = session.rows.cpu()
                 plan = everyone.rows(rows)
-                token = torch.from_numpy(self._tokens[rows.numpy(), counter]).to(device)
+                token = torch.from_numpy(written.tokens[rows.clamp(max=total - 1).numpy(), counter]).to(device)
             session.step(token)
-        return [self._sample(row, version) for row in range(len(self._requests))]
-
-    def _forced(self, rows: Rows, counter: int, device: torch.device) -> Tensor | None:
-        """The imposed tokens at this place, -1 where a row is sampled; None where nothing is imposed any more."""
-        if counter >= self._prefix.shape[1]:
-            return None
-        return torch.from_numpy(self._prefix[rows, counter]).to(device)
-
-    def _record(
-        self, rows: Rows, counter: int, token: Rows, logp: NDArray[np.float32], ends: NDArray[np.bool_]
-    ) -> None:
-        """Writes token number `counter` of each row and ends the rows it completes."""
-        self._tokens[rows, counter] = token
-        self._logp[rows, counter] = logp
-        # What was imposed does not end a response, except with its last token.
-        stopped = ends[token] & (counter + 1 >= self._imposed[rows])
-        if self._texts:
-            stopped |= self._find_stops(rows, counter)
-        ended = (stopped | (counter + 1 >= self._limits[rows])) & ~self._done[rows]
-        finished = rows[ended]
-        self._length[finished] = counter + 1
-        self._stopped[finished] = stopped[ended]
-        self._done[finished] = True
-
-    def _find_stops(self, rows: Rows, counter: int) -> NDArray[np.bool_]:
-        found = np.zeros(len(rows), np.bool_)
-        place = {row: number for number, row in enumerate(rows.tolist())}
-        for row in self._texts:
-            if row in place and not self._done[row] and counter >= self._imposed[row]:
-                written = self._tokens[row, : counter + 1].tolist()
-                stop = self._requests[row].decoding.stop
-                found[place[row]] = self._stops.completed(written, stop, int(self._imposed[row]))
-        return found
-
-    def _sample(self, row: int, version: int) -> Sample:
-        length = int(self._length[row])
-        return Sample(
-            tokens=self._tokens[row, :length].copy(),
-            logp=self._logp[row, :length].copy(),
-            finish="stop" if bool(self._stopped[row]) else "length",
-            version=version,
-            forced=np.arange(length) < int(self._imposed[row]),
-        )
+        return [written.sample(row, version) for row in range(total)]
 
 
 SessionFactory = Callable[[Sequence[tuple[int, ...]]], Session]

@@ -2,147 +2,242 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 
+from hocket import kernels
+from hocket.engine.batched import BatchedEngine
 from hocket.engine.cached import CachedSession
+from hocket.engine.continuous import Continuous
 from hocket.engine.decoder import DecoderSession
-from hocket.engine.decoding import decode
+from hocket.engine.decoding import Responses, decode
 from hocket.engine.lobby import Lobby
-from hocket.engine.requests import ContextFull, Request, Sample
+from hocket.engine.paged import Counts, Kernels, PagedCache
+from hocket.engine.requests import Request, Sample
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
-from hocket.errors import ConfigurationError, HocketError
-from hocket.policies.family import supports
+from hocket.errors import HocketError
+from hocket.policies.family import Adapters, adapters_of, head_size, supports
+from hocket.policies.shared import batch_together
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
-_Numbered = tuple[int, Request, int]
-"""A request's place in the caller's list, the request, and the most response tokens it may have."""
+MAX_BYTES = 4 * 2**30
 
 
-class LocalEngine:
+class _Asked(NamedTuple):
+    """A request's place in the caller's list, the request, the most response tokens it may have, and whom it is for."""
+
+    place: int
+    request: Request
+    limit: int
+    engine: LocalEngine
+
+
+@dataclass(eq=False)
+class _Company:
+    """Engines that sample together, and what they have computed.
+
+    Attributes:
+        weights: fingerprints of the policies' weights that the cache belongs to.
+    """
+
+    engines: list[LocalEngine] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    cache: PagedCache | None = None
+    weights: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def policies(self) -> list[CausalLM]:
+        return [engine.policy for engine in self.engines]
+
+
+class LocalEngine(BatchedEngine):
     """Batched sampling from one policy, always with its current weights; implements `hocket.engine.requests.Engine`.
 
-    A request's tokens depend on its key, context and weights, not on what is sampled beside it, up to float rounding.
+    A request's tokens and log-probs depend on its key, context and weights, not on what is sampled beside it: to the
+    last bit where the kernels run (see `hocket.kernels`), else up to float rounding. There what was computed of
+    contexts and responses is kept until the weights change, so that a conversation's history is never computed again.
+
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).
+
+    Policies that share a base (see `hocket.policies.shared`) can have engines beside each other: what is pending for
+    any of them runs as one batch, each row with its own policy's adapter.
+
+    Attributes:
+        counts: what was read, reused and drawn so far, by all engines beside each other.
 
     Args:
         policy: whom to sample from.
         max_rows: continuations decoded together; more wait, in key order.
+        max_bytes: of keys and values; when they are used up, those longest unused go.
         lobby: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
+        beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and lobby hold for both.
+
+    Raises:
+        HocketError: when the two policies differ in more than adapters.
     """
 
-    def __init__(self, policy: CausalLM, *, max_rows: int = 256, lobby: Lobby | None = None) -> None:
-        if max_rows < 1:
-            raise ConfigurationError(f"engine.max_rows = {max_rows}: must be at least 1")
-        self.policy = policy
-        self.max_rows = max_rows
-        self.lobby = lobby if lobby is not None else Lobby()
-        self.lobby.serve(self._run_pending)
+    def __init__(
+        self,
+        policy: CausalLM,
+        *,
+        max_rows: int = 256,
+        max_bytes: int = MAX_BYTES,
+        lobby: Lobby | None = None,
+        beside: LocalEngine | None = None,
+    ) -> None:
+        if beside is not None and not batch_together(beside.policy, policy):
+            raise HocketError(f"policies {beside.policy.name!r} and {policy.name!r} differ in more than their adapters")
+        super().__init__(max_rows=max_rows if beside is None else beside.max_rows, lobby=lobby, beside=beside)
+        self.policy: CausalLM = policy
+        self.max_bytes: int = max_bytes if beside is None else beside.max_bytes
+        self._context_length = policy.context_length
         self._stops = StopStrings(policy.tokenizer)
-        self._pending: list[tuple[Request, asyncio.Future[Sample]]] = []
+        self._company: _Company = _Company() if beside is None else beside._company
+        self._company.engines.append(self)
+        self._company.cache = None
 
     @property
-    def live(self) -> int:
-        """Workflows inside `episode()` now."""
-        return self.lobby.live
+    def context_length(self) -> int | None:
+        return self._context_length
 
-    def episode(self) -> AbstractAsyncContextManager[None]:
-        """Marks a live workflow: batches run only when all live workflows wait."""
-        return self.lobby.episode()
-
-    async def submit(self, request: Request) -> Sample:
-        """Waits for one continuation; see `hocket.engine.requests.Engine`."""
-        self._limit(request)
-        future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        entry = (request, future)
-        self._pending.append(entry)
-        try:
-            async with self.lobby.waiting():
-                return await future
-        finally:
-            if entry in self._pending:
-                self._pending.remove(entry)
+    @property
+    def counts(self) -> Counts:
+        return self._company.counts
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """Samples all requests now; results in the order given."""
-        numbered = [(place, request, self._limit(request)) for place, request in enumerate(requests)]
-        numbered.sort(key=lambda item: item[1].key)
+        return self._sample([(self, request) for request in requests])
+
+    def release(self) -> None:
+        """Gives back the memory of what is kept between calls."""
+        self._company.cache = None
+
+    def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+        alone = len(self._company.engines) == 1
+        return super()._answer(asked) if alone else self._sample(asked)
+
+    def _sample(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+        numbered = [
+            _Asked(place, request, engine._limit(request), cast(LocalEngine, engine))
+            for place, (engine, request) in enumerate(asked)
+        ]
+        numbered.sort(key=lambda item: item.request.key)
         found: dict[int, Sample] = {}
-        with torch.inference_mode(), self.policy.applied():
-            for wave in self._waves(numbered):
-                found.update(self._run_wave(wave))
-        return [found[place] for place in range(len(requests))]
+        with torch.inference_mode():
+            paged, rest = self._split(numbered)
+            if paged:
+                found.update(self._run_paged(paged))
+            for engine in self._company.engines:
+                with engine.policy.applied():
+                    for wave in engine._waves([item for item in rest if item.engine is engine]):
+                        found.update(engine._run_wave(wave))
+        return [found[place] for place in range(len(asked))]
 
-    def _run_pending(self) -> bool:
-        """Runs what is pending as one batch; says whether there was anything."""
-        pending = [(request, future) for request, future in self._pending if not future.done()]
-        self._pending.clear()
-        if not pending:
-            return False
-        try:
-            samples = self.sample([request for request, _ in pending])
-        except Exception as error:
-            for _, future in pending:
-                future.set_exception(error)
-            return True
-        for (_, future), sample in zip(pending, samples, strict=True):
-            future.set_result(sample)
-        return True
+    # ------------------------------------------------------------ over pages
 
-    def _waves(self, numbered: list[_Numbered]) -> Iterator[list[_Numbered]]:
+    def _split(self, numbered: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
+        """Requests that the paged engine can serve, and the others."""
+        model = self.policy.model
+        if _kernels(self.policy) is None:
+            return [], numbered
+        lengths = [len(item.request.tokens) + item.limit for item in numbered]
+        if supports(model, max(lengths, default=0)):
+            return numbered, []
+        fits = [supports(model, length) for length in lengths]
+        return (
+            [item for item, fit in zip(numbered, fits, strict=True) if fit],
+            [item for item, fit in zip(numbered, fits, strict=True) if not fit],
+        )
+
+    def _run_paged(self, numbered: list[_Asked]) -> dict[int, Sample]:
+        company = self._company
+        alone = len(company.engines) == 1
+        # One policy's model is used as it is; of several only the base is, and adapters are put in row by row.
+        with self.policy.applied() if alone else nullcontext():
+            cache = self._current_cache()
+            requests, limits = [item.request for item in numbered], [item.limit for item in numbered]
+            owners = [company.engines.index(item.engine) for item in numbered]
+            written = Responses(requests, limits, self.policy.stop_ids, self._stops, cache.model.vocabulary)
+            Continuous(cache, requests, limits, written, self.counts, self.max_rows, owners).run()
+        return {item.place: written.sample(row, item.engine.policy.version) for row, item in enumerate(numbered)}
+
+    def _current_cache(self) -> PagedCache:
+        """What was computed with the weights as they are now."""
+        company, model, precision = self._company, self.policy.model, self.policy.precision
+        weights = [_fingerprint(policy) for policy in company.policies]
+        if company.cache is None:
+            chosen = _kernels(self.policy)
+            assert chosen is not None
+            company.cache = PagedCache(model, precision, chosen, self.max_bytes, self._adapters())
+        elif weights != company.weights:
+            changed = [number for number, one in enumerate(weights) if one != company.weights[number]]
+            company.cache.renew(model, precision, self._adapters(), changed)
+        company.weights = weights
+        return company.cache
+
+    def _adapters(self) -> list[Adapters] | None:
+        """Of every policy beside this one and of its own; None where it is alone."""
+        policies, found = self._company.policies, []
+        if len(policies) == 1:
+            return None
+        for policy in policies:
+            with policy.applied():
+                found.append(adapters_of(policy.model, policy.precision))
+        return found
+
+    @property
+    def _cache(self) -> PagedCache | None:
+        return self._company.cache
+
+    # ------------------------------------------------------------ in waves
+
+    def _waves(self, numbered: list[_Asked]) -> Iterator[list[_Asked]]:
         """Requests decoded together: whole batches on the fast path, equal context lengths on the other."""
-        fast: list[_Numbered] = []
-        by_length: dict[int, list[_Numbered]] = {}
+        fast: list[_Asked] = []
+        by_length: dict[int, list[_Asked]] = {}
         for item in numbered:
-            _, request, limit = item
-            if supports(self.policy.model, len(request.tokens) + limit):
+            if supports(self.policy.model, len(item.request.tokens) + item.limit):
                 fast.append(item)
             else:
-                by_length.setdefault(len(request.tokens), []).append(item)
+                by_length.setdefault(len(item.request.tokens), []).append(item)
         for group in (fast, *by_length.values()):
             for start in range(0, len(group), self.max_rows):
                 yield group[start : start + self.max_rows]
 
-    def _run_wave(self, wave: list[_Numbered]) -> dict[int, Sample]:
+    def _run_wave(self, wave: list[_Asked]) -> dict[int, Sample]:
         # Requests of one context stand side by side.
-        wave = sorted(wave, key=lambda item: item[1].tokens)
+        wave = sorted(wave, key=lambda item: item.request.tokens)
         model, precision = self.policy.model, self.policy.precision
-        longest = max(len(request.tokens) + limit for _, request, limit in wave)
+        longest = max(len(item.request.tokens) + item.limit for item in wave)
 
         def open_session(contexts: Sequence[tuple[int, ...]]) -> Session:
             if supports(model, longest):
                 return DecoderSession(model, contexts, precision)
             return CachedSession(model, contexts)
 
-        requests, limits = [request for _, request, _ in wave], [limit for _, _, limit in wave]
+        requests, limits = [item.request for item in wave], [item.limit for item in wave]
         samples = decode(requests, limits, open_session, self._stops, self.policy)
-        return {place: sample for (place, _, _), sample in zip(wave, samples, strict=True)}
+        return {item.place: sample for item, sample in zip(wave, samples, strict=True)}
 
-    def _limit(self, request: Request) -> int:
-        """The most response tokens a request may have.
 
-        Raises:
-            HocketError: when its context is empty or leaves no room, or its prefix exceeds the limit.
-        """
-        length, most = len(request.tokens), request.decoding.max_tokens
-        if length == 0:
-            raise HocketError("a request has an empty context; give the scenario a prompt")
-        if most < 1:
-            raise ConfigurationError(f"max_tokens = {most}: must be at least 1")
-        context = self.policy.context_length
-        limit = most if context is None else min(most, context - length)
-        if limit < max(1, len(request.prefix)):
-            forced = f" and a forced prefix of {len(request.prefix)}" if request.prefix else ""
-            raise ContextFull(
-                f"a prompt of {length} tokens{forced} leaves no room for a response: the model's context is {context} "
-                f"tokens and max_tokens is {most}; shorten the prompt or prefix, or change max_tokens"
-            )
-        return limit
+def _fingerprint(policy: CausalLM) -> tuple[int, ...]:
+    """Numbers that change with the weights: the version, and torch's own count of changes of each tensor."""
+    parameters = list(policy.acting_parameters())
+    changes = (0 if parameter.is_inference() else parameter._version for parameter in parameters)
+    return policy.version, *(parameter.data_ptr() for parameter in parameters), *changes
+
+
+def _kernels(policy: CausalLM) -> Kernels | None:
+    """What the paged engine computes with; None where it cannot serve a policy."""
+    model = policy.model
+    if model.device.type != "cpu" or model.dtype is not torch.float32 or not supports(model, 1):
+        return None
+    return cast(Kernels, kernels) if kernels.available(head_size(model)) else None

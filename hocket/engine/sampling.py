@@ -73,7 +73,9 @@ class Plan:
         )
 
 
-def draw(logits: Tensor, plan: Plan, counter: int, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def draw(
+    logits: Tensor, plan: Plan, counter: int | NDArray[np.uint64], forced: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Token number `counter` of each row and its log-prob, both `[R]`.
 
     The token is the first whose cumulative probability, in vocabulary order and float64, reaches the row's uniform.
@@ -83,7 +85,7 @@ def draw(logits: Tensor, plan: Plan, counter: int, forced: Tensor | None = None)
     Args:
         logits: `[R, V]`.
         plan: of the same rows.
-        counter: which uniform of each stream is used.
+        counter: which uniform of each stream is used; one number, or one for each row `[R]`.
         forced: imposed tokens `[R]`, -1 where the row is sampled; an imposed token's log-prob is that before any cut.
     """
     scores = logits.float()
@@ -108,19 +110,26 @@ def _cut(logp: Tensor, plan: Plan) -> Tensor:
     if plan.banned is None and plan.top_k is None and plan.top_p is None and plan.min_p is None:
         return logp
     if plan.banned is not None:
-        logp = torch.log_softmax(logp.masked_fill(plan.banned, -torch.inf), 1)
+        left = torch.log_softmax(logp.masked_fill(plan.banned, -torch.inf), 1)
+        # Others stay as they are, to the last bit, so that no row depends on what its neighbours forbid.
+        logp = torch.where(plan.banned.any(1, keepdim=True), left, logp)
     if plan.top_k is None and plan.top_p is None and plan.min_p is None:
         return logp
     ranked, order = logp.sort(dim=1, descending=True, stable=True)
     keep = torch.ones_like(ranked, dtype=torch.bool)
+    cuts = torch.zeros_like(ranked[:, :1], dtype=torch.bool)
     if plan.top_k is not None:
         keep &= torch.arange(ranked.shape[1], device=logp.device) < plan.top_k
+        cuts |= plan.top_k < ranked.shape[1]
     if plan.top_p is not None:
         probability = torch.softmax(ranked.masked_fill(~keep, -torch.inf), 1)
         # A token stays while those ranked above it have not yet reached top_p.
-        keep &= torch.cumsum(probability, 1) - probability < plan.top_p
+        keep &= (torch.cumsum(probability, 1) - probability < plan.top_p) | (plan.top_p >= 1)
+        cuts |= plan.top_p < 1
     if plan.min_p is not None:
         keep &= ranked >= ranked[:, :1] + plan.min_p.log()
+        cuts |= plan.min_p > 0
     keep[:, 0] = True
     kept = torch.zeros_like(keep).scatter(1, order, keep)
-    return torch.log_softmax(logp.masked_fill(~kept, -torch.inf), 1)
+    left = torch.log_softmax(logp.masked_fill(~kept, -torch.inf), 1)
+    return torch.where(cuts, left, logp)

@@ -15,6 +15,10 @@ class StopStrings:
         self._tokenizer = tokenizer
         self._pieces: dict[int, str] = {}
 
+    def may_complete(self, token: int, stops: Sequence[str]) -> bool:
+        """Whether `token` could complete one of `stops`; a cheap test that spares gathering the response."""
+        return any(self._may_end(token, stop) for stop in stops)
+
     def completed(self, tokens: Sequence[int], stops: Sequence[str], imposed: int = 0) -> bool:
         """Whether the last of `tokens` completes one of `stops`.
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from safetensors.torch import save_file
-
+from hocket.engine.handover import FP32, check_gap, log_prob_gap, probe_of, write_weights
 from hocket.engine.lobby import Lobby
 from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.remote_wire import read_tokens, tokens_body
-from hocket.engine.requests import Request
+from hocket.engine.requests import Request, Sample
 from hocket.errors import ConfigurationError, HocketError
-from hocket.evaluating import evaluate_detached
-from hocket.packing import pack
-from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
-
-_HEAD = "lm_head.weight"
-_PROBE = 16
 
 
 class VLLMServerEngine(RemoteEngine):
@@ -37,6 +27,9 @@ class VLLMServerEngine(RemoteEngine):
     can read too, and the server reloads them in place. Then log-probs of a fresh sample are compared with the
     policy's own, because a reload that leaves a tensor behind is silent: with tied embeddings vLLM keeps the old
     output head unless the head is written out beside them, as is done here.
+
+    Answers are journalled by version too: the same question is asked anew of other weights. Each sample carries the
+    version that it was drawn with.
 
     The server must run with `VLLM_SERVER_DEV_MODE=1` (which opens its reload calls to all who reach it), on the model
     that the policy was loaded from, in the same precision.
@@ -58,7 +51,7 @@ class VLLMServerEngine(RemoteEngine):
         *,
         folder: Path,
         stops: Sequence[int],
-        tolerance: float = 1e-3,
+        tolerance: float = FP32,
         processed: bool = False,
         journal: Journal | None = None,
         lobby: Lobby | None = None,
@@ -86,7 +79,17 @@ class VLLMServerEngine(RemoteEngine):
         with self._syncing:
             if self._synced != self.policy.version:
                 self._sync(request)
-        return super()._asked(path, body, request)
+            version = self.version
+        return {**super()._asked(path, body, request), "version": version}
+
+    def _kept(self, entry: str) -> dict[str, Any] | None:
+        return super()._kept(f"{entry}@{self.policy.version}")
+
+    def _keep(self, entry: str, outcome: dict[str, Any]) -> None:
+        super()._keep(f"{entry}@{outcome['version']}", outcome)
+
+    def _sample(self, request: Request, outcome: dict[str, Any]) -> Sample:
+        return replace(super()._sample(request, outcome), version=outcome["version"])
 
     def _sync(self, request: Request) -> None:
         """Hands over the weights and checks that the server uses them.
@@ -105,47 +108,17 @@ class VLLMServerEngine(RemoteEngine):
                 "VLLM_SERVER_DEV_MODE=1 and let it read the folder of the weights"
             ) from error
         self.gap = self._measured(request)
-        if not self.gap <= self.tolerance:
-            raise ConfigurationError(
-                f"after the weights were handed over, log-probs of the vLLM server at {self.endpoint.url} differ from "
-                f"the policy's by {self.gap:.3g} nats (tolerance {self.tolerance:g}): it uses other weights or another "
-                "precision; start it on the policy's model with the same dtype"
-            )
+        who, mend = f"the vLLM server at {self.endpoint.url}", "start it on the policy's model with the same dtype"
+        check_gap(self.gap, self.tolerance, who, mend)
         self._synced = self.version = self.policy.version
 
     def _measured(self, request: Request) -> float:
         """The largest gap between the server's and the policy's log-probs on a fresh sample, nats."""
-        probe = Request(request.tokens, Decoding(max_tokens=_PROBE), request.key.derive("probe"))
+        probe = probe_of(request)
         body = tokens_body(probe, self.endpoint.model, self._stops)
         answer = read_tokens(self.endpoint.ask("/completions", body, probe.key))
         if answer["tokens"] is None or answer["logp"] is None:
             raise ConfigurationError(
                 f"the server at {self.endpoint.url} returns no token ids and log-probs; it must be vLLM 0.10 or later"
             )
-        turn = Turn(
-            agent=self.policy.name,
-            policy=self.policy.name,
-            observation=np.array(request.tokens, np.int64),
-            action=np.array(answer["tokens"], np.int64),
-        )
-        batch = pack([Trajectory(Scenario("probe"), [turn])])
-        now = evaluate_detached(self.policy, batch, {Quantity.LOGP}, torch.arange(batch.decisions))
-        return float((now.logp.double() - torch.tensor(answer["logp"], dtype=torch.float64)).abs().max())
-
-
-def write_weights(policy: CausalLM, folder: Path) -> None:
-    """Writes a model folder for a server: merged weights, without the value head, the output head written out."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.safetensors*"):
-        old.unlink()
-    policy.save(folder)
-    (folder / "value_head.safetensors").unlink(missing_ok=True)
-    head = policy.model.get_output_embeddings()
-    if not policy.model.config.tie_word_embeddings or head is None:
-        return
-    save_file({_HEAD: head.weight.detach().cpu().clone()}, folder / "lm_head.safetensors")
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        listed = json.loads(index.read_text())
-        listed["weight_map"][_HEAD] = "lm_head.safetensors"
-        index.write_text(json.dumps(listed))
+        return log_prob_gap(self.policy, probe.tokens, answer["tokens"], answer["logp"])

@@ -20,6 +20,7 @@ from hocket.policies.loading import read_model, read_tokenizer, without_progress
 from hocket.policies.lora import (
     adapted_layers,
     add_adapter,
+    is_adapters,
     load_adapter,
     merged_state,
     save_adapter,
@@ -28,6 +29,7 @@ from hocket.policies.lora import (
 from hocket.policies.prefix_tree import tree_of, tree_parts
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, final_rows, padded, rows_of, targets
 from hocket.policies.settings import LoraSettings
+from hocket.policies.shared import Bases
 from hocket.policies.tree_forward import tree_states
 from hocket.stages import Policy
 from hocket.types import Batch, Evaluation, Level, Quantity
@@ -57,9 +59,11 @@ class CausalLM:
         version: counts updates of the weights; the learner increases it after each step.
         tokenizer: the model's own.
         token_budget: tokens per forward and backward pass, padding included.
+        checkpointing: whether the backward pass makes layers' activations again instead of holding them.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
             that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
-        precision: what feed-forward layers multiply in, for sampler and learner alike; see `hocket.policies.family`.
+        precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
+        lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
         end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
     """
 
@@ -81,11 +85,12 @@ class CausalLM:
         self.version = 0
         self.tokenizer = tokenizer
         self.token_budget: float = TOKEN_BUDGET
+        self.checkpointing = False
         self.share_prefixes = True
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
         self.lora = bool(adapted_layers(model))
-        self._adapted = self.lora if adapted is None else adapted
+        self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
         self._check_precision()
 
@@ -99,6 +104,7 @@ class CausalLM:
         dtype: torch.dtype = torch.float32,
         precision: Precision = "fp32",
         chat_template: str | None = None,
+        bases: Bases | None = None,
         key: Key,
     ) -> CausalLM:
         """Loads a model folder or hub name; a folder written by `save` brings its value head with it.
@@ -108,16 +114,19 @@ class CausalLM:
             name: the policy's name in records.
             lora: trains an adapter instead of the weights.
             dtype: of the weights.
-            precision: what feed-forward layers multiply in, see the attribute.
+            precision: what layers multiply in, see the attribute.
             chat_template: text or file that replaces the tokenizer's own template.
+            bases: models read before, whose weights a policy with an adapter shares.
             key: what the adapter's first weights are drawn from; nothing else is drawn.
 
         Raises:
             ConfigurationError: when the model or its tokenizer is missing or unfit; the message says what to do.
         """
         where = str(path_or_name)
-        model = read_model(where, dtype)
-        tokenizer = read_tokenizer(where, chat_template)
+        if lora is None or bases is None:
+            model, tokenizer = read_model(where, dtype), read_tokenizer(where, chat_template)
+        else:
+            model, tokenizer = bases.model(where, dtype), bases.tokenizer(where, chat_template)
         if lora is not None:
             add_adapter(model, lora, key)
         policy = cls(model, tokenizer, name=name, precision=precision)
@@ -175,9 +184,15 @@ class CausalLM:
             groups["value"] = list(self._module.value_head.parameters())
         return groups
 
+    def acting_parameters(self) -> Iterator[nn.Parameter]:
+        """The weights of the language model that `applied` computes with: all, or all but the adapter's."""
+        for name, parameter in self.model.named_parameters():
+            if self.adapted or not self.lora or not is_adapters(name):
+                yield parameter
+
     def applied(self) -> AbstractContextManager[None]:
         """Inside, the model computes this policy's function: a reference switches the shared model's adapter off."""
-        return nullcontext() if self._adapted or not self.lora else without_adapter(self.model)
+        return nullcontext() if self.adapted or not self.lora else without_adapter(self.model)
 
     # ------------------------------------------------------------ what it says about a batch
 
@@ -222,7 +237,8 @@ class CausalLM:
 
         def scattered(column: Sequence[Tensor | None]) -> Tensor:
             values = torch.cat([part for part in column if part is not None]) if column else torch.zeros(0)
-            return torch.zeros(batch.decisions, device=values.device).index_copy(0, target.to(values.device), values)
+            # A number per decision is little: losses are computed where the batch is.
+            return torch.zeros(batch.decisions).index_copy(0, target, values.to(batch.action.device))
 
         return Evaluation(
             logp=scattered([reading.logp for reading, _ in found]),
@@ -282,7 +298,7 @@ class CausalLM:
         are needed.
         """
         if self._shares(rows):
-            read = tree_states(self.model, tree_of(rows), self.precision)
+            read = tree_states(self.model, tree_of(rows), self.precision, frugal=self.checkpointing)
             return read, read if hidden else None
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
@@ -350,34 +366,36 @@ class CausalLM:
                 model = copy.deepcopy(self.model)
             twin = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name, precision=self.precision)
         twin.version, twin.token_budget, twin.share_prefixes = self.version, self.token_budget, self.share_prefixes
+        twin.checkpointing = self.checkpointing
         return twin
 
     def save(self, folder: Path) -> None:
         """Writes an HF model folder with tokenizer, and the value head beside it.
 
-        With LoRA the folder holds the merged model, and the adapter alone is under `adapter/`.
+        With LoRA the folder holds the merged model, and the adapter alone is under `adapter/`; where the adapter is
+        off, the base alone.
         """
         from safetensors.torch import save_file
 
         folder.mkdir(parents=True, exist_ok=True)
-        with without_progress_bars():
-            merged = merged_state(self.model) if self.lora and self._adapted else None
+        with without_progress_bars(), self.applied():
+            merged = merged_state(self.model) if self.lora else None
             self.model.save_pretrained(str(folder), state_dict=merged)
-        if merged is not None:
+        if self.lora and self.adapted:
             save_adapter(self.model, folder / "adapter")
         self.tokenizer.save_pretrained(str(folder))
         if self._module.value_head is not None:
             save_file(self._module.value_head.state_dict(), folder / VALUE_FILE)
 
     def load(self, folder: Path) -> None:
-        """Restores exactly what `save` wrote: all weights, or with LoRA the adapter.
+        """Restores exactly what `save` wrote: all weights, or with LoRA the adapter, where that is on.
 
         Raises:
             ConfigurationError: when the folder is missing, incomplete, or of another model.
         """
-        if self.lora:
+        if self.lora and self.adapted:
             load_adapter(self.model, folder / "adapter")
-        else:
+        elif not self.lora:
             stored = read_model(str(folder), next(self.model.parameters()).dtype)
             try:
                 self.model.load_state_dict(stored.state_dict())

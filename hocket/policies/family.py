@@ -1,35 +1,37 @@
 """The common decoder family, part by part: RMSNorm, rotary positions, grouped queries, gated feed-forward.
 
 Sampler and learner compute its layers by the functions here, from the model's own modules, so that both follow the
-weights and adapters and agree in their arithmetic.
+weights and adapters, and by the same kernels, so that a token's numbers are the same in both to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from hocket.policies.fused import gated, half_precision_linear
+from hocket.policies.fused import add_norm, gated
+from hocket.policies.lora import base_of
+from hocket.policies.lowrank import Joined, LowRank, Mixed, Owners, low_rank
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn"})
 """Rotary embeddings whose angles depend on the position alone."""
 
 Precision = Literal["fp32", "bf16"]
-"""What the feed-forward part, most of the arithmetic, multiplies in. All else is fp32 either way.
-
-With attention's projections in bf16 as well, sampler and learner of a 1.2 M-parameter model differ by 0.02 to 0.03 in
-log-prob at the 99.9th percentile, with the feed-forward part alone by 0.009.
-"""
+"""What the layers multiply in: activations between them are of this type too. The residual stream, norms, softmax,
+logits, the weights themselves and their gradients' sums stay in fp32 either way."""
 
 _SMALL = 2**20
-"""Weights up to which layers are joined: there the calls cost more than the copy."""
+"""Weights up to which fp32 layers are joined: there the calls cost more than the copy."""
 
 Map = Callable[[Tensor], Tensor]
+Attend = Callable[[int, Tensor], Tensor]
+"""From a layer's number and its queries, keys and values `[M, (H + 2 S) D]` to what attention mixed, `[M, H D]`."""
 
 
 def supports(model: Any, longest: int) -> bool:
@@ -41,35 +43,43 @@ def supports(model: Any, longest: int) -> bool:
     return config.model_type in FAMILY and rope.get("rope_type", "default") in STATIC_ROTARY and not windowed
 
 
-def linear(layers: list[Any], scale: Tensor | None, precision: Precision) -> Map:
-    """Linear layers on one input as one function of `scale * x`, outputs side by side.
+def linear(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> Map:
+    """Linear layers on one input as one function of `scale * x`, outputs side by side, adapters that are on included.
 
-    Small plain layers are joined into one matrix, with `scale` `[H]` (a norm's weight) multiplied into it; large ones
-    and those with an adapter are called one by one, the latter in fp32 always. What is made here belongs to the
-    weights of the moment: the function serves a forward pass, or as many as the weights stand still for.
+    What is made here belongs to the weights of the moment: the function serves a forward pass, or as many as the
+    weights stand still for.
     """
-    plain = all(type(layer) is nn.Linear for layer in layers)
-    if not plain or sum(layer.weight.numel() for layer in layers) > _SMALL:
-        maps = [_alone(layer, precision) for layer in layers]
-        return lambda x: _each(maps, x if scale is None else x * scale)
-    weight = layers[0].weight if len(layers) == 1 else torch.cat([layer.weight for layer in layers])
-    if scale is not None:
-        weight = weight * scale
-    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-    if precision == "bf16":
-        return half_precision_linear(weight, bias)
-    return lambda x: F.linear(x, weight, bias)
+    base = joined(layers, scale, precision)
+    own = low_rank(layers, scale, dtype_of(layers, precision))
+    if own is None:
+        return base
+    return lambda x: base(x, own(x, base.bias))
 
 
-def _alone(layer: Any, precision: Precision) -> Map:
-    if precision == "bf16" and type(layer) is nn.Linear:
-        return half_precision_linear(layer.weight, layer.bias)
-    own: Map = layer
-    return own
+def joined(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> Joined:
+    """The layers without their adapters."""
+    large = precision == "fp32" and sum(base_of(layer).weight.numel() for layer in layers) > _SMALL
+    return Joined(layers, scale, dtype_of(layers, precision), large=large)
 
 
-def _each(maps: list[Map], x: Tensor) -> Tensor:
-    return maps[0](x) if len(maps) == 1 else torch.cat([one(x) for one in maps], -1)
+def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
+    """What layers multiply in."""
+    own: torch.dtype = base_of(layers[0]).weight.dtype
+    return torch.bfloat16 if precision == "bf16" else own
+
+
+def groups(layer: Any) -> tuple[tuple[list[Any], Tensor | None], ...]:
+    """The linear layers of a decoder layer by their input, each with the weight of the norm before them.
+
+    Queries, keys and values; attention's output; gate and up; down.
+    """
+    attention, mlp = layer.self_attn, layer.mlp
+    return (
+        ([attention.q_proj, attention.k_proj, attention.v_proj], layer.input_layernorm.weight),
+        ([attention.o_proj], None),
+        ([mlp.gate_proj, mlp.up_proj], layer.post_attention_layernorm.weight),
+        ([mlp.down_proj], None),
+    )
 
 
 class Layer:
@@ -79,20 +89,21 @@ class Layer:
         qkv, gate_up: from normalised states (without the norm's weight) to queries, keys and values `[.., heads * D]`,
             and to gate and up `[.., 2 F]`. output, down: back to the width of the states.
         gate: from gate and up `[.., 2 F]` to `[.., F]`.
+        scale: of attention's scores.
         turn: weights `[heads + shared, D]` of the norms of queries and keys, or None. turn_epsilon: theirs.
-        epsilon: of the norms before attention and feed-forward.
+        epsilons: of the norms before attention and feed-forward.
+        dtype: of activations.
     """
 
-    def __init__(self, layer: Any, heads: int, shared: int, precision: Precision) -> None:
-        attention, mlp = layer.self_attn, layer.mlp
+    def __init__(self, layer: Any, heads: int, shared: int, precision: Precision, maps: Sequence[Map]) -> None:
+        """`maps` are those of `groups(layer)`."""
+        attention = layer.self_attn
         before, after = layer.input_layernorm, layer.post_attention_layernorm
-        self.qkv = linear([attention.q_proj, attention.k_proj, attention.v_proj], before.weight, "fp32")
-        self.output = linear([attention.o_proj], None, "fp32")
-        self.gate_up = linear([mlp.gate_proj, mlp.up_proj], after.weight, precision)
-        self.down = linear([mlp.down_proj], None, precision)
-        self.gate = _gate(mlp.act_fn)
+        self.qkv, self.output, self.gate_up, self.down = maps
+        self.gate = _gate(layer.mlp.act_fn)
         self.scale = float(attention.scaling)
         self.epsilons = float(before.variance_epsilon), float(after.variance_epsilon)
+        self.dtype = torch.bfloat16 if precision == "bf16" else before.weight.dtype
         self.turn: Tensor | None = None
         self.turn_epsilon = 0.0
         if hasattr(attention, "q_norm"):
@@ -114,9 +125,77 @@ def _gate(activation: nn.Module) -> Map:
 
 
 def layers_of(model: Any, precision: Precision) -> list[Layer]:
-    """All layers of a model of the family."""
-    config = model.config
-    return [Layer(one, config.num_attention_heads, config.num_key_value_heads, precision) for one in model.model.layers]
+    """All layers of a model of the family, with its adapter where that is on."""
+
+    def maps(number: int, layer: Any) -> list[Map]:
+        return [linear(*group, precision) for group in groups(layer)]
+
+    return _layers(model, precision, maps)
+
+
+Adapters = list[list[LowRank | None]]
+"""What an adapter adds in each layer to each of `groups`."""
+
+
+def adapters_of(model: Any, precision: Precision) -> Adapters:
+    """The adapter of a model of the family, for `mixed_layers`; nothing but None where it is off."""
+    return [
+        [low_rank(layers, scale, dtype_of(layers, precision)) for layers, scale in groups(layer)]
+        for layer in model.model.layers
+    ]
+
+
+def mixed_layers(model: Any, precision: Precision, adapters: Sequence[Adapters], owners: Owners) -> list[Layer]:
+    """All layers of a model of the family, each row with the adapter of its owner; the model's own one is left out."""
+
+    def maps(number: int, layer: Any) -> list[Map]:
+        return [
+            Mixed(joined(*group, precision), [one[number][place] for one in adapters], owners)
+            for place, group in enumerate(groups(layer))
+        ]
+
+    return _layers(model, precision, maps)
+
+
+def _layers(model: Any, precision: Precision, maps: Callable[[int, Any], list[Map]]) -> list[Layer]:
+    heads, shared = model.config.num_attention_heads, model.config.num_key_value_heads
+    return [Layer(one, heads, shared, precision, maps(number, one)) for number, one in enumerate(model.model.layers)]
+
+
+def run_layers(
+    model: Any, layers: list[Layer], x: Tensor, attend: Attend, *, wanted: Tensor | None = None, frugal: bool = False
+) -> Tensor:
+    """Last hidden states (after the final norm) of tokens embedded as `x` `[M, H]`.
+
+    Args:
+        attend: attention, which sampler and learner compute over different stores.
+        wanted: places whose states are returned, all when None; the last layer then ends for these alone.
+        frugal: keeps only the states between layers for the backward pass, which computes the rest again.
+    """
+    delta: Tensor | None = None
+    for number, layer in enumerate(layers):
+        chosen = wanted if layer is layers[-1] else None
+        arguments = (layer, number, x, delta, attend, chosen)
+        if frugal and torch.is_grad_enabled():
+            x, delta = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
+        else:
+            x, delta = _run_layer(*arguments)
+    norm = model.model.norm
+    _, normal = add_norm(x, delta, float(norm.variance_epsilon), x.dtype)
+    states: Tensor = normal * norm.weight
+    return states
+
+
+def _run_layer(
+    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The residual stream before the feed-forward part's output, and that output."""
+    x, normal = add_norm(x, delta, layer.epsilons[0], layer.dtype)
+    mixed = attend(number, layer.qkv(normal))
+    if wanted is not None:
+        x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
+    x, normal = add_norm(x, layer.output(mixed), layer.epsilons[1], layer.dtype)
+    return x, layer.down(layer.gate(layer.gate_up(normal)))
 
 
 def head_size(model: Any) -> int:

@@ -1,11 +1,11 @@
 """Operations of a decoder layer with backward passes by hand: fewer passes over memory than one by one.
 
-Each equals the usual composition of elementary operations to float rounding. They are differentiable once.
+Each equals the usual composition of elementary operations to the rounding of its types. They are differentiable once.
+On processors the loops are `hocket.kernels`, elsewhere torch's operators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+from hocket import kernels
+
+
+def by_kernels(x: Tensor) -> bool:
+    """Whether the kernels compute on such a tensor here."""
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16) and kernels.available()
+
+
+# ---------------------------------------------------------------- norms
 
 
 def scale_down(x: Tensor, epsilon: float) -> Tensor:
@@ -47,66 +57,114 @@ def normalise(x: Tensor, epsilon: float) -> Tensor:
     return normal
 
 
+class _AddNorm(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        sums, normal, inverse = kernels.add_norm(x, delta, epsilon, dtype)
+        ctx.save_for_backward(normal, inverse)
+        ctx.delta = delta is not None
+        ctx.set_materialize_grads(False)
+        return (x.view_as(x) if delta is None else sums), normal
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, more: Tensor | None, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        normal, inverse = ctx.saved_tensors
+        return *kernels.add_norm_backward(gradient, normal, inverse, more, delta=ctx.delta), None, None
+
+
+def add_norm(x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """`x + delta`, and that sum normalised in `dtype`; `x` `[M, H]` fp32 (or fp64), `delta` of `dtype` or None."""
+    if by_kernels(x) and x.dtype is torch.float32:
+        found: tuple[Tensor, Tensor]
+        if torch.is_grad_enabled():
+            found = _AddNorm.apply(x, delta, epsilon, dtype)  # type: ignore[no-untyped-call]
+        else:
+            found = kernels.add_norm(x, delta, epsilon, dtype)[:2]
+        return found
+    if delta is not None:
+        x = x + delta
+    return x, normalise(x, epsilon).to(dtype)
+
+
+# ---------------------------------------------------------------- gate
+
+
 class _Gate(Function):
     @staticmethod
     def forward(ctx: Any, gate_up: Tensor) -> Tensor:
-        gate, up = gate_up.chunk(2, -1)
-        opened = F.silu(gate)
-        ctx.save_for_backward(gate_up, opened)
-        return opened * up
+        ctx.save_for_backward(gate_up)
+        return _gate(gate_up)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gate_up, opened = ctx.saved_tensors
+        (gate_up,) = ctx.saved_tensors
+        if by_kernels(gate_up):
+            return kernels.gate_backward(gradient, gate_up)
         gate, up = gate_up.chunk(2, -1)
         found = torch.empty_like(gate_up)
         for_gate, for_up = found.chunk(2, -1)
-        torch.mul(gradient, opened, out=for_up)
+        torch.mul(gradient, F.silu(gate), out=for_up)
         torch.ops.aten.silu_backward.grad_input(gradient * up, gate, grad_input=for_gate)
         return found
 
 
-def gated(gate_up: Tensor) -> Tensor:
-    """silu(gate) * up of `[.., 2 F]` (SwiGLU: Shazeer 2020)."""
-    if torch.is_grad_enabled():
-        fed: Tensor = _Gate.apply(gate_up)  # type: ignore[no-untyped-call]
-        return fed
+def _gate(gate_up: Tensor) -> Tensor:
+    if by_kernels(gate_up):
+        return kernels.gate(gate_up)
     gate, up = gate_up.chunk(2, -1)
     return F.silu(gate).mul_(up)
 
 
-class _HalfPrecisionLinear(Function):
+def gated(gate_up: Tensor) -> Tensor:
+    """silu(gate) * up of `[M, 2 F]` (SwiGLU: Shazeer 2020)."""
+    if torch.is_grad_enabled():
+        fed: Tensor = _Gate.apply(gate_up)  # type: ignore[no-untyped-call]
+        return fed
+    return _gate(gate_up)
+
+
+# ---------------------------------------------------------------- products
+
+ALIKE = 16
+"""From so many rows on (four in truth) a product gives each row the same bits, however many there are."""
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W^T + b `[.., N]`; each row's result depends on that row alone, to the last bit."""
+    rows = x.numel() // x.shape[-1]
+    if rows >= ALIKE or x.device.type != "cpu":
+        return F.linear(x, weight, bias)
+    flat = F.pad(x.reshape(rows, -1), (0, 0, 0, ALIKE - rows))
+    return F.linear(flat, weight, bias)[:rows].view(*x.shape[:-1], -1)
+
+
+class _Prepare(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, half: Tensor) -> Tensor:
-        given = x.to(torch.bfloat16)
-        ctx.save_for_backward(given, half)
-        return F.linear(given, half).to(x.dtype)
+    def forward(ctx: Any, scale: Tensor | None, dtype: torch.dtype, *weights: Tensor) -> Tensor:
+        first = weights[0]
+        joined = first.new_empty(sum(len(weight) for weight in weights), first.shape[1], dtype=dtype)
+        for weight, into in zip(weights, torch.split(joined, [len(weight) for weight in weights]), strict=True):
+            into.copy_(weight if scale is None else weight * scale)
+        ctx.save_for_backward(scale, *weights)
+        return joined
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        given, half = ctx.saved_tensors
-        out = gradient.to(torch.bfloat16)
-        for_x = (out @ half).to(gradient.dtype) if ctx.needs_input_grad[0] else None
-        for_weight = None
-        if ctx.needs_input_grad[1]:
-            for_weight = (out.flatten(0, -2).t() @ given.flatten(0, -2)).to(gradient.dtype)
-        return for_x, for_weight, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scale, *weights = ctx.saved_tensors
+        parts = [part.to(weights[0].dtype) for part in torch.split(gradient, [len(weight) for weight in weights])]
+        if scale is None:
+            return None, None, *parts
+        for_scale = torch.stack([(part * weight).sum(0) for part, weight in zip(parts, weights, strict=True)]).sum(0)
+        return for_scale, None, *(part * scale for part in parts)
 
 
-def half_precision_linear(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """x -> x W^T + b with the product in bf16, sums in fp32, for fp32 x, W and b.
+def prepared(weights: list[Tensor], scale: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Weights `[N_i, H]` joined into one matrix `[sum N_i, H]`, columns multiplied by `scale` `[H]`, in `dtype`.
 
-    Weights are rounded once, here; gradients reach the fp32 weight.
+    Gradients reach the weights in their own type; no other copy of them is kept.
     """
-    half = weight.detach().to(torch.bfloat16)
-
-    def apply(x: Tensor) -> Tensor:
-        if torch.is_grad_enabled():
-            out: Tensor = _HalfPrecisionLinear.apply(x, weight, half)  # type: ignore[no-untyped-call]
-        else:
-            out = F.linear(x.to(torch.bfloat16), half).to(x.dtype)
-        return out if bias is None else out + bias
-
-    return apply
+    joined: Tensor = _Prepare.apply(scale, dtype, *weights)  # type: ignore[no-untyped-call]
+    return joined

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
+
+from hocket import kernels
+from hocket.policies.fused import ALIKE, by_kernels
 
 LOGIT_BUDGET = 2**24
 """Logits held at once; above it they are made in parts, which the backward pass makes again."""
@@ -84,7 +90,11 @@ def _read(
     entropy: bool,
     reference: tuple[Head, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    logits = head(features).float() / temperature[:, None]
+    logits = rowwise(head, features).float()
+    if reference is None and by_kernels(logits):
+        chosen, spread = _Chosen.apply(logits, action, temperature, entropy)  # type: ignore[no-untyped-call]
+        return chosen, spread, None
+    logits = logits / temperature[:, None]
     if not entropy and reference is None:
         return logits.gather(1, action[:, None]).squeeze(1) - torch.logsumexp(logits, 1), None, None
     logp = torch.log_softmax(logits, 1)
@@ -95,5 +105,38 @@ def _read(
     if reference is None:
         return chosen, spread, None
     with torch.no_grad():
-        other = torch.log_softmax(reference[0](reference[1]).float() / temperature[:, None], 1)
+        other = torch.log_softmax(rowwise(*reference).float() / temperature[:, None], 1)
     return chosen, spread, (logp.exp() * (finite - other.masked_fill(torch.isneginf(other), 0.0))).sum(1)
+
+
+def rowwise(head: Head, features: Tensor) -> Tensor:
+    """Logits `[K, V]`; each row's depend on that row alone, to the last bit."""
+    if len(features) >= ALIKE or features.device.type != "cpu":
+        return head(features)
+    return head(F.pad(features, (0, 0, 0, ALIKE - len(features))))[: len(features)]
+
+
+class _Chosen(Function):
+    """Log-probs of chosen tokens and entropies; the backward pass turns the logits into their gradient in place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, action: Tensor, temperature: Tensor, entropy: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        logits, temperature, action = logits.contiguous(), temperature.contiguous(), action.contiguous()
+        logp, peaks, totals, spread = kernels.chosen(logits, action, temperature, entropy=entropy)
+        ctx.save_for_backward(logits, action, temperature, peaks, totals, spread)
+        ctx.set_materialize_grads(False)
+        return logp, spread
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor | None, for_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        logits, action, temperature, peaks, totals, spread = ctx.saved_tensors
+        gradient = torch.zeros_like(totals) if gradient is None else gradient.contiguous()
+        more = None if for_entropy is None else for_entropy.contiguous()
+        kernels.chosen_backward(
+            logits, action, temperature, peaks, totals, None if more is None else spread, gradient, more
+        )
+        torch.autograd.graph.increment_version(logits)  # So that a second backward pass is refused, not wrong.
+        return logits, None, None, None

@@ -37,6 +37,14 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     return model.eval()
 
 
+def read_config(where: str) -> Any:
+    """The model's configuration, without its weights; errors as `read_model`."""
+    from transformers import AutoConfig
+
+    _check_place(where)
+    return _fetch(AutoConfig, "model", where, {})
+
+
 def read_tokenizer(where: str, chat_template: str | None = None) -> Any:
     """The tokenizer at the same place; `chat_template` (text, or a file that holds it) replaces its own.
 

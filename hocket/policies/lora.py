@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,7 @@ def add_adapter(model: nn.Module, settings: LoraSettings, key: Key) -> None:
     generator = key.torch()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_("lora_" in name)
+            parameter.requires_grad_(is_adapters(name))
             if "lora_A" in name:
                 bound = parameter.shape[1] ** -0.5
                 drawn = torch.rand(parameter.shape, generator=generator) * (2 * bound) - bound
@@ -59,33 +59,61 @@ def add_adapter(model: nn.Module, settings: LoraSettings, key: Key) -> None:
                 parameter.zero_()
 
 
+def is_adapters(name: str) -> bool:
+    """Whether a parameter of this name belongs to an adapter."""
+    return ".lora_" in name
+
+
 def adapted_layers(model: nn.Module) -> list[Any]:
     """The layers that carry an adapter."""
     return [module for module in model.modules() if hasattr(module, "lora_A")]
+
+
+class Adapter(NamedTuple):
+    """What one adapted layer adds: `scaling * x down^T up^T`, `[R, H]` and `[N, R]`."""
+
+    down: Tensor
+    up: Tensor
+    scaling: float
+
+
+def base_of(layer: Any) -> Any:
+    """The layer itself, or what its adapter was put around."""
+    return layer.base_layer if hasattr(layer, "lora_A") else layer
+
+
+def active_adapter(layer: Any) -> Adapter | None:
+    """A layer's adapter, unless it has none or it is switched off."""
+    if not hasattr(layer, "lora_A") or layer.disable_adapters:
+        return None
+    return Adapter(layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight, float(layer.scaling[ADAPTER]))
 
 
 @contextmanager
 def without_adapter(model: nn.Module) -> Iterator[None]:
     """Inside, the model computes as if it had no adapter. Which parameters are trained does not change."""
     layers = adapted_layers(model)
+    before = [layer._disable_adapters for layer in layers]
     for layer in layers:
         layer._disable_adapters = True
     try:
         yield
     finally:
-        for layer in layers:
-            layer._disable_adapters = False
+        for layer, off in zip(layers, before, strict=True):
+            layer._disable_adapters = off
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """The state of the plain model whose weights include the adapter."""
+    """The state of the plain model whose weights include the adapter, where that is on."""
     deltas = {
-        name: module.get_delta_weight(ADAPTER) for name, module in model.named_modules() if hasattr(module, "lora_A")
+        name: module.get_delta_weight(ADAPTER)
+        for name, module in model.named_modules()
+        if hasattr(module, "lora_A") and not module.disable_adapters
     }
     state = {}
     with torch.no_grad():
         for name, value in model.state_dict().items():
-            if ".lora_" in name:
+            if is_adapters(name):
                 continue
             owner = name.removesuffix(".base_layer.weight")
             merged = value + deltas[owner].to(value.dtype) if owner in deltas and owner != name else value
@@ -98,7 +126,7 @@ def save_adapter(model: Any, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    state = {_stored(name): value.contiguous() for name, value in model.state_dict().items() if ".lora_" in name}
+    state = {_stored(name): value.contiguous() for name, value in model.state_dict().items() if is_adapters(name)}
     save_file(state, folder / "adapter_model.safetensors")
     model.peft_config[ADAPTER].save_pretrained(str(folder))
 
@@ -115,7 +143,7 @@ def load_adapter(model: nn.Module, folder: Path) -> None:
     if not file.is_file():
         raise ConfigurationError(f"there is no adapter {file}; it was saved without LoRA")
     stored = load_file(file)
-    state = {name: value for name, value in model.state_dict().items() if ".lora_" in name}
+    state = {name: value for name, value in model.state_dict().items() if is_adapters(name)}
     shapes = {_stored(name): value.shape for name, value in state.items()}
     if shapes != {name: value.shape for name, value in stored.items()}:
         raise ConfigurationError(f"the adapter {file} has other layers or another rank than this policy's")

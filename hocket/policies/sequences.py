@@ -14,7 +14,7 @@ from torch import Tensor
 from hocket.errors import HocketError
 from hocket.types import Batch
 
-TOKEN_BUDGET = 16_384
+TOKEN_BUDGET = 8_192
 """What one forward and backward pass holds by default: padded tokens, long rows counted with their attention."""
 
 ATTENTION_LENGTH = 512

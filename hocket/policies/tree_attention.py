@@ -1,4 +1,7 @@
-"""Attention over a prefix tree: each token sees its ancestors, which are computed once however many share them."""
+"""Attention over a prefix tree: each token sees its ancestors, which are computed once however many share them.
+
+On processors `hocket.kernels` walk the tree; elsewhere blocks of nodes are gathered for batched products.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket.policies.fused import normalise_backward, scale_down
+from hocket import kernels
+from hocket.kernels import TreePaths
+from hocket.policies.fused import by_kernels, normalise_backward, scale_down
 from hocket.policies.prefix_tree import Node, attention_blocks
 
 
@@ -224,16 +229,88 @@ class _Attend(Function):
         return found.view(total, -1), for_weight, None, None, None, None, None
 
 
-def attend(
-    qkv: Tensor, weight: Tensor | None, angles: tuple[Tensor, Tensor], epsilon: float, scale: float, plan: AttentionPlan
-) -> Tensor:
-    """Causal attention along the tree, outputs `[M, H * D]`.
+def paths_of(nodes: list[Node]) -> TreePaths:
+    """The nodes' paths as pieces of consecutive tokens."""
+    own = np.array([node.own for node in nodes], np.int32)
+    piece, begin, length = [0], [], []
+    for node in nodes:
+        cuts = np.flatnonzero(np.diff(node.path) != 1) + 1
+        first = np.concatenate([[0], cuts])
+        begin.append(node.path[first])
+        length.append(np.diff(np.append(first, len(node.path))))
+        piece.append(piece[-1] + len(first))
+    found = (np.cumsum(own) - own, own, piece, np.concatenate(begin), np.concatenate(length))
+    return TreePaths(*(torch.from_numpy(np.asarray(one, np.int32)) for one in found))
+
+
+class _AttendByKernels(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv: Tensor,
+        weight: Tensor | None,
+        cosine: Tensor,
+        sine: Tensor,
+        depth: Tensor,
+        epsilon: float,
+        scale: float,
+        shared: int,
+        paths: TreePaths,
+    ) -> Tensor:
+        size = cosine.shape[1]
+        turned, inverse = kernels.rotate(qkv, weight, cosine, sine, depth, epsilon, shared)
+        mixed, sums = kernels.tree_attention(turned, qkv, paths, scale, size, shared)
+        ctx.save_for_backward(qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums)
+        ctx.scale, ctx.shared, ctx.paths = scale, shared, paths
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums = ctx.saved_tensors
+        found = kernels.tree_attention_backward(
+            turned, qkv, mixed, gradient, sums, ctx.paths, ctx.scale, cosine.shape[1], ctx.shared
+        )
+        for_qkv, for_weight = kernels.rotate_backward(found, qkv, weight, cosine, sine, depth, inverse, ctx.shared)
+        return for_qkv, for_weight, *(None,) * 7
+
+
+class TreeAttention:
+    """Causal attention along a tree of M tokens, for every layer of a model.
 
     Args:
-        qkv: queries, keys and values before norm and rotation, `[M, (H + 2 S) * D]`.
-        weight, epsilon: of the RMSNorm of queries and keys, `[H + S, D]`; None where the architecture has none.
-        angles: cosine, and sine with the sign of the rotated half, at each token's depth, `[M, 1, D]`.
-        scale: of the scores.
+        nodes: of the tree. depth: of each token `[M]` int64.
+        angles: tables of cosine, and of sine with the sign of the rotated half, `[P, D]`.
+        heads, shared: H query heads, S key and value heads. like: a tensor of the kind activations are.
     """
-    out: Tensor = _Attend.apply(qkv, weight, *angles, epsilon, scale, plan)  # type: ignore[no-untyped-call]
-    return out
+
+    def __init__(
+        self, nodes: list[Node], depth: Tensor, angles: tuple[Tensor, Tensor], heads: int, shared: int, like: Tensor
+    ) -> None:
+        self._shared = shared
+        self._plan: AttentionPlan | None = None
+        if by_kernels(like) and kernels.available(angles[0].shape[1]):
+            self._depth, self._angles = depth.to(torch.int32), (angles[0].contiguous(), angles[1].contiguous())
+            self._paths = paths_of(nodes)
+        else:
+            wide = like if like.dtype is torch.float64 else like.float()
+            self._plan = AttentionPlan.of(nodes, heads, shared, wide)
+            self._angles = (angles[0][depth][:, None], angles[1][depth][:, None])
+
+    def __call__(self, qkv: Tensor, weight: Tensor | None, epsilon: float, scale: float) -> Tensor:
+        """Outputs `[M, H * D]`.
+
+        Args:
+            qkv: queries, keys and values before norm and rotation, `[M, (H + 2 S) * D]`.
+            weight, epsilon: of the RMSNorm of queries and keys, `[H + S, D]`; None where the architecture has none.
+            scale: of the scores.
+        """
+        out: Tensor
+        if self._plan is None:
+            out = _AttendByKernels.apply(  # type: ignore[no-untyped-call]
+                qkv, weight, *self._angles, self._depth, epsilon, scale, self._shared, self._paths
+            )
+            return out
+        wide = qkv if qkv.dtype is torch.float64 else qkv.float()
+        out = _Attend.apply(wide, weight, *self._angles, epsilon, scale, self._plan)  # type: ignore[no-untyped-call]
+        return out.to(qkv.dtype)

@@ -11,7 +11,7 @@ from hocket import tasks
 from hocket.errors import ConfigurationError
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
-from hocket.train.assemble import build_parts
+from hocket.train.assemble import build_parts, configured_models
 from hocket.train.checkpoint import Checkpoints
 from hocket.train.evaluate import evaluate, evaluate_samples
 from hocket.train.machine import Machine
@@ -32,8 +32,14 @@ def evaluate_run(
     found_task = tasks.find(name)
     config = configuration.configure(settings, found_task)
     checkpoint = _checkpoint(source, which) if is_run else None
-    parts = build_parts(config, found_task, weights=weights_in(checkpoint))
-    Machine.measured(config.threads, parts.largest).apply()
+    recorded = source / "machine.json"
+    if is_run and recorded.is_file():
+        machine = Machine.recorded(recorded)  # What a run learnt in is part of what it learnt.
+    else:
+        models = configured_models(config) if found_task.kind == "text" else []
+        machine = Machine.chosen(config, models)
+    machine.apply()
+    parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
     greedy = run_async(evaluate(found_task, parts.player, parts.rewards, **common))

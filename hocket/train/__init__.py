@@ -9,9 +9,25 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from hocket.train.config import CheckpointSettings, Config, EvaluationSettings, Phase, RoleSettings
+from hocket.train.config import (
+    CheckpointSettings,
+    Config,
+    EngineSettings,
+    EvaluationSettings,
+    MemorySettings,
+    Phase,
+    RoleSettings,
+)
 
-__all__ = ["CheckpointSettings", "Config", "EvaluationSettings", "Phase", "RoleSettings"]
+__all__ = [
+    "CheckpointSettings",
+    "Config",
+    "EngineSettings",
+    "EvaluationSettings",
+    "MemorySettings",
+    "Phase",
+    "RoleSettings",
+]
 
 
 class _CallablePackage(ModuleType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hocket.components import load_object
 from hocket.errors import ConfigurationError
@@ -19,6 +19,11 @@ from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.policies.family import Precision
+    from hocket.policies.shared import Bases
 
 TASK_REWARD = "task"
 """Among `--reward` flags, names the task's own verifiers, so that they can stand beside others."""
@@ -35,10 +40,12 @@ def build_parts(
     workflow: Any = None,
     weights: Mapping[str, Path] | None = None,
     journal: Journal | None = None,
+    precision: Precision = "fp32",
 ) -> Parts:
     """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
     key = Key.of(config.seed)
-    policies, player = _text(config, workflow, key, journal) if task.kind == "text" else _control(config, task, key)
+    text = task.kind == "text"
+    policies, player = _text(config, workflow, journal, precision) if text else _control(config, task, key)
     parts = Parts(
         task=task,
         player=player,
@@ -58,7 +65,7 @@ def build_parts(
 
 def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recipe) -> dict[str, Learner]:
     """One learner per policy; a role may name a recipe of its own."""
-    own = {_policy_of(role, settings): settings for role, settings in config.roles.items()}
+    own = _of_policies(config)
     learners = {}
     for name, policy in policies.items():
         settings = own.get(name, RoleSettings())
@@ -69,6 +76,11 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
     return learners
 
 
+def _of_policies(config: Config) -> dict[str, RoleSettings]:
+    """The settings of each policy that some role names or needs."""
+    return {_policy_of(role, settings): settings for role, settings in config.roles.items()}
+
+
 def _policy_of(role: str, settings: RoleSettings) -> str:
     """Roles share one policy unless they name another, bring a model or recipe of their own, or are frozen."""
     if settings.policy:
@@ -76,11 +88,14 @@ def _policy_of(role: str, settings: RoleSettings) -> str:
     return role if settings.model or settings.recipe or settings.frozen else POLICY
 
 
-def _text(config: Config, workflow: Any, key: Key, journal: Journal | None) -> tuple[dict[str, Policy], Player]:
+def _text(
+    config: Config, workflow: Any, journal: Journal | None, precision: Precision
+) -> tuple[dict[str, Policy], Player]:
     from hocket.engine.lobby import Lobby
-    from hocket.engine.local import LocalEngine
-    from hocket.policies.causal_lm import CausalLM
+    from hocket.engine.requests import Engine
+    from hocket.policies.shared import Bases
     from hocket.train.endpoints import outside_seat
+    from hocket.train.engines import Engines
     from hocket.workflows import Chat, Seat, SingleTurn, TextPlayer
 
     flow = workflow or (_workflow(config.workflow) if config.workflow else SingleTurn())
@@ -88,8 +103,9 @@ def _text(config: Config, workflow: Any, key: Key, journal: Journal | None) -> t
     if unknown:
         raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
     policies: dict[str, CausalLM] = {}
-    engines: dict[str, LocalEngine] = {}
+    engines: dict[str, Engine] = {}
     lobby = Lobby()  # One for all engines: each runs when every live workflow waits, on whichever of them.
+    making, bases, own = Engines(config, lobby, journal), Bases(), _of_policies(config)
     seats = {}
     for role in flow.roles:
         settings = config.roles.get(role, RoleSettings())
@@ -106,18 +122,47 @@ def _text(config: Config, workflow: Any, key: Key, journal: Journal | None) -> t
         _refuse_strays(role, settings)
         name = _policy_of(role, settings)
         if name not in policies:
-            path = model_path(settings.model or config.model)
-            policies[name] = CausalLM.from_pretrained(
-                path, name=name, lora=config.lora, chat_template=config.chat_template, key=key.derive("policy", name)
-            )
-            engines[name] = LocalEngine(policies[name], lobby=lobby)
-        chat = Chat(policies[name].tokenizer)
-        policies[name].end_of_turn = chat.stops
-        seats[role] = Seat(policy=name, engine=engines[name], chat=chat)
+            policies[name] = load_policy(config, name, settings.model, precision, bases)
+            # A frozen policy stays its base, so that no adapter is computed for it.
+            policies[name].adapted &= not own.get(name, settings).frozen
+            engines[name] = making.of(policies[name])
+        seats[role] = Seat(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
     taken = next((role for role, seat in seats.items() if not seat.learns and role in policies), None)
     if taken is not None:
         raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
     return cast(dict[str, Policy], policies), TextPlayer(flow, seats)
+
+
+def load_policy(
+    config: Config, name: str, model: str | None = None, precision: Precision = "fp32", bases: Bases | None = None
+) -> CausalLM:
+    """The language model `name` of a run as configured, before any training; `model` when it has one of its own.
+
+    With adapters, policies loaded by the same `bases` share their frozen weights.
+    """
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.workflows import Chat
+
+    policy = CausalLM.from_pretrained(
+        model_path(model or config.model),
+        name=name,
+        lora=config.lora,
+        precision=precision,
+        chat_template=config.chat_template,
+        bases=bases,
+        key=Key.of(config.seed).derive("policy", name),
+    )
+    policy.end_of_turn = Chat(policy.tokenizer).stops
+    return policy
+
+
+def configured_models(config: Config) -> list[Any]:
+    """The `transformers` configurations of the language models that a run on words samples from; reads no weights."""
+    from hocket.policies.loading import read_config
+
+    # A workflow may have roles that no setting names, so the run's own model counts always.
+    own = {role.model for role in config.roles.values() if role.model is not None and role.endpoint is None}
+    return [read_config(model_path(name)) for name in sorted({config.model, *own})]
 
 
 def _refuse_strays(role: str, settings: RoleSettings) -> None:
@@ -132,8 +177,10 @@ def _control(config: Config, task: Task, key: Key) -> tuple[dict[str, Policy], P
     from hocket.rollout.vector import VectorPlayer
     from hocket.tasks.gym import GymTask
 
-    if config.model != "nano" or config.lora or config.workflow:
-        raise ConfigurationError(f"--model, --lora and --workflow are for language models; task {task.name} is control")
+    if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
+        raise ConfigurationError(
+            f"--model, --lora, --workflow and --engine are for language models; task {task.name} is control"
+        )
     world = cast(GymTask, task)
     policy = ControlPolicy.for_task(world, name=POLICY, key=key.derive("policy", POLICY))
     return {POLICY: policy}, VectorPlayer(world, policy)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -53,6 +53,23 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True)
+class MemorySettings:
+    """What the learner holds at once; None is chosen at the start, by measurement where memory is short.
+
+    Attributes:
+        token_budget: tokens per forward and backward pass (micro-batch), long sequences counted with their attention.
+        checkpointing: whether layers' activations are made again in the backward pass instead of held.
+    """
+
+    token_budget: int | None = None
+    checkpointing: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.token_budget is not None and self.token_budget < 1:
+            raise ValueError(f"token_budget must be at least 1, not {self.token_budget}")
+
+
+@dataclass(frozen=True)
 class RoleSettings:
     """How one role of a workflow is cast.
 
@@ -74,6 +91,53 @@ class RoleSettings:
     endpoint: str | None = None
     tokenizer: str | None = None
     key_variable: str | None = None
+
+
+ENGINES = ("local", "vllm", "vllm-server")
+"""Kinds of engines for the run's own policies."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What the run's own policies are sampled with; `--engine KIND` sets the kind alone.
+
+    Attributes:
+        kind: `local` samples in this process, `vllm` with vLLM in a child process, `vllm-server` from a vLLM server.
+        max_rows: continuations decoded together, or asked for at the same time.
+        python: interpreter of an environment with vLLM (`vllm`); None takes the environment variable
+            HOCKET_VLLM_PYTHON, else the run's own.
+        dtype: what vLLM computes in (`vllm`); None follows the policy. memory: GiB for keys and values.
+        compiled: vLLM compiles the model and captures CUDA graphs at its start.
+        url: the server's address up to and with `/v1`. model: its name for the model; None where it has only one.
+        folder: where weights are handed over, readable for the server too; None takes shared memory.
+        processed: the server was started with `--logprobs-mode processed_logprobs`.
+        journal: keeps every answer of the server, so that a resumed run hears the same; megabytes per step.
+        tolerance: the largest gap in nats between vLLM's log-probs and the policy's after a handover of weights; None
+            takes 1e-3 in fp32 and 0.5 in bf16.
+    """
+
+    kind: str = "local"
+    max_rows: int = 256
+    python: str | None = None
+    dtype: Literal["float32", "bfloat16"] | None = None
+    memory: float = 1.0
+    compiled: bool = False
+    url: str | None = None
+    model: str | None = None
+    folder: str | None = None
+    processed: bool = False
+    journal: bool = False
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ENGINES:
+            raise ValueError(f"kind = {self.kind!r}{nearest(self.kind, ENGINES)}")
+        if self.max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, not {self.max_rows}")
+        if self.memory <= 0:
+            raise ValueError(f"memory must be above 0 GiB, not {self.memory}")
+        if self.tolerance is not None and self.tolerance <= 0:
+            raise ValueError(f"tolerance must be above 0, not {self.tolerance}")
 
 
 @dataclass(frozen=True)
@@ -99,7 +163,11 @@ class Config:
         task, model, workflow, reward: see `hocket train --help`. recipe: the method.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
-        threads: None measures at the start.
+        threads: None measures at the start. engine: what policies are sampled with.
+        precision: what matrix products of language models are made in; `auto` decides at the start.
+        memory: what the learner holds at once.
+        overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
+            are one update old; 0 does one after the other.
     """
 
     task: str = "sums"
@@ -120,12 +188,18 @@ class Config:
     plan: tuple[Phase, ...] = ()
     track: tuple[str, ...] = ()
     threads: int | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    memory: MemorySettings = MemorySettings()
+    overlap: int = 0
+    engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.steps < 0:
             raise ValueError(f"steps must be at least 0, not {self.steps}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if self.overlap not in (0, 1):
+            raise ValueError(f"overlap must be 0 or 1, not {self.overlap}")
         if self.decoding.max_tokens < 1:
             raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
         if self.decoding.temperature < 0:
@@ -299,6 +373,8 @@ def _set(config: Config, key: str, value: Any) -> Config:
         return _set_role(config, rest, value)
     if head == "plan" and not rest:
         return dataclasses.replace(config, plan=_phases(value))
+    if head == "engine" and not rest and isinstance(value, str):
+        key = "engine.kind"  # `--engine vllm`
     if head == "lora" and (rest or value is True):
         config = dataclasses.replace(config, lora=config.lora or LoraSettings())
         return config if not rest else _checked(config, key, value)

@@ -13,6 +13,7 @@ from hocket.recipe import Recipe
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
+from hocket.train.sparing import Sparing, SparingProblem
 from hocket.types import Batch, Quantity
 from hocket.update.problem import Problem
 
@@ -25,7 +26,7 @@ class Learner:
 
     Attributes:
         policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
-        memory: what the recipe's stages remember.
+        memory: what the recipe's stages remember. sparing: what happens when the machine's memory runs out.
     """
 
     def __init__(self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False) -> None:
@@ -40,10 +41,11 @@ class Learner:
         self.reference: Policy | None = copied if recipe.wants_reference else None
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
+        self.sparing = Sparing({id(one): one for one in (policy, self.reference) if one is not None}.values())
 
     def annotate(self, batch: Batch) -> Batch:
         """Fills what this learner's recipe reads, for its own decisions."""
-        return annotate(batch, self.recipe.reads, self.policy, self.reference)
+        return self.sparing(lambda: annotate(batch, self.recipe.reads, self.policy, self.reference))
 
     def assess(self, batch: Batch, weights: Mapping[str, float]) -> Batch:
         """Gives credit over the joint experience by this learner's recipe."""
@@ -54,7 +56,7 @@ class Learner:
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
         """One update from the decisions of this policy in a credited batch."""
         mine = batch.of_policy(self.policy.name)
-        problem = Problem(
+        problem = SparingProblem(
             batch=mine,
             policy=self.policy,
             optimiser=self.optimiser,
@@ -64,6 +66,7 @@ class Learner:
             idle_without_advantage=all(loss.idle_without_advantage for loss in self.recipe.losses),
             reference=self.reference,
             lr_factor=self.recipe.update.lr_factor(step, self.total_steps),
+            sparing=self.sparing,
         )
         if len(problem.live(mine)):
             metrics = self.recipe.update.step(problem, key)
@@ -79,7 +82,7 @@ class Learner:
             decisions, now = problem.first
         else:
             decisions = policy_decisions(batch, self.policy.name)[:AGREEMENT_SAMPLE]
-            now = evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions)
+            now = self.sparing(lambda: evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions))
         self.agreement = agreement(batch, now.logp, decisions, self.policy.version)
         return {} if self.agreement is None else self.agreement.metrics()
 

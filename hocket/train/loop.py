@@ -34,6 +34,7 @@ class Parts:
         learners: the trained policies by name; the first one's recipe decides what is asked and how it is rolled out.
         decoding: how training samples are drawn. key: the run's root key.
         ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
+        overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
     """
 
     task: Task
@@ -45,6 +46,7 @@ class Parts:
     ledger: Ledger
     journal: Journal | None = None
     asked: int = 0
+    overlap: int = 0
 
     @property
     def lead(self) -> Learner:
@@ -79,22 +81,34 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     started = time.perf_counter()
 
     experience, problems = await collect(parts, key)
-    sampled = time.perf_counter()
+    result = learn_from(parts, step, experience, problems, rollout=time.perf_counter() - started)
+    for scenario, reward in outcomes(parts, experience):
+        parts.ledger.record(scenario, step, reward)
+    result.metrics["time/step"] = time.perf_counter() - started
+    return result
 
+
+def learn_from(
+    parts: Parts, step: int, experience: Experience, problems: Sequence[str], *, rollout: float
+) -> StepResult:
+    """Learns from the experience of `step`, which took `rollout` seconds to collect. The ledger is not written."""
+    key = parts.key.derive("step", step)
+    started = time.perf_counter()
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
     left_out = [trajectory for trajectory in experience.trajectories if not usable(trajectory)]
     metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}
     batch, learnt = learn(parts, learnable, key, step)
     metrics |= learnt
-
-    for trajectory in experience.trajectories + experience.discarded:
-        if trajectory.source == "own":
-            parts.ledger.record(trajectory.scenario.id, step, total_reward(trajectory, parts.weights))
-    finished = time.perf_counter()
-    metrics |= {"time/rollout": sampled - started, "time/update": finished - sampled, "time/step": finished - started}
-    metrics["throughput/tokens"] = metrics["tokens/generated"] / max(sampled - started, 1e-9)
-    said = problems + messages(experience, parts)
+    metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
+    metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
+    said = [*problems, *messages(experience, parts)]
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said)
+
+
+def outcomes(parts: Parts, experience: Experience) -> list[tuple[str, float]]:
+    """What the ledger is told: the scenario and total reward of every sample of the policies' own, in order."""
+    everything = experience.trajectories + experience.discarded
+    return [(t.scenario.id, total_reward(t, parts.weights)) for t in everything if t.source == "own"]
 
 
 def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int) -> tuple[Batch | None, Metrics]:
@@ -231,7 +245,10 @@ def messages(experience: Experience, parts: Parts) -> list[str]:
     if full:
         found.append(f"{len(full)} of {len(experience.trajectories)} episodes are empty: {full[0].info['limit']}")
     for learner in parts.learners.values():
-        cause = None if learner.agreement is None else learner.agreement.cause(AGREEMENT_THRESHOLD)
+        seen = learner.agreement
+        if seen is None or (parts.overlap and seen.stale):
+            continue  # Samples of older weights were asked for, and no gap says anything about numerics.
+        cause = seen.cause(AGREEMENT_THRESHOLD)
         if cause:
             found.append(cause)
     return found

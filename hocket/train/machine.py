@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import platform
 import resource
-import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from hocket.stages import Metrics
+from hocket import kernels
+from hocket.policies.family import Precision, supports
+from hocket.stages import Metrics, Policy
+from hocket.train.config import Config
+from hocket.train.cores import Watch, available_cores
+from hocket.train.memory import MemoryPlan
+from hocket.train.probe import Rate, Shapes, has_bf16, measure
 from hocket.train.runfolder import read_json
 
-SMALL = 20_000_000
-
-WORTH = 0.65
+WORTH = 0.75
 """Twice the threads are taken when the probe falls to this share of its time or below."""
+
+SLACK = 0.3
+"""Cores that others may take before one fewer counts as free: a system is never wholly idle."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a run does otherwise from `step` on, because the machine no longer was as it had been; None stays as it is.
+
+    Recorded with its step, so that a resumed run changes at the same place.
+    """
+
+    step: int
+    why: str
+    threads: int | None = None
+    token_budget: int | None = None
+    checkpointing: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -26,49 +50,71 @@ class Machine:
     """What was chosen and why.
 
     Attributes:
-        threads: torch threads. seconds: the measured time of the probe by number of threads.
-        precision: of weights and arithmetic. compiled: whether the decode step is compiled.
+        threads: torch threads. precision: of matrix products. compiled: whether the decode step is compiled.
+        memory: what the learner holds at once.
+        why: the reason for each choice, by its name. rates: GFLOP/s that were measured, by precision and threads.
+        changes: made since, in order of their steps.
     """
 
-    threads: int
-    seconds: dict[str, float]
-    precision: str = "float32"
+    threads: int = 1
+    precision: Precision = "fp32"
     compiled: bool = False
+    memory: MemoryPlan = MemoryPlan()
+    why: Mapping[str, str] = field(default_factory=dict)
+    rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
 
     @staticmethod
-    def measured(threads: int | None, parameters: int) -> Machine:
-        """Times a probe on 1, 2, 4, .. threads and takes the fastest; `threads` settles it beforehand.
-
-        A model of fewer than `SMALL` parameters takes one thread: its operators are too short to share. The nano model
-        gains a fifth from a second thread on quiet cores, and loses a factor of ten once the cores get busy.
-        """
-        if threads is not None or parameters < SMALL:
-            return Machine(threads or 1, {})
-        before = torch.get_num_threads()
-        seconds = {}
-        count = 1
-        while count <= available_cores():
-            torch.set_num_threads(count)
-            seconds[str(count)] = _probe()
-            count *= 2
-        torch.set_num_threads(before)
-        # More threads must be much faster: should the cores get busy later, they would wait for one another.
-        best = 1
-        for name, taken in seconds.items():
-            if taken < WORTH * seconds[str(best)]:
-                best = int(name)
-        return Machine(best, seconds)
+    def chosen(config: Config, models: Sequence[Any], device: torch.device | None = None) -> Machine:
+        """Threads and precision for a run; `models` are `transformers` configurations, none for control tasks."""
+        device = device or torch.device("cpu")
+        largest = max((Shapes.of(model) for model in models), key=lambda shapes: shapes.weights, default=None)
+        probe = Probe(largest, device)
+        precision, precise = _precision(config, models, probe)
+        threads, threaded = _threads(config.threads, precision, probe)
+        return Machine(threads, precision, why={"threads": threaded, "precision": precise}, rates=probe.to_json())
 
     @staticmethod
     def recorded(path: Path) -> Machine:
         """What an earlier session chose, from `machine.json`."""
         found = read_json(path)
-        names = ("threads", "seconds", "precision", "compiled")
-        return Machine(**{name: found[name] for name in names})
+        names = [field.name for field in dataclasses.fields(Machine) if field.name in found]
+        values = {name: found[name] for name in names}
+        if "memory" in values:
+            values["memory"] = MemoryPlan(**values["memory"])
+        values["changes"] = tuple(Change(**change) for change in values.get("changes", ()))
+        if values.get("precision") == "float32":
+            values["precision"] = "fp32"  # So runs begun before there was a choice called it.
+        return Machine(**values)
 
-    def apply(self) -> None:
-        """Makes the choices hold in this process."""
-        torch.set_num_threads(self.threads)
+    def apply(self, policies: Iterable[Policy] = (), *, step: int = 0) -> None:
+        """Makes the choices hold in this process and for `policies`, as they stand from `step` on."""
+        now = self.at(step)
+        torch.set_num_threads(now.threads)
+        for policy in policies:
+            if now.memory.token_budget is not None and hasattr(policy, "token_budget"):
+                policy.token_budget = now.memory.token_budget
+            if hasattr(policy, "checkpointing"):
+                policy.checkpointing = now.memory.checkpointing
+
+    def at(self, step: int) -> Machine:
+        """The choices that hold in `step`: the first ones and all changes up to then."""
+        machine = self
+        for change in self.changes:
+            if change.step <= step:
+                memory = dataclasses.replace(
+                    machine.memory,
+                    token_budget=change.token_budget or machine.memory.token_budget,
+                    checkpointing=machine.memory.checkpointing
+                    if change.checkpointing is None
+                    else change.checkpointing,
+                )
+                machine = dataclasses.replace(machine, threads=change.threads or machine.threads, memory=memory)
+        return machine
+
+    def changed(self, change: Change) -> Machine:
+        """The same with one more change."""
+        return dataclasses.replace(self, changes=tuple(sorted((*self.changes, change), key=lambda one: one.step)))
 
     def to_json(self) -> dict[str, Any]:
         """For `machine.json`: the choices and what they were made on."""
@@ -80,27 +126,98 @@ class Machine:
             "torch": torch.__version__,
         }
 
-    def memory(self) -> Metrics:
-        """Peak resident memory of this process, MiB."""
-        return {"memory/peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    @property
+    def briefly(self) -> str:
+        """The choices in a line."""
+        reason = self.why.get("threads")
+        because = f" ({reason})" if reason else ""
+        return f"{self.threads} thread{'s' if self.threads > 1 else ''}{because}, {self.precision}"
+
+    def peak(self) -> Metrics:
+        """Peak resident memory of this process, and of the accelerator where it was used, MiB."""
+        found = {"memory/peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        if torch.cuda.is_available():
+            found["memory/accelerator"] = torch.cuda.max_memory_allocated() / 2**20
+        return found
 
 
-def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+class Probe:
+    """Rates of products of a model's shapes, each measured when first asked for.
+
+    Attributes:
+        shapes: None where there is no language model. others: the largest share of the cores seen with other programs.
+    """
+
+    def __init__(self, shapes: Shapes | None, device: torch.device) -> None:
+        self.shapes = shapes
+        self.device = device
+        self.others = 0.0
+        self._rates: dict[tuple[Precision, int], Rate] = {}
+
+    def __call__(self, precision: Precision, threads: int) -> Rate:
+        assert self.shapes is not None
+        if (precision, threads) not in self._rates:
+            watch = Watch()
+            self._rates[precision, threads] = measure(self.shapes, precision, threads, self.device)
+            self.others = max(self.others, watch.others())
+        return self._rates[precision, threads]
+
+    def to_json(self) -> dict[str, dict[str, float]]:
+        """GFLOP/s by precision and threads."""
+        return {f"{precision}, {threads}": rate.to_json() for (precision, threads), rate in self._rates.items()}
 
 
-def _probe() -> float:
-    """Seconds of a small decode-shaped product followed by a training-shaped one; the least of three."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(384, 128, generator=generator)
-    decode, learn = torch.randn(128, 128, generator=generator), torch.randn(8192, 128, generator=generator)
-    taken = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for _ in range(40):
-            (decode @ weight.T).relu_()
-        for _ in range(4):
-            (learn @ weight.T).relu_()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Precision, str]:
+    """What products are made in. Never by a clock: the same run on the same machine computes the same numbers."""
+    if probe.shapes is None:
+        return "fp32", "a small network"
+    if config.precision != "auto":
+        return config.precision, "set by precision"
+    stranger = next((model.model_type for model in models if not _known(model)), None)
+    if stranger is not None:
+        return "fp32", f"there is no bf16 path for this {stranger} model"
+    if config.lora is not None:
+        return "fp32", "adapters compute in fp32"
+    if not has_bf16(probe.device):
+        return "fp32", "there are no bf16 instructions here"
+    missing = kernels.reason(kernels.ANY_HEAD) if probe.device.type == "cpu" else None
+    if missing is not None:
+        return "fp32", f"the kernels are not there: {missing}"
+    return "bf16", "the processor has bf16 instructions"
+
+
+def _known(config: Any) -> bool:
+    return supports(SimpleNamespace(config=config), getattr(config, "max_position_embeddings", 0))
+
+
+def told_threads() -> int | None:
+    """The number of threads that the environment asks for, None if it does not."""
+    told = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(told) if told.isdigit() and int(told) > 0 else None
+
+
+def _threads(asked: int | None, precision: Precision, probe: Probe) -> tuple[int, str]:
+    """The number of threads, and why."""
+    if asked is not None:
+        return asked, "set by threads"
+    told = told_threads()
+    if told is not None:
+        return told, "set by OMP_NUM_THREADS"
+    cores = available_cores()
+    if probe.shapes is None:
+        return 1, "the operators of a small network are too short to share"
+    if probe.device.type != "cpu":
+        return 1, "the work is on the accelerator"
+    if cores == 1:
+        return 1, "there is one core"
+    best, share, counts = 1, 1.0, [2**n for n in range(1, cores.bit_length()) if 2**n <= cores]
+    probe(precision, 1)
+    for count in counts:
+        free = cores * (1 - probe.others)
+        if math.floor(free + SLACK) < count:
+            return best, f"other programs take {probe.others:.0%} of the {cores} cores"
+        share = probe(precision, count).against(probe(precision, best))
+        if share > WORTH:
+            return best, f"{count} threads take {share:.0%} of the time of {best}, not {WORTH:.0%} or less"
+        best = count
+    return best, f"the cores are quiet, and {best} threads take {share:.0%} of the time of {best // 2}"

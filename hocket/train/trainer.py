@@ -13,16 +13,20 @@ from hocket import tasks
 from hocket.errors import ConfigurationError, HocketError
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
+from hocket.train.adapting import Adapting, in_words
 from hocket.train.aio import run_async
-from hocket.train.assemble import build_learners, build_parts
+from hocket.train.assemble import build_learners, build_parts, configured_models
 from hocket.train.checkpoint import CheckpointError, Checkpoints
 from hocket.train.config import Config
 from hocket.train.episodes import write_episodes
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.journal import Journal
 from hocket.train.loop import StepResult, total_reward, train_step
-from hocket.train.machine import Machine
+from hocket.train.machine import Change, Machine, told_threads
+from hocket.train.memory import planned
+from hocket.train.overlap import Overlap, advice, halved
 from hocket.train.runfolder import RunFolder
+from hocket.train.sparing import out_of_memory
 from hocket.train.tracking import MetricsLog, Tracker, open_trackers
 from hocket.types import Trajectory
 
@@ -118,11 +122,21 @@ class Trainer:
         self.checkpoints = Checkpoints(self.folder.checkpoints, on_problem=self.say)
         self.progress = Progress()
         newest = self.checkpoints.latest() if resume else None
-        self.parts = build_parts(
-            config, self.task, rewards=rewards, workflow=workflow, weights=weights_in(newest), journal=self.journal
-        )
         self.machine = self._choose(resume=resume)
         self.machine.apply()
+        self.parts = build_parts(
+            config,
+            self.task,
+            rewards=rewards,
+            workflow=workflow,
+            weights=weights_in(newest),
+            journal=self.journal,
+            precision=self.machine.precision,
+        )
+        self._choose_memory(workflow)
+        self.adapting = Adapting(pinned=config.threads is not None or told_threads() is not None)
+        self.parts.overlap = config.overlap
+        self.overlap = Overlap(config, self.parts) if config.overlap else None
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
@@ -135,6 +149,11 @@ class Trainer:
         self.trackers: list[Tracker] = open_trackers(config.track, self.folder.path, after=after if resume else None)
         self._saved_step, self._saved_at = self.progress.step, time.monotonic()
         self._clock = time.monotonic()
+        if self.overlap is not None and self.progress.step < self.total_steps:
+            warning = None if resume else advice(config)
+            if warning is not None:
+                self.say(warning)
+            self.overlap.start()
 
     # ------------------------------------------------------------ stepping
 
@@ -152,15 +171,20 @@ class Trainer:
             return self._log(0, self._evaluate(0))
         step = self.progress.step + 1
         self._enter_phase(step)
+        self.adapting.begin(self.machine, self.parts.learners.values(), step)
         result = self._train(step)
         self.progress.step = step
+        changes = self._adapt(step)
         metrics = result.metrics | (self._evaluate(step) if self._evaluation_due(step) else {})
-        row = self._log(step, metrics | self.machine.memory())
+        row = self._log(step, metrics | self.machine.peak())
         for message in result.messages:
             self.say(f"step {step}: {message}")
         if self._evaluation_due(step) or step == 1:
+            self._pause()
             self._record(step, result)
-        self._checkpoint_if_due(step, best=self.progress.best.get("step") == step)
+        # A step that was redone in smaller parts must not be replayed in larger ones.
+        spared = any(change.step == step for change in changes)
+        self._checkpoint_if_due(step, best=self.progress.best.get("step") == step, now=spared)
         return row
 
     def run(self) -> None:
@@ -172,13 +196,21 @@ class Trainer:
 
     def _train(self, step: int) -> StepResult:
         try:
+            if self.overlap is not None:
+                onward = _phase_of(self.config, step + 1) == self.progress.phase
+                return self.overlap.step(step, onward=onward, last=step >= self.total_steps)
             return run_async(train_step(self.parts, step))
         except (MemoryError, RuntimeError) as error:
-            if isinstance(error, MemoryError) or "out of memory" in str(error) or "can't allocate" in str(error):
+            if out_of_memory(error):
                 raise HocketError(
                     f"out of memory in step {step}: lower rollout.samples, curriculum.prompts or decoding.max_tokens"
                 ) from error
             raise
+
+    def _pause(self) -> None:
+        """Waits for what is collected beside the steps: player, task and rewards serve one at a time."""
+        if self.overlap is not None:
+            self.overlap.pause()
 
     def _enter_phase(self, step: int) -> None:
         """Begins the phase that `step` lies in: a new recipe from the weights reached, with a fresh reference."""
@@ -197,6 +229,7 @@ class Trainer:
 
     def evaluate(self, n: int | None = None) -> Evaluated:
         """Greedy success on `n` unseen scenarios with the current weights."""
+        self._pause()
         parts, whole = self.parts, self.config.evaluation.n
         work = evaluate(
             self.task,
@@ -240,9 +273,31 @@ class Trainer:
         """What this machine does best, or what an earlier session of the run settled on."""
         if resume and self.folder.machine.is_file():
             return Machine.recorded(self.folder.machine)
-        machine = Machine.measured(self.config.threads, self.parts.largest)
-        self.folder.write_json(self.folder.machine, machine.to_json())
-        return machine
+        models = configured_models(self.config) if self.task.kind == "text" else []
+        machine = Machine.chosen(self.config, models)
+        return halved(machine, self.config) if self.config.overlap else machine
+
+    def _choose_memory(self, workflow: Any) -> None:
+        """Completes the choices of a new run and records them."""
+        learners = self.parts.learners.values()
+        if not self.machine.memory.why:
+            several = self.config.workflow is not None or workflow is not None
+            memory = planned(self.config, self.task, learners, several_turns=several)
+            self.machine = dataclasses.replace(self.machine, memory=memory)
+            self.folder.write_json(self.folder.machine, self.machine.to_json())
+
+    def _adapt(self, step: int) -> list[Change]:
+        """What the machine made necessary in `step`, recorded and told."""
+        changes = self.adapting.changes(self.parts.learners.values(), step)
+        for change in changes:
+            self.machine = self.machine.changed(change)
+            self.say(in_words(change))
+        if changes:
+            self.folder.write_json(self.folder.machine, self.machine.to_json())
+        advice = self.adapting.advice()
+        if advice is not None:
+            self.say(advice)
+        return changes
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
         now = time.monotonic()
@@ -267,10 +322,10 @@ class Trainer:
             discarded=result.discarded,
         )
 
-    def _checkpoint_if_due(self, step: int, *, best: bool) -> None:
+    def _checkpoint_if_due(self, step: int, *, best: bool, now: bool) -> None:
         settings = self.config.checkpoint
         late = time.monotonic() - self._saved_at >= settings.seconds or step - self._saved_step >= settings.steps
-        if late or best or step == self.total_steps:
+        if late or best or now or step == self.total_steps:
             self.save(best=best)
 
     def save(self, *, best: bool = False) -> Path | None:
@@ -289,6 +344,8 @@ class Trainer:
 
     def finish(self, reason: str) -> None:
         """Writes `summary.json` and `report.html`, and lets go of the run folder."""
+        if self.overlap is not None:
+            self.overlap.close()
         self.folder.write_json(self.folder.summary, self.summary(reason))
         for tracker in self.trackers:
             tracker.close()
@@ -338,6 +395,7 @@ class Trainer:
             "asked": self.parts.asked,
             "ledger": self.parts.ledger.state(),
             "learners": {name: learner.state() for name, learner in self.parts.learners.items()},
+            **({} if self.overlap is None else {"overlap": self.overlap.state()}),
         }
 
     def _restore(self, checkpoint: Path) -> None:
@@ -345,6 +403,8 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
+        if self.overlap is not None:
+            self.overlap.restore(state["overlap"])
         if self.progress.phase:
             policies = {name: learner.policy for name, learner in self.parts.learners.items()}
             recipe = self.config.phases[self.progress.phase][0]

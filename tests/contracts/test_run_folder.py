@@ -66,7 +66,7 @@ def test_every_row_has_every_key_and_null_where_nothing_was_measured(run: Path) 
     assert rows[1]["eval/accuracy"] is None
     assert last["eval/n"] == 8
     assert rows[1]["kl/reference"] == pytest.approx(0.0, abs=1e-6)
-    assert abs(rows[1]["kl/behaviour"] or 1.0) < 1e-6
+    assert rows[1]["kl/behaviour"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_saved_configuration_is_complete_and_runs_again(run: Path, tmp_path: Path) -> None:

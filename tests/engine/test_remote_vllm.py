@@ -6,12 +6,6 @@ The slow tests start a real server; set HOCKET_VLLM_PYTHON to the python of an e
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +17,16 @@ import torch
 from remote_server import Said, Server, token_answer
 from safetensors.torch import load_file
 from tiny_runs import TINY
+from vllm_server import real, serving
 
 from hocket import tasks
 from hocket.engine import vllm
+from hocket.engine.handover import write_weights
+from hocket.engine.lobby import Lobby
 from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.requests import Request, Sample
-from hocket.engine.vllm import VLLMServerEngine, write_weights
+from hocket.engine.vllm import VLLMServerEngine
 from hocket.errors import ConfigurationError
 from hocket.evaluating import evaluate_detached
 from hocket.keys import Key
@@ -37,15 +34,11 @@ from hocket.nano import BASE
 from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
+from hocket.train.engines import Engines
+from hocket.train.journal import Journal
 from hocket.train.trainer import Trainer
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 from hocket.workflows import Chat, SingleTurn, TextPlayer
-
-VLLM_PYTHON = os.environ.get("HOCKET_VLLM_PYTHON")
-real = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not VLLM_PYTHON, reason="HOCKET_VLLM_PYTHON does not name the python of a vLLM environment"),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +131,39 @@ def test_a_server_that_keeps_old_weights_is_caught(tmp_path: Path) -> None:
             asking.sample([request(policy, 0)])
 
 
+def test_a_resumed_run_hears_the_answers_of_each_version_again(tmp_path: Path) -> None:
+    policy, answers = nano(), StandIn()
+    journal = Journal(tmp_path / "journal.jsonl")
+    with Server(answers).running() as server:
+        asking = engine(server.url, policy, tmp_path / "weights", journal=journal)
+        first = asking.sample([request(policy, 0)])
+        moved(policy)
+        second = asking.sample([request(policy, 0)])
+        before, after = first[0].logp, second[0].logp
+        assert before is not None
+        assert after is not None
+        assert not np.array_equal(before, after), "the same question, as an evaluation asks it, is asked of new weights"
+    again = nano()
+    replayed = engine(server.url, again, tmp_path / "weights", journal=Journal(tmp_path / "journal.jsonl"))
+    asked = len(answers.calls)
+    for version, samples in enumerate((first, second)):
+        (heard,) = replayed.sample([request(policy, 0)])
+        assert (heard.version, samples[0].version) == (version, version)
+        np.testing.assert_array_equal(heard.logp, samples[0].logp)
+        again.version += 1
+    assert len(answers.calls) == asked
+
+
+def test_one_server_cannot_hold_two_policies(tmp_path: Path) -> None:
+    with Server(lambda path, body: Said({"data": [{"id": "nano"}]})).running() as server:
+        settings = [("engine", "vllm-server"), ("engine.url", server.url)]
+        engines = Engines(configure(settings, tasks.find("sums")), Lobby())
+        engines.of(nano())
+        second = CausalLM.from_pretrained(str(BASE), name="other", key=Key.of(0))
+        with pytest.raises(ConfigurationError, match="cannot hold both policy 'policy' and 'other'"):
+            engines.of(second)
+
+
 def test_a_server_that_takes_no_weights_is_told(tmp_path: Path) -> None:
     policy = nano()
     with (
@@ -166,34 +192,8 @@ def test_a_tied_head_is_written_out_and_a_value_head_is_not(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert VLLM_PYTHON is not None
-    command = [VLLM_PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(BASE), "--served-model-name"]
-    command += ["nano", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "512"]
-    command += ["--max-num-seqs", "16", "--enforce-eager"]
-    settings = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    process = subprocess.Popen(command, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health", process)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the server ended"
-        try:
-            opener.open(url, timeout=5).close()
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise AssertionError("the server did not start in time")
+    with serving() as url:
+        yield url
 
 
 class TestRealServer:

@@ -91,7 +91,7 @@ def assert_alike(policy, batch, asked, reference, tolerance=2e-5):
     for name, gradient in due_gradients.items():
         # Where all tokens are alike, gradients of queries cancel: rounding is that of the gradients as a whole.
         own = float(gradient.abs().max())
-        assert (gradients[name] - gradient).abs().max() <= tolerance * max(own, 0.1 * largest, 1.0), name
+        assert (gradients[name] - gradient).abs().max() <= tolerance * max(own, 0.2 * largest, 1.0), name
 
 
 @settings(max_examples=30, deadline=None)
@@ -236,31 +236,26 @@ def test_backward_passes_by_hand_equal_finite_differences():
 
 @pytest.mark.parametrize("kind", ["qwen3", "qwen2"])
 def test_attention_along_the_tree_equals_finite_differences(kind):
-    from hocket.policies.tree_attention import AttentionPlan, attend
+    from hocket.policies.tree_attention import TreeAttention
 
     shared_prefix = list(range(20, 30))
     tree = tree_of(rows_from([[*shared_prefix, 1, 2], [*shared_prefix, 3], [7, 8, 9, 9, 9]]))
     assert len(tree.nodes) == 4
     total = len(tree.token)
-    plan = AttentionPlan.of(tree.nodes, 4, 2, torch.zeros(1, dtype=torch.float64))
     weight = random(6, 4) if kind == "qwen3" else None
-    turned = random(total, 1, 4).detach(), random(total, 1, 4).detach()
+    tables = random(12, 4).detach(), random(12, 4).detach() * 0.5
+    attention = TreeAttention(tree.nodes, torch.from_numpy(tree.depth), tables, 4, 2, torch.zeros(1).double())
 
     def compute(qkv, weight=weight):
-        return attend(qkv, weight, turned, 1e-3, 0.5, plan)
+        return attention(qkv, weight, 1e-3, 0.5)
 
     inputs = (random(total, 8 * 4),) if weight is None else (random(total, 8 * 4), weight)
     assert torch.autograd.gradcheck(compute, inputs)
 
 
-def test_half_precision_products_have_fp32_weights_and_gradients():
-    x, weight = random(7, 5).detach().float().requires_grad_(), random(4, 5).detach().float().requires_grad_()
-    out = fused.half_precision_linear(weight, None)(x)
-    due = x @ weight.t()
-    assert out.dtype == torch.float32
-    assert 0 < (out - due).abs().max() < 0.05
-    found = torch.autograd.grad(out.sin().sum(), (x, weight))
-    expected = torch.autograd.grad(due.sin().sum(), (x, weight))
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == torch.float32
-        assert (one - other).abs().max() < 0.1
+def test_prepared_weights_pass_their_gradients_on():
+    weights, scale = [random(4, 5), random(3, 5)], random(5)
+    assert torch.autograd.gradcheck(lambda s, *w: fused.prepared([*w], s, torch.float64), (scale, *weights))
+    half = fused.prepared([weight.float() for weight in weights], None, torch.bfloat16)
+    assert half.dtype == torch.bfloat16
+    assert half.shape == (7, 5)

@@ -1,0 +1,106 @@
+"""What engines that sample in batches have in common: where requests wait, and how long a response may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from hocket.engine.lobby import Lobby
+from hocket.engine.requests import ContextFull, Request, Sample
+from hocket.errors import ConfigurationError, HocketError
+
+
+class BatchedEngine:
+    """Collects requests until every live workflow waits, then samples them together.
+
+    A subclass says how by `sample`; with it this implements `hocket.engine.requests.Engine`.
+
+    Args:
+        max_rows: continuations decoded together.
+        lobby: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
+        beside: an engine whose lobby and batches this one shares; it must know by `_answer` how to sample for both.
+    """
+
+    def __init__(self, *, max_rows: int = 256, lobby: Lobby | None = None, beside: BatchedEngine | None = None) -> None:
+        if max_rows < 1:
+            raise ConfigurationError(f"engine.max_rows = {max_rows}: must be at least 1")
+        self.max_rows = max_rows
+        self._pending: list[tuple[BatchedEngine, Request, asyncio.Future[Sample]]] = []
+        self.lobby: Lobby = lobby if lobby is not None else Lobby()
+        if beside is None:
+            self.lobby.serve(self._run_pending)
+        else:
+            self.lobby, self._pending = beside.lobby, beside._pending
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens a context and its response may have together; None when there is no limit."""
+        raise NotImplementedError
+
+    def sample(self, requests: Sequence[Request]) -> list[Sample]:
+        """Samples all requests now; results in the order given."""
+        raise NotImplementedError
+
+    @property
+    def live(self) -> int:
+        """Workflows inside `episode()` now."""
+        return self.lobby.live
+
+    def episode(self) -> AbstractAsyncContextManager[None]:
+        """Marks a live workflow: batches run only when all live workflows wait."""
+        return self.lobby.episode()
+
+    async def submit(self, request: Request) -> Sample:
+        """Waits for one continuation; see `hocket.engine.requests.Engine`."""
+        self._limit(request)
+        future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
+        entry = (self, request, future)
+        self._pending.append(entry)
+        try:
+            async with self.lobby.waiting():
+                return await future
+        finally:
+            if entry in self._pending:
+                self._pending.remove(entry)
+
+    def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+        """Samples what this engine and those beside it were asked for; results in the order given."""
+        return self.sample([request for _, request in asked])
+
+    def _run_pending(self) -> bool:
+        """Runs what is pending as one batch; says whether there was anything."""
+        pending = [(engine, request, future) for engine, request, future in self._pending if not future.done()]
+        self._pending.clear()
+        if not pending:
+            return False
+        try:
+            samples = self._answer([(engine, request) for engine, request, _ in pending])
+        except Exception as error:
+            for _, _, future in pending:
+                future.set_exception(error)
+            return True
+        for (_, _, future), sample in zip(pending, samples, strict=True):
+            future.set_result(sample)
+        return True
+
+    def _limit(self, request: Request) -> int:
+        """The most response tokens a request may have.
+
+        Raises:
+            HocketError: when its context is empty or leaves no room, or its prefix exceeds the limit.
+        """
+        length, most = len(request.tokens), request.decoding.max_tokens
+        if length == 0:
+            raise HocketError("a request has an empty context; give the scenario a prompt")
+        if most < 1:
+            raise ConfigurationError(f"max_tokens = {most}: must be at least 1")
+        context = self.context_length
+        limit = most if context is None else min(most, context - length)
+        if limit < max(1, len(request.prefix)):
+            forced = f" and a forced prefix of {len(request.prefix)}" if request.prefix else ""
+            raise ContextFull(
+                f"a prompt of {length} tokens{forced} leaves no room for a response: the model's context is {context} "
+                f"tokens and max_tokens is {most}; shorten the prompt or prefix, or change max_tokens"
+            )
+        return limit

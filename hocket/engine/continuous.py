@@ -1,0 +1,439 @@
+"""Continuous batching: requests enter when there is room, rows leave when they end, and no context is read twice."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hocket.engine.decoding import Responses
+from hocket.engine.paged import Counts, Kernels, PagedCache, Pass, bucket
+from hocket.engine.pages import NEVER, PAGE, Node, Pages, Tokens
+from hocket.engine.requests import Request
+from hocket.engine.sampling import Plan, draw
+from hocket.errors import ConfigurationError
+from hocket.keys import uniforms
+
+PREFILL_TOKENS = 2048
+"""Context tokens read in one pass at most."""
+LEAST_SAVED = 8
+"""A context waits for others that are being read when that saves at least so many tokens."""
+
+
+Context = tuple[int, Tokens]
+"""A policy, and what its next token depends on."""
+
+
+@dataclass(eq=False)
+class Reading:
+    """A context that is being read, once for all who asked for it.
+
+    Attributes:
+        owner: the policy it is read for.
+        pages: of all its tokens. done: tokens that stand in them, those of the current pass included.
+        nodes: its pages in the prefix tree that no pass was planned for yet.
+        members: requests that go on from it; the first takes its pages over.
+        parts: for each further member a page for a copy of the last one, where that is not full.
+        last: place of its last token in the current pass. logits: of the next token, once read.
+    """
+
+    owner: int
+    tokens: Tokens
+    pages: list[int]
+    done: int
+    members: list[int]
+    logits: Tensor | None = None
+    nodes: list[Node] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+    last: int = -1
+
+    @property
+    def finished(self) -> bool:
+        return self.done == len(self.tokens)
+
+    @property
+    def context(self) -> Context:
+        return self.owner, self.tokens
+
+
+class Entry(Enum):
+    """What became of a request that wanted to enter: it did, better later, or no pages are left."""
+
+    DONE = auto()
+    LATER = auto()
+    FULL = auto()
+
+
+class Rows:
+    """The rows that decode, as columns of which the first `count` entries are in use.
+
+    Attributes:
+        request: whom a row answers. owner: the policy that does. token: the last one drawn, not yet fed.
+        position: tokens fed so far.
+        table: a row's pages, as many as its position needs.
+    """
+
+    def __init__(self, table: Pages) -> None:
+        most = len(table)
+        self.request = np.zeros(most, np.int64)
+        self.owner = np.zeros(most, np.int32)
+        self.token = np.zeros(most, np.int64)
+        self.position = np.zeros(most, np.int32)
+        self.table = table
+        self.count = 0
+
+    def add(self, request: int, owner: int, position: int, pages: Sequence[int]) -> None:
+        self.request[self.count] = request
+        self.owner[self.count] = owner
+        self.position[self.count] = position
+        self.table[self.count, : len(pages)] = pages
+        self.count += 1
+
+    def pages(self, row: int) -> Pages:
+        """The pages of what was fed."""
+        return self.table[row, : -(-int(self.position[row]) // PAGE)]
+
+    def arrange(self, order: NDArray[np.int64]) -> None:
+        """Keeps the rows in `order`, in this order."""
+        width = int(self.position[: self.count].max(initial=0)) // PAGE + 1
+        self.count = len(order)
+        for column in (self.request, self.owner, self.token, self.position, self.table[:, :width]):
+            column[: self.count] = column[order]
+
+    def siblings(self) -> NDArray[np.int64]:
+        """An order in which rows of a policy, and those that share pages, stand side by side: they are read once."""
+        keys = [(int(self.owner[row]), self.pages(row).tobytes()) for row in range(self.count)]
+        return np.array(sorted(range(self.count), key=keys.__getitem__), np.int64)
+
+
+class Drawer:
+    """Draws next tokens: plain rows in the kernel, rows with a cut vocabulary as `hocket.engine.sampling` does."""
+
+    def __init__(self, requests: Sequence[Request], written: Responses, kernels: Kernels, vocabulary: int) -> None:
+        ways = [request.decoding for request in requests]
+        self._written, self._kernels = written, kernels
+        self._words = np.array([request.key.word for request in requests], np.uint64)
+        self._heat = np.array([way.temperature or 1.0 for way in ways], np.float32)
+        self._greedy = np.array([way.greedy for way in ways])
+        self._cut = np.array([way.truncates or bool(way.banned) for way in ways])
+        self._place = np.cumsum(self._cut) - 1
+        chosen = [request for request, cut in zip(requests, self._cut, strict=True) if cut]
+        self._plan = Plan.of(chosen, vocabulary, torch.device("cpu")) if chosen else None
+        self.arrange(np.zeros(0, np.int64))
+
+    def arrange(self, rows: NDArray[np.int64]) -> None:
+        """Says which requests the rows of logits belong to from now on."""
+        self._rows = rows.copy()
+        self._stream = self._words[rows]
+        self._heat_now = torch.from_numpy(self._heat[rows])
+        self._greedy_now = torch.from_numpy(self._greedy[rows])
+        self._free = torch.full((len(rows),), -1)
+        cut = self._cut[rows]
+        self._parts: tuple[Tensor, Tensor, Plan] | None = None
+        if self._plan is not None and cut.any():
+            special = np.flatnonzero(cut)
+            plan = self._plan.rows(torch.from_numpy(self._place[rows[special]]))
+            self._parts = torch.from_numpy(np.flatnonzero(~cut)), torch.from_numpy(special), plan
+
+    def __call__(self, logits: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The next token of each row and its log-prob, `[R]`; logits `[R, V]`."""
+        counters = self._written.length[self._rows].astype(np.uint64)
+        imposed = self._written.forced(self._rows)
+        forced = self._free if imposed is None else torch.from_numpy(imposed)
+        uniform = torch.from_numpy(uniforms(self._stream, counters))
+        if self._parts is None:
+            token, logp = self._kernels.draw(logits, uniform, self._heat_now, self._greedy_now, forced)
+            return token.numpy(), logp.numpy()
+        plain, cut, plan = self._parts
+        token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
+        told = (column[plain] for column in (logits, uniform, self._heat_now, self._greedy_now, forced))
+        token[plain], logp[plain] = self._kernels.draw(*told)
+        token[cut], logp[cut] = draw(logits[cut], plan, counters[cut.numpy()], forced[cut])
+        return token.numpy(), logp.numpy()
+
+
+class Continuous:
+    """Answers requests, `most` at a time, in their order.
+
+    Args:
+        cache: the model, and what it has computed so far.
+        requests, limits: what is asked, and the most response tokens of each.
+        written: where responses go.
+        counts: where what was done is added.
+        owners: the number of the policy that each request is for, where the model has several.
+    """
+
+    def __init__(
+        self,
+        cache: PagedCache,
+        requests: Sequence[Request],
+        limits: Sequence[int],
+        written: Responses,
+        counts: Counts,
+        most: int,
+        owners: Sequence[int] | None = None,
+    ) -> None:
+        longest = max(len(request.tokens) + limit for request, limit in zip(requests, limits, strict=True))
+        # One page more than a row needs: a copy is made before its source can go.
+        if longest // PAGE + 2 > cache.pool.most:
+            raise ConfigurationError(
+                f"a sequence of up to {longest} tokens does not fit into the {cache.pool.most} pages of {PAGE} tokens "
+                "that the engine may keep; raise its max_bytes or lower max_tokens"
+            )
+        cache.model.reach(longest)
+        self._cache, self._pool, self._tree = cache, cache.pool, cache.tree
+        self._requests, self._written, self._counts = requests, written, counts
+        self._owners = [0] * len(requests) if owners is None else owners
+        self._most = min(most, len(requests))
+        self._pass = Pass(PREFILL_TOKENS + self._most, self._most, longest // PAGE + 1)
+        self._rows = Rows(self._pass.table)
+        self._drawer = Drawer(requests, written, cache.kernels, cache.model.vocabulary)
+        self._waiting = list(range(len(requests)))
+        self._asked = Counter(map(self._context, self._waiting))
+        self._known: dict[Context, Tensor] = {}
+        self._readings: list[Reading] = []
+        self._open: dict[Context, Reading] = {}
+        self._copies: list[tuple[int, int]] = []
+        self._entering = self._budget = 0
+        self._full = False
+
+    def run(self) -> None:
+        """Until every request is answered."""
+        try:
+            while self._waiting or self._readings or self._rows.count:
+                self._step()
+        except BaseException:
+            # Pages may be promised that nobody will write.
+            self._cache.forget()
+            raise
+
+    def _step(self) -> None:
+        """One pass: rows go on by a token, contexts are read, and what is read becomes rows."""
+        self._cache.now += 1
+        rows, given = self._rows, self._pass
+        self._take_pages()
+        given.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
+        if self._waiting or self._readings:
+            self._admit()
+            self._copy(self._copies)
+            for source, _ in self._copies:  # One by one: a page may be copied several times.
+                self._pool.release([source])
+            self._copies = []
+        finished = [reading for reading in self._readings if reading.finished]
+        logits = self._logits(finished)
+        rows.position[: rows.count] += 1
+        if finished:
+            logits = self._become_rows(finished, logits)
+        if rows.count:
+            self._draw(logits)
+        if finished:
+            self._arrange(rows.siblings())
+
+    def _logits(self, finished: list[Reading]) -> Tensor:
+        """Computes the pass; logits of the rows `[R, V]`, and of the readings it finishes."""
+        given, count = self._pass, self._rows.count
+        if not given.tokens:
+            return torch.zeros(0, self._cache.model.vocabulary)
+        self._counts.passes += 1
+        self._counts.rows += count
+        wanted = None
+        read = [reading for reading in finished if reading.logits is None]
+        if given.rows > count:
+            places = [*range(count), *(reading.last for reading in read)]
+            wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
+        logits = self._cache.model.logits(given, self._pool, wanted)
+        for number, reading in enumerate(read, count):
+            reading.logits = logits[number]
+        return logits[:count]
+
+    def _draw(self, logits: Tensor) -> None:
+        """One more token for every row; rows that end leave."""
+        rows = self._rows
+        token, logp = self._drawer(logits)
+        self._counts.decoded += len(token)
+        ended = self._written.record(rows.request[: rows.count], token, logp)
+        rows.token[: rows.count] = token
+        if ended.any():
+            for row in np.flatnonzero(ended).tolist():
+                self._adopt(row)
+            self._arrange(np.flatnonzero(~ended))
+            self._full = False
+
+    def _arrange(self, order: NDArray[np.int64]) -> None:
+        self._rows.arrange(order)
+        self._drawer.arrange(self._rows.request[: self._rows.count])
+
+    # ------------------------------------------------------------ pages
+
+    def _take(self, count: int, spare: int = 0) -> Pages | None:
+        """Takes pages and leaves `spare` ones, giving up what was kept for later if need be; None when that fails."""
+        short = count + spare - self._pool.available
+        if short > 0:
+            self._counts.evicted += self._tree.evict(max(short, self._pool.most // 16))
+        return None if count + spare > self._pool.available else self._pool.take(count)
+
+    def _take_pages(self) -> None:
+        """A new page for every row whose pages are full. When there are none, the last requests have to wait again."""
+        rows = self._rows
+        while True:
+            position = rows.position[: rows.count]
+            full = np.flatnonzero(position % PAGE == 0)
+            if not len(full):
+                return
+            pages = self._take(len(full))
+            if pages is not None:
+                rows.table[full, position[full] // PAGE] = pages
+                return
+            self._send_back(int(rows.request[: rows.count].argmax()))
+
+    def _send_back(self, row: int) -> None:
+        """Lets a row wait; what it has written stays and is its context when it enters again."""
+        number = int(self._rows.request[row])
+        self._adopt(row)
+        self._arrange(np.delete(np.arange(self._rows.count), row))
+        insort(self._waiting, number)
+        self._asked[self._context(number)] += 1
+        self._counts.preempted += 1
+
+    def _adopt(self, row: int) -> None:
+        """Leaves a row's pages to the prefix tree."""
+        number, fed = int(self._rows.request[row]), int(self._rows.position[row])
+        pages = self._rows.pages(row)
+        owner, tokens = self._context(number)
+        self._tree.insert(tokens[:fed], pages, self._cache.now, owner)
+        self._pool.release(pages)
+
+    def _copy(self, pairs: list[tuple[int, int]]) -> None:
+        if pairs:
+            self._pool.copy([source for source, _ in pairs], [target for _, target in pairs])
+
+    def _context(self, number: int) -> Context:
+        """What a request's next token depends on."""
+        tokens, length = self._requests[number].tokens, int(self._written.length[number])
+        if length:
+            tokens += tuple(self._written.tokens[number, :length].tolist())
+        return self._owners[number], tokens
+
+    # ------------------------------------------------------------ who enters
+
+    def _admit(self) -> None:
+        """Plans what is read in this pass."""
+        self._budget = PREFILL_TOKENS
+        for reading in self._readings:
+            self._plan(reading)
+        if self._full and (self._rows.count or self._readings):
+            return
+        self._full = False
+        entered, later = set[int](), 0
+        for number in self._waiting:
+            if self._rows.count + self._entering >= self._most or self._budget <= 0 or later >= self._most:
+                break
+            found = self._enter(number)
+            if found is Entry.FULL:
+                self._full = True
+                break
+            if found is Entry.LATER:
+                later += 1
+            else:
+                entered.add(number)
+        if entered:
+            self._waiting = [number for number in self._waiting if number not in entered]
+
+    def _enter(self, number: int) -> Entry:
+        context = self._context(number)
+        reading = self._open.get(context)
+        outcome = self._begin(number, context) if reading is None else self._join(number, reading)
+        if outcome is Entry.DONE:
+            self._entering += 1
+            self._asked[context] -= 1
+            if not self._asked[context]:
+                del self._asked[context]
+                self._known.pop(context, None)
+        return outcome
+
+    def _join(self, number: int, reading: Reading) -> Entry:
+        """Lets a request go on from a context that is being read."""
+        if len(reading.tokens) % PAGE:
+            page = self._take(1, self._spare)
+            if page is None:
+                return Entry.FULL
+            reading.parts.append(int(page[0]))
+        reading.members.append(number)
+        self._counts.reused += len(reading.tokens)
+        return Entry.DONE
+
+    def _begin(self, number: int, context: Context) -> Entry:
+        """Begins to read a context behind what is known of it."""
+        owner, tokens = context
+        now, logits = self._cache.now, self._known.get(context)
+        # Where the logits are not known the last token is read in any case.
+        found = self._tree.find(tokens if logits is not None else tokens[:-1], now, owner)
+        if logits is not None and found.usable < len(tokens):
+            logits, found = None, self._tree.find(tokens[:-1], now, owner)
+        if found.promised - found.usable >= LEAST_SAVED:
+            return Entry.LATER
+        held = found.pages if found.source < 0 else [*found.pages, found.source]
+        self._pool.hold(held)
+        taken = self._take(-(-len(tokens) // PAGE) - len(found.pages), self._spare)
+        if taken is None:
+            self._pool.release(held)
+            return Entry.FULL
+        if found.source >= 0:
+            self._copies.append((found.source, int(taken[0])))
+        reading = Reading(owner, tokens, [*found.pages, *taken.tolist()], found.usable, [number], logits)
+        if logits is None:
+            reading.nodes = self._tree.insert(tokens, reading.pages, NEVER, owner)
+        self._counts.reused += found.usable
+        self._readings.append(reading)
+        self._open[context] = reading
+        self._plan(reading)
+        return Entry.DONE
+
+    @property
+    def _spare(self) -> int:
+        """Pages that rows may need next."""
+        return self._rows.count + self._entering
+
+    def _plan(self, reading: Reading) -> None:
+        """Reads as much of a context in this pass as may be."""
+        count = min(self._budget, len(reading.tokens) - reading.done)
+        if not count:
+            return
+        start, reading.done = reading.done, reading.done + count
+        self._pass.add(reading.tokens[start : reading.done], start, reading.pages, reading.owner)
+        reading.last = self._pass.tokens - 1
+        self._budget -= count
+        self._counts.computed += count
+        while reading.nodes and reading.nodes[0].end <= reading.done:
+            reading.nodes.pop(0).ready = self._cache.now
+
+    def _become_rows(self, finished: list[Reading], logits: Tensor) -> Tensor:
+        """Makes rows of contexts that are read; the logits of all rows."""
+        copies: list[tuple[int, int]] = []
+        parts = [logits]
+        for reading in finished:
+            assert reading.logits is not None
+            del self._open[reading.context]
+            owner, length, members = reading.owner, len(reading.tokens), reading.members
+            whole = reading.pages[: length // PAGE]
+            self._rows.add(members[0], owner, length, reading.pages)
+            for place, number in enumerate(members[1:]):
+                self._pool.hold(whole)
+                own = reading.parts[place : place + 1]
+                copies += [(reading.pages[-1], page) for page in own]
+                self._rows.add(number, owner, length, [*whole, *own])
+            parts.append(reading.logits.expand(len(members), -1))
+            self._entering -= len(members)
+            if self._asked[reading.context]:
+                self._known[reading.context] = reading.logits.clone()
+        self._copy(copies)
+        self._readings = [reading for reading in self._readings if not reading.finished]
+        self._drawer.arrange(self._rows.request[: self._rows.count])
+        return torch.cat(parts)

@@ -1,0 +1,106 @@
+"""Handing a policy's weights to an engine outside this process, and checking that the engine uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from hocket.engine.requests import Request
+from hocket.errors import ConfigurationError
+from hocket.evaluating import evaluate_detached
+from hocket.packing import pack
+from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+
+_HEAD = "lm_head.weight"
+_SHARED_MEMORY = Path("/dev/shm")
+
+PROBE = 16
+"""Tokens of a sample whose log-probs are compared."""
+
+Dtype = Literal["float32", "bfloat16"]
+
+FP32, BF16 = 1e-3, 0.5
+"""Largest gaps allowed, nats. Seen: 1e-6 to 1e-5 where both sides compute in fp32, up to 0.3 where one uses bf16."""
+
+
+def write_weights(policy: CausalLM, folder: Path) -> None:
+    """Writes a model folder for an engine: merged weights, without the value head, the output head written out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.safetensors*"):
+        old.unlink()
+    policy.save(folder)
+    (folder / "value_head.safetensors").unlink(missing_ok=True)
+    head = policy.model.get_output_embeddings()
+    if not policy.model.config.tie_word_embeddings or head is None:
+        return
+    save_file({_HEAD: head.weight.detach().cpu().clone()}, folder / "lm_head.safetensors")
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        listed = json.loads(index.read_text())
+        listed["weight_map"][_HEAD] = "lm_head.safetensors"
+        index.write_text(json.dumps(listed))
+
+
+def probe_of(request: Request) -> Request:
+    """A short sample of a request's context at temperature 1, from a stream of its own."""
+    return Request(request.tokens, Decoding(max_tokens=PROBE), request.key.derive("probe"))
+
+
+def log_prob_gap(policy: CausalLM, context: Sequence[int], tokens: Sequence[int], logp: Sequence[float]) -> float:
+    """The largest gap between an engine's log-probs of `tokens` after `context`, at temperature 1, and the policy's.
+
+    Nats; infinite when one of them is not a number.
+    """
+    turn = Turn(
+        agent=policy.name,
+        policy=policy.name,
+        observation=np.array(context, np.int64),
+        action=np.array(tokens, np.int64),
+    )
+    batch = pack([Trajectory(Scenario("probe"), [turn])])
+    now = evaluate_detached(policy, batch, {Quantity.LOGP}, torch.arange(batch.decisions))
+    gap = float((now.logp.double().cpu() - torch.tensor(logp, dtype=torch.float64)).abs().max())
+    return gap if gap == gap else float("inf")
+
+
+def check_gap(gap: float, tolerance: float, who: str, mend: str) -> None:
+    """Refuses an engine whose log-probs differ from the policy's after a handover.
+
+    Raises:
+        ConfigurationError: when `gap` is above `tolerance`, both in nats.
+    """
+    if not gap <= tolerance:
+        raise ConfigurationError(
+            f"after the weights were handed over, log-probs of {who} differ from the policy's by {gap:.3g} nats "
+            f"(tolerance {tolerance:g}): it uses other weights or another precision; {mend}"
+        )
+
+
+def dtype_for(policy: CausalLM) -> Dtype:
+    """What an engine should compute in, to be close to the policy."""
+    whole = policy.model.dtype in (torch.float32, torch.float64)
+    return "float32" if whole and policy.precision == "fp32" else "bfloat16"
+
+
+def tolerance_for(policy: CausalLM, dtype: Dtype = "float32") -> float:
+    """The largest gap allowed between a policy's log-probs and those of an engine that computes in `dtype`, nats."""
+    return FP32 if dtype == dtype_for(policy) == "float32" else BF16
+
+
+def handover_folder(policy: CausalLM) -> Path:
+    """A new folder for a policy's weights: in shared memory where that has room, else among temporary files."""
+    size = sum(parameter.numel() * parameter.element_size() for parameter in policy.module.parameters())
+    roomy = os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > 2 * size
+    return Path(tempfile.mkdtemp(prefix="hocket-weights-", dir=_SHARED_MEMORY if roomy else None))

@@ -1,0 +1,252 @@
+"""A model of the common decoder family over pages of keys and values: what one pass computes, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hocket.engine.pages import PAGE, PagePool, PrefixTree
+from hocket.policies.family import Adapters, Precision, angles, head_size, layers_of, mixed_layers, run_layers
+from hocket.policies.lowrank import Owners
+
+BUCKET = 16
+"""Rows of a matrix product come in multiples of this: results are then equal to the last bit, and shapes are few."""
+_COARSE = 512
+"""From so many rows on, multiples of four times as many."""
+
+Ints = NDArray[np.int32]
+
+
+class Kernels(Protocol):
+    """The functions of `hocket.kernels` that sampling needs."""
+
+    def paged_attention(
+        self,
+        qkv: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        position: Tensor,
+        slot: Tensor,
+        table: Tensor,
+        run_start: Tensor,
+        run_row: Tensor,
+        weight: Tensor | None,
+        epsilon: float,
+        cosine: Tensor,
+        sine: Tensor,
+        scale: float,
+        heads: int,
+        shared: int,
+    ) -> Tensor: ...
+
+    def draw(
+        self, logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, forced: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+def bucket(rows: int) -> int:
+    """The number of rows that `rows` are filled up to."""
+    step = BUCKET if rows < _COARSE else 4 * BUCKET
+    return -(-max(rows, 1) // step) * step
+
+
+class Pass:
+    """The tokens of one forward pass, as arrays that are filled in place.
+
+    Attributes:
+        token, position, slot: of each token. table: pages of each row. run_start, run_row: see
+            `hocket.kernels.paged_attention`. owner: the number of the policy each token is for.
+        rows, tokens: how many runs and tokens there are now.
+
+    Args:
+        most_tokens, most_rows: room. width: pages of the longest row.
+    """
+
+    def __init__(self, most_tokens: int, most_rows: int, width: int) -> None:
+        room = bucket(most_tokens)
+        self.token = np.zeros(room, np.int64)
+        self.position = np.zeros(room, np.int32)
+        self.slot = np.zeros(room, np.int32)
+        self.owner = np.zeros(room, np.int32)
+        self.table = np.zeros((most_rows, width), np.int32)
+        self.run_start = np.zeros(most_rows + 1, np.int32)
+        self.run_row = np.arange(most_rows, dtype=np.int32)
+        self.rows = self.tokens = 0
+        arrays = (self.token, self.position, self.slot, self.table, self.run_start, self.run_row)
+        self._tensors = [torch.from_numpy(array) for array in arrays]
+        self._step = np.arange(most_rows + 1, dtype=np.int32)
+
+    def begin(self, token: NDArray[np.int64], position: Ints, owner: Ints) -> None:
+        """One token for each of the first rows of `table`."""
+        rows = self.rows = self.tokens = len(token)
+        self.token[:rows] = token
+        self.owner[:rows] = owner
+        self.position[:rows] = position
+        pages = self.table[self._step[:rows], position // PAGE]
+        self.slot[:rows] = pages * PAGE + position % PAGE
+        self.run_start[: rows + 1] = self._step[: rows + 1]
+
+    def add(self, tokens: tuple[int, ...], start: int, pages: list[int], owner: int) -> None:
+        """One more row: `tokens` from position `start` on, in `pages` (all of the row, from its first position)."""
+        first, last = self.tokens, self.tokens + len(tokens)
+        self.token[first:last] = tokens
+        self.owner[first:last] = owner
+        position = np.arange(start, start + len(tokens), dtype=np.int32)
+        self.position[first:last] = position
+        self.slot[first:last] = np.array(pages, np.int32)[position // PAGE] * PAGE + position % PAGE
+        self.table[self.rows, : len(pages)] = pages
+        self.rows += 1
+        self.tokens = self.run_start[self.rows] = last
+
+    def end(self) -> tuple[Tensor, ...]:
+        """Fills up to a bucket; token, position, slot, table, run_start, run_row as tensors."""
+        last = bucket(self.tokens)
+        self.token[self.tokens : last] = 0
+        self.slot[self.tokens : last] = -1
+        self.owner[self.tokens : last] = self.owner[self.tokens - 1]  # Any will do; this one's rows stay together.
+        token, position, slot, table, run_start, run_row = self._tensors
+        return token[:last], position[:last], slot[:last], table, run_start[: self.rows + 1], run_row[: self.rows]
+
+
+class PagedModel:
+    """The forward pass, for the weights of the moment: it serves while they stand still.
+
+    Attributes:
+        vocabulary: number of tokens. dtype: of keys and values.
+
+    Args:
+        adapters: of several policies, which are then told apart by `Pass.owner` and differ from `model` in nothing
+            else; without any there is one policy, `model` as it is.
+    """
+
+    def __init__(
+        self, model: Any, precision: Precision, kernels: Kernels, adapters: Sequence[Adapters] | None = None
+    ) -> None:
+        config = model.config
+        self._model = model
+        self.vocabulary = int(model.lm_head.out_features)
+        self._owners = None if adapters is None else Owners()
+        if adapters is None or self._owners is None:
+            self._layers = layers_of(model, precision)
+        else:
+            self._layers = mixed_layers(model, precision, adapters, self._owners)
+        self._kernels = kernels
+        self._heads: int = config.num_attention_heads
+        self._shared: int = config.num_key_value_heads
+        self._cosine, self._sine = angles(model, 1)
+        self.dtype = self._layers[0].dtype
+
+    def reach(self, positions: int) -> None:
+        """Prepares for positions below `positions`."""
+        if positions > len(self._cosine):
+            self._cosine, self._sine = (part.contiguous() for part in angles(self._model, positions))
+
+    def logits(self, given: Pass, pool: PagePool, wanted: Tensor | None) -> Tensor:
+        """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places."""
+        token, position, slot, table, run_start, run_row = given.end()
+        owner, last = given.owner[: len(token)], len(self._layers) - 1
+        self._say(owner)
+
+        def attend(number: int, qkv: Tensor) -> Tensor:
+            layer = self._layers[number]
+            if number == last and wanted is not None:  # Behind its attention the last layer has these rows alone.
+                self._say(owner[wanted.numpy()])
+            return self._kernels.paged_attention(
+                qkv,
+                pool.keys[number],
+                pool.values[number],
+                position=position,
+                slot=slot,
+                table=table,
+                run_start=run_start,
+                run_row=run_row,
+                weight=layer.turn,
+                epsilon=layer.turn_epsilon,
+                cosine=self._cosine,
+                sine=self._sine,
+                scale=layer.scale,
+                heads=self._heads,
+                shared=self._shared,
+            )
+
+        x = self._model.model.embed_tokens(token)
+        found: Tensor = self._model.lm_head(run_layers(self._model, self._layers, x, attend, wanted=wanted))
+        return found
+
+    def _say(self, owner: Ints) -> None:
+        if self._owners is not None:
+            self._owners.say(owner)
+
+
+@dataclass
+class Counts:
+    """What sampling did, in all.
+
+    Attributes:
+        computed: context tokens that were read. reused: context tokens found computed already.
+        decoded: tokens drawn. passes: forward passes.
+        rows: rows decoded, summed over passes; `rows / passes` is the mean occupancy.
+        evicted: pages given up for others. preempted: rows that had to wait for pages after they had begun.
+    """
+
+    computed: int = 0
+    reused: int = 0
+    decoded: int = 0
+    passes: int = 0
+    rows: int = 0
+    evicted: int = 0
+    preempted: int = 0
+
+
+class PagedCache:
+    """A model and what it has computed of contexts so far.
+
+    Attributes:
+        model: its forward pass. pool, tree: where keys and values are, and which. page_bytes: memory of a page.
+        now: number of the current or last pass.
+
+    Args:
+        model, precision, kernels, adapters: see `PagedModel`.
+        most: bytes of keys and values.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        precision: Precision,
+        kernels: Kernels,
+        most: int,
+        adapters: Sequence[Adapters] | None = None,
+    ) -> None:
+        self.model = PagedModel(model, precision, kernels, adapters)
+        self.kernels = kernels
+        config = model.config
+        shape = config.num_hidden_layers, config.num_key_value_heads, head_size(model)
+        page = PagePool.bytes_per_page(*shape, self.model.dtype)
+        self.page_bytes = page
+        self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
+        self.tree = PrefixTree(self.pool)
+        self.now = 0
+
+    def renew(
+        self, model: Any, precision: Precision, adapters: Sequence[Adapters] | None, changed: Iterable[int]
+    ) -> None:
+        """Takes over the weights of policies that changed; what was computed with the old ones is forgotten.
+
+        Its memory is kept.
+        """
+        self.model = PagedModel(model, precision, self.kernels, adapters)
+        for owner in changed:
+            self.tree.forget(owner)
+
+    def forget(self) -> None:
+        """Frees all pages."""
+        self.pool.clear()
+        self.tree = PrefixTree(self.pool)

@@ -1,0 +1,304 @@
+"""Keys and values of tokens in pages that rows share, and the tree in which contexts find what was computed before."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+PAGE = 16
+"""Positions per page."""
+NEVER = 2**62
+"""The pass of what is not yet planned."""
+
+Pages = NDArray[np.int32]
+Tokens = tuple[int, ...]
+
+
+class PagePool:
+    """Pages of keys and values for every layer, with how many holders each has.
+
+    Layer n keeps keys `[pages, S, D, 16]` and values `[pages, S, 16, D]`. Pages that nobody holds are free.
+
+    Args:
+        layers, shared, size: number of layers, key/value heads S, their size D.
+        most: pages the pool may grow to.
+        dtype: of keys and values.
+    """
+
+    def __init__(self, layers: int, shared: int, size: int, *, most: int, dtype: torch.dtype) -> None:
+        self.most = most
+        self._shapes = ((shared, size, PAGE), (shared, PAGE, size))
+        self._dtype = dtype
+        self.keys = [torch.zeros(0, *self._shapes[0], dtype=dtype) for _ in range(layers)]
+        self.values = [torch.zeros(0, *self._shapes[1], dtype=dtype) for _ in range(layers)]
+        self._holders = np.zeros(0, np.int32)
+        self._free = np.zeros(0, np.int32)
+        self._left = 0
+
+    @staticmethod
+    def bytes_per_page(layers: int, shared: int, size: int, dtype: torch.dtype) -> int:
+        """Memory of one page in all layers."""
+        return 2 * layers * shared * size * PAGE * dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """Pages there are now."""
+        return len(self._holders)
+
+    @property
+    def available(self) -> int:
+        """Pages that can be taken, by growing if need be."""
+        return self._left + self.most - self.size
+
+    @property
+    def used(self) -> int:
+        """Pages that somebody holds."""
+        return self.size - self._left
+
+    def holders(self, page: int) -> int:
+        """How many hold a page."""
+        return int(self._holders[page])
+
+    def take(self, count: int) -> Pages:
+        """Free pages, with one holder each from now on.
+
+        Raises:
+            ValueError: when fewer are `available`.
+        """
+        if count > self.available:
+            raise ValueError(f"{count} pages asked of {self.available}")
+        if count > self._left:
+            self._grow(count - self._left)
+        self._left -= count
+        pages = self._free[self._left : self._left + count].copy()
+        self._holders[pages] = 1
+        return pages
+
+    def hold(self, pages: Sequence[int] | Pages) -> None:
+        """Adds one holder to each of some pages, all different."""
+        self._holders[pages] += 1
+
+    def release(self, pages: Sequence[int] | Pages) -> None:
+        """Takes one holder from each of some pages, all different; those without any are free again."""
+        chosen = np.asarray(pages, np.int32)
+        self._holders[chosen] -= 1
+        freed = chosen[self._holders[chosen] == 0]
+        self._free[self._left : self._left + len(freed)] = freed
+        self._left += len(freed)
+
+    def clear(self) -> None:
+        """Frees every page, whoever holds it."""
+        self._holders[:] = 0
+        self._free = np.arange(self.size - 1, -1, -1, dtype=np.int32)
+        self._left = self.size
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copies pages in all layers."""
+        source, target = torch.tensor(sources), torch.tensor(targets)
+        for part in (*self.keys, *self.values):
+            part[target] = part[source]
+
+    def _grow(self, least: int) -> None:
+        """Adds `least` pages or more, up to `most` in all."""
+        before = self.size
+        size = min(self.most, before + max(least, before // 2, 64))
+        for parts, shape in ((self.keys, self._shapes[0]), (self.values, self._shapes[1])):
+            for number, old in enumerate(parts):
+                # Zeros: whatever stands in a page must be finite, since a weight of zero does not hide infinity.
+                parts[number] = new = torch.zeros(size, *shape, dtype=self._dtype)
+                new[:before] = old
+        free = np.zeros(size, np.int32)
+        free[: self._left] = self._free[: self._left]
+        # Low numbers are taken first.
+        free[self._left : self._left + size - before] = np.arange(size - 1, before - 1, -1)
+        self._free, self._left = free, self._left + size - before
+        self._holders = np.concatenate([self._holders, np.zeros(size - before, np.int32)])
+
+
+@dataclass(eq=False)
+class Node:
+    """A page of the tree: what it holds after its parents' tokens.
+
+    Attributes:
+        tokens: at most 16; only a node with 16 has children. end: tokens up to and with these.
+        ready: the number of the pass that writes the page. used: when it was last used.
+        order: the children's tokens, sorted, so that the nearest stand side by side.
+    """
+
+    tokens: Tokens
+    page: int
+    parent: Node | None
+    end: int
+    ready: int
+    used: int = 0
+    children: dict[Tokens, Node] = field(default_factory=dict)
+    order: list[Tokens] = field(default_factory=list)
+
+    def adopt(self, child: Node) -> None:
+        self.children[child.tokens] = child
+        insort(self.order, child.tokens)
+
+    def drop(self, child: Node) -> None:
+        del self.children[child.tokens]
+        del self.order[bisect_left(self.order, child.tokens)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What of a context is known.
+
+    Attributes:
+        pages: full pages that can be shared. usable: tokens they hold, and those of `source`.
+        source: a page whose first `usable % 16` tokens go on from there, to be copied; -1 for none.
+        promised: tokens that will be known when all that is planned was computed; at least `usable`.
+    """
+
+    pages: list[int]
+    usable: int
+    source: int
+    promised: int
+
+
+class PrefixTree:
+    """Which page holds what, by the tokens before it; holds each of its pages once.
+
+    A page is a node. Full ones are shared, the first tokens of any are copied. Pages that nobody else holds can be
+    evicted, longest unused first. Different owners (policies) share none: each has a root of its own.
+    """
+
+    def __init__(self, pool: PagePool) -> None:
+        self._pool = pool
+        self._roots: dict[int, Node] = {}
+        self._clock = 0
+        self.size = 0
+
+    def _root(self, owner: int) -> Node:
+        return self._roots.setdefault(owner, Node((), -1, None, 0, -1))
+
+    def find(self, tokens: Tokens, now: int, owner: int = 0) -> Found:
+        """The longest known beginning of `tokens` in pass number `now`.
+
+        Pages written in this very pass can be shared, but not yet copied.
+        """
+        self._clock += 1
+        node, pages, depth, open_yet = self._root(owner), list[int](), 0, True
+        while (child := node.children.get(tokens[depth : depth + PAGE])) is not None and len(child.tokens) == PAGE:
+            open_yet = open_yet and child.ready <= now
+            if open_yet:
+                pages.append(child.page)
+            child.used = self._clock
+            node, depth = child, depth + PAGE
+        usable, source, promised = PAGE * len(pages), -1, depth
+        for common, near in self._near(node, tokens[depth : depth + PAGE], now):
+            promised = max(promised, depth + common)
+            if open_yet and near.ready < now and depth + common > usable:
+                usable, source = depth + common, near.page
+                near.used = self._clock
+        return Found(pages, usable, source, promised)
+
+    def _near(self, node: Node, tokens: Tokens, now: int) -> Iterator[tuple[int, Node]]:
+        """On either side of `tokens` children and the tokens in common, out to the first that is written."""
+        place = bisect_left(node.order, tokens)
+        for side in (range(place, len(node.order)), range(place - 1, -1, -1)):
+            for number in side:
+                child = node.children[node.order[number]]
+                common = common_length(child.tokens, tokens)
+                if not common:
+                    break
+                yield common, child
+                if child.ready < now:
+                    break
+
+    def insert(self, tokens: Tokens, pages: Sequence[int] | Pages, ready: int, owner: int = 0) -> list[Node]:
+        """Enters the pages that hold `tokens`, the last of them perhaps in part; returns the nodes that are new.
+
+        What is there already stays. A page filled in part gives way to one that holds more of the same.
+        """
+        self._clock += 1
+        node, new = self._root(owner), list[Node]()
+        for number, page in enumerate(pages):
+            part = tokens[PAGE * number : PAGE * (number + 1)]
+            child = node.children.get(part)
+            if child is None:
+                if len(part) < PAGE and self._extended(node, part):
+                    break
+                child = Node(part, int(page), node, node.end + len(part), ready)
+                if ready < NEVER:
+                    self._replace(node, part)
+                node.adopt(child)
+                self._pool.hold([child.page])
+                self.size += 1
+                new.append(child)
+            child.used = self._clock
+            node = child
+        return new
+
+    def _extended(self, node: Node, part: Tokens) -> bool:
+        """Whether a child begins with `part`."""
+        place = bisect_left(node.order, part)
+        return place < len(node.order) and node.order[place][: len(part)] == part
+
+    def _replace(self, node: Node, part: Tokens) -> None:
+        """Drops children that hold only a beginning of `part`."""
+        for length in range(1, len(part)):
+            child = node.children.get(part[:length])
+            if child is not None:
+                self._remove(child)
+
+    def _remove(self, node: Node) -> None:
+        assert node.parent is not None
+        node.parent.drop(node)
+        self._pool.release([node.page])
+        self.size -= 1
+
+    def evict(self, count: int) -> int:
+        """Frees up to `count` pages that only the tree holds, longest unused first; returns how many."""
+        leaves = [(leaf.used, number, leaf) for number, leaf in enumerate(self._leaves()) if self._idle(leaf)]
+        heapify(leaves)
+        freed, fresh = 0, self.size
+        while leaves and freed < count:
+            _, _, leaf = heappop(leaves)
+            self._remove(leaf)
+            freed += 1
+            parent = leaf.parent
+            # Roots have no parent, and no page.
+            if parent is not None and parent.parent is not None and not parent.children and self._idle(parent):
+                fresh += 1
+                heappush(leaves, (parent.used, fresh, parent))
+        return freed
+
+    def _idle(self, node: Node) -> bool:
+        return self._pool.holders(node.page) == 1
+
+    def forget(self, owner: int) -> None:
+        """Gives up all pages of an owner."""
+        root = self._roots.pop(owner, None)
+        for node in [] if root is None else list(self._nodes([root])):
+            self._pool.release([node.page])
+            self.size -= 1
+
+    def _leaves(self) -> Iterator[Node]:
+        return (node for node in self._nodes(self._roots.values()) if not node.children)
+
+    def _nodes(self, roots: Iterable[Node]) -> Iterator[Node]:
+        waiting = [child for root in roots for child in root.children.values()]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(node.children.values())
+
+
+def common_length(one: Iterable[int], other: Iterable[int]) -> int:
+    """How many tokens two sequences begin with alike."""
+    length = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length

@@ -1,0 +1,187 @@
+"""vLLM in a process and a Python environment of its own, asked over a socket.
+
+Run by the other environment's Python as `python vllm_child.py FD`. This file imports nothing of hocket, because that
+environment need not have it: the standard library and msgspec (which vLLM needs itself), and vLLM once asked.
+
+A message is a length (four bytes, big end first) and as many bytes of MessagePack. The parent asks one question at a
+time, a map with `do`:
+
+    open    settings: arguments of `vllm.LLM`; version        -> vllm: its version
+    load    folder: safetensors, as a checkpoint has them; version -> {}
+    sample  questions: each a map as in an OpenAI request     -> version, samples: [tokens, logp, finish] of each
+
+and gets one map back, `{error: sentence}` when it could not be done. A closed connection ends the child.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import shutil
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+_LENGTH = struct.Struct(">I")
+_PIECE = 1 << 20
+_LOOK = 1.0
+"""Seconds after which a silent partner is looked at."""
+
+
+class Wire:
+    """Messages over a socket.
+
+    Args:
+        connection: a connected stream socket.
+        alive: whether the partner still runs; it may be gone although a process it started holds the connection.
+    """
+
+    def __init__(self, connection: socket.socket, alive: Callable[[], bool] = lambda: True) -> None:
+        self._socket = connection
+        self._alive = alive
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends a message.
+
+        Raises:
+            OSError: when the partner is gone.
+        """
+        data = msgspec.msgpack.encode(message)
+        self._socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def receive(self) -> dict[str, Any]:
+        """Waits for a message.
+
+        Raises:
+            EOFError: when the partner is gone.
+        """
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        found: dict[str, Any] = msgspec.msgpack.decode(self._read(length))
+        return found
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._socket.close()
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            if not select.select([self._socket], [], [], _LOOK)[0]:
+                if self._alive():
+                    continue
+                raise EOFError
+            try:
+                piece = self._socket.recv(min(size - len(data), _PIECE))
+            except ConnectionError:
+                piece = b""
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+
+class Model(Protocol):
+    """What a child does with its weights."""
+
+    def open(self, settings: dict[str, Any]) -> str:
+        """Starts with the weights in `settings["model"]`; returns a version to show."""
+        ...
+
+    def load(self, folder: str) -> None:
+        """Takes new weights in place."""
+        ...
+
+    def sample(self, questions: list[dict[str, Any]]) -> list[tuple[list[int], list[float], str]]:
+        """Tokens, log-probs and `stop` or `length` for each question."""
+        ...
+
+
+def serve(wire: Wire, model: Model) -> None:
+    """Answers questions until the connection closes."""
+    version, folder = -1, None
+    while True:
+        try:
+            asked = wire.receive()
+        except EOFError:
+            break
+        try:
+            answer: dict[str, Any] = {}
+            if asked["do"] == "open":
+                folder = asked["settings"]["model"]
+                answer["vllm"], version = model.open(asked["settings"]), asked["version"]
+            elif asked["do"] == "load":
+                model.load(asked["folder"])
+                version = asked["version"]
+            else:
+                answer["samples"], answer["version"] = model.sample(asked["questions"]), version
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]}
+        try:
+            wire.send(answer)
+        except OSError:
+            break
+    if folder is not None:  # The parent may have been killed before it could clear up.
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class VLLM:
+    """`vllm.LLM` with weights that change. Implements `Model`."""
+
+    def __init__(self) -> None:
+        self._vllm: Any = None
+        self._engine: Any = None
+
+    def open(self, settings: dict[str, Any]) -> str:
+        """Loads the model; seconds."""
+        self._vllm = importlib.import_module("vllm")  # Only the other environment has it.
+        self._engine = self._vllm.LLM(**settings)
+        return str(self._vllm.__version__)
+
+    def load(self, folder: str) -> None:
+        """Replaces the weights of the live model and forgets what was cached under the old ones."""
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+        if not self._engine.reset_prefix_cache():
+            raise RuntimeError("the prefix cache of the old weights could not be reset")
+
+    def sample(self, questions: list[dict[str, Any]]) -> list[tuple[list[int], list[float], str]]:
+        """Samples all questions together."""
+        prompts = [{"prompt_token_ids": question.pop("prompt")} for question in questions]
+        ways = [self._way(question) for question in questions]
+        return [self._answer(found) for found in self._engine.generate(prompts, ways, use_tqdm=False)]
+
+    def _way(self, question: dict[str, Any]) -> Any:
+        """How one question is drawn, as vLLM wants it."""
+        bias = question.pop("logit_bias", None)
+        if bias:
+            question["logit_bias"] = {int(token): value for token, value in bias.items()}
+        return self._vllm.SamplingParams(**question, detokenize="stop" in question)
+
+    @staticmethod
+    def _answer(found: Any) -> tuple[list[int], list[float], str]:
+        """Sampled tokens; their log-probs, after those of the prompt's tokens but the first where they were asked."""
+        out = found.outputs[0]
+        if out.finish_reason not in ("stop", "length"):
+            raise RuntimeError(f"vLLM ended a request with {out.finish_reason!r}")
+        tokens = [int(token) for token in out.token_ids]
+        before = list(zip(found.prompt_token_ids, found.prompt_logprobs or (), strict=False))[1:]
+        told = [*before, *zip(tokens, out.logprobs, strict=True)]
+        return tokens, [float(place[token].logprob) for token, place in told], out.finish_reason
+
+
+def main() -> None:
+    """Serves vLLM on the socket whose number is the only argument."""
+    number = int(sys.argv[1])
+    os.set_inheritable(number, False)
+    # Beside this file lie modules of hocket's that bear the names of others' packages.
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.path[:] = [place for place in sys.path if os.path.realpath(place or ".") != here]
+    serve(Wire(socket.socket(fileno=number)), VLLM())
+
+
+if __name__ == "__main__":
+    main()

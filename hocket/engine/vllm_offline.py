@@ -1,0 +1,407 @@
+"""Sampling a policy that is trained here with vLLM in a child process, in a Python environment of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hocket.engine import vllm_child
+from hocket.engine.batched import BatchedEngine
+from hocket.engine.handover import (
+    Dtype,
+    check_gap,
+    dtype_for,
+    handover_folder,
+    log_prob_gap,
+    probe_of,
+    tolerance_for,
+    write_weights,
+)
+from hocket.engine.lobby import Lobby
+from hocket.engine.remote_wire import tokens_body
+from hocket.engine.requests import Request, Sample
+from hocket.engine.vllm_child import Wire
+from hocket.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+
+PYTHON_VARIABLE = "HOCKET_VLLM_PYTHON"
+"""The environment variable that names the python of an environment with vLLM."""
+
+_PATIENCE = 10.0
+"""Seconds a child has to end by itself."""
+_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+_LOG_HEAD = re.compile(r"^(\(.*?\) )?((ERROR|WARNING|INFO) [\d-]+ [\d:.]+ )?(\[[^\]]*\] )?")
+
+
+class EngineLost(ConfigurationError):
+    """An engine's process ended, which stops the run, not only an episode; the run can be resumed."""
+
+    exit_code = 1
+
+
+class ChildLost(Exception):
+    """A child ended while it was asked; the text says how."""
+
+
+class Child:
+    """The process that holds the engine, and the connection to it.
+
+    Args:
+        python: interpreter of the other environment.
+        script: what it runs; serves `hocket.engine.vllm_child` on the file descriptor it is given.
+        log: takes everything it prints.
+    """
+
+    def __init__(self, python: str, script: Path, log: Path) -> None:
+        here, there = socket.socketpair()
+        self.log = log
+        self._read = log.stat().st_size if log.is_file() else 0
+        with there, log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [python, str(script), str(there.fileno())],
+                pass_fds=(there.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C reaches the run alone, which then ends its child.
+            )
+        self._wire = Wire(here, alive=lambda: self._process.poll() is None)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a question.
+
+        Raises:
+            ChildLost: when the child ended.
+            ConfigurationError: when it could not do what it was asked.
+        """
+        if message["do"] != "open":
+            self._read = self.log.stat().st_size  # Last words are those said over this question.
+        try:
+            self._wire.send(message)
+            answer = self._wire.receive()
+        except (OSError, EOFError):
+            raise ChildLost(self._epitaph()) from None
+        except BaseException:
+            self.close(patience=0)  # Interrupted between question and answer: the connection is of no use any more.
+            raise
+        if "error" in answer:
+            raise ConfigurationError(f"vLLM refused ({answer['error']}); its log is {self.log}")
+        return answer
+
+    def close(self, patience: float = _PATIENCE) -> None:
+        """Ends the child: it sees the connection close, and is killed when it does not go within `patience` seconds."""
+        self._wire.close()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # With what it may have started itself.
+            self._process.wait()
+
+    def _epitaph(self) -> str:
+        """How it ended, and the last it said."""
+        self.close()
+        code = self._process.returncode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        said = last_words(self.log, self._read)
+        return f"{how}; its last words: {said}" if said else how
+
+
+@dataclass
+class _House:
+    """What has to be cleared up when an engine goes."""
+
+    folder: Path
+    log: Path
+    child: Child | None = None
+    failed: bool = False
+
+    def clear(self) -> None:
+        if self.child is not None:
+            self.child.close()
+            self.child = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.failed:
+            self.log.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class ChildSettings:
+    """How the child's engine is set up.
+
+    Attributes:
+        dtype: what vLLM computes in; None takes the policy's precision.
+        memory: GiB for keys and values.
+        compiled: lets vLLM compile the model and capture CUDA graphs, which takes it up to minutes at the start.
+        more: further arguments of `vllm.LLM`.
+    """
+
+    dtype: Dtype | None = None
+    memory: float = 1.0
+    compiled: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class VLLMEngine(BatchedEngine):
+    """Samples a `CausalLM` with vLLM's offline engine, always with its current weights, tokens and log-probs exact.
+
+    The child starts at the first request. Whenever the policy's `version` has changed, its weights go through a folder
+    in shared memory, the child loads them into the live model and drops its prefix cache, and log-probs of a fresh
+    sample are compared with the policy's own: a reload that leaves a tensor behind is silent. Each sample carries the
+    version that the child says it was drawn with. Log-probs are those of the distribution drawn from, at every
+    temperature and truncation. Each request has a seed of its own.
+
+    A child that ends is started again, once per batch, and the batch asked anew; one that ends again stops the run.
+
+    Args:
+        policy: whose weights are sampled.
+        stops: ids that end a response.
+        python: interpreter of an environment with vLLM.
+        settings: how the child's engine is set up.
+        tolerance: the largest gap in nats allowed after a handover; None takes 1e-3, and 0.5 where vLLM uses bf16.
+        max_rows, lobby: see `BatchedEngine`.
+        script: what the child runs.
+    """
+
+    def __init__(
+        self,
+        policy: CausalLM,
+        *,
+        stops: Sequence[int],
+        python: str = sys.executable,
+        settings: ChildSettings | None = None,
+        tolerance: float | None = None,
+        max_rows: int = 256,
+        lobby: Lobby | None = None,
+        script: Path = Path(vllm_child.__file__),
+    ) -> None:
+        super().__init__(max_rows=max_rows, lobby=lobby)
+        self.policy = policy
+        self.settings = settings if settings is not None else ChildSettings()
+        self.dtype = self.settings.dtype or dtype_for(policy)
+        self.tolerance = tolerance_for(policy, self.dtype) if tolerance is None else tolerance
+        self.gap = 0.0
+        self.restarts = 0
+        self._stops = tuple(stops)
+        self._began = False
+        self._python = python
+        self._script = script
+        self._synced: int | None = None
+        self._asking = threading.Lock()
+        folder = handover_folder(policy)
+        self._house = _House(folder, Path(tempfile.gettempdir()) / f"{folder.name}.log")
+        self.close = weakref.finalize(self, self._house.clear)
+
+    @property
+    def context_length(self) -> int | None:
+        return self.settings.more.get("max_model_len", self.policy.context_length)
+
+    def sample(self, requests: Sequence[Request]) -> list[Sample]:
+        """Samples all requests now; results in the order given.
+
+        Raises:
+            EngineLost: when the child ended twice over these requests.
+            ConfigurationError: when vLLM does not start, refuses the requests, or does not use the policy's weights.
+        """
+        limits = [self._limit(request) for request in requests]
+        found = {
+            place: done for place, request in enumerate(requests) if (done := self._imposed(request, limits[place]))
+        }
+        # Always in the same order, whichever workflow asked first.
+        left = sorted((place for place in range(len(requests)) if place not in found), key=lambda p: requests[p].key)
+        if left:
+            with self._asking:
+                drawn = self._drawn([requests[place] for place in left], [limits[place] for place in left])
+            found.update(zip(left, drawn, strict=True))
+        return [found[place] for place in range(len(requests))]
+
+    # ------------------------------------------------------------ asking the child
+
+    def _drawn(self, requests: Sequence[Request], limits: Sequence[int]) -> list[Sample]:
+        """Samples with the current weights, with one more attempt if the child ends."""
+        questions = [self._question(request, limit) for request, limit in zip(requests, limits, strict=True)]
+        try:
+            return self._attempt(requests, questions)
+        except ChildLost as lost:
+            self._lose()
+            if not self._began:
+                raise EngineLost(
+                    f"vLLM did not start: its process {lost}; the whole log is {self._house.log}"
+                ) from None
+            self.restarts += 1
+            warnings.warn(f"the vLLM process {lost}; it is started again", RuntimeWarning, stacklevel=2)
+        try:
+            return self._attempt(requests, questions)
+        except ChildLost as lost:
+            self._lose()
+            raise EngineLost(
+                f"the vLLM process {lost}, twice over the same requests; the whole log is {self._house.log}. Mend it "
+                "and resume the run"
+            ) from None
+
+    def _attempt(self, requests: Sequence[Request], questions: Sequence[dict[str, Any]]) -> list[Sample]:
+        child = self._ready(requests[0])
+        answer = child.ask({"do": "sample", "questions": questions})
+        return [
+            self._sample(request, told, answer["version"])
+            for request, told in zip(requests, answer["samples"], strict=True)
+        ]
+
+    def _ready(self, request: Request) -> Child:
+        """A child that runs and has the current weights, which `request` is used to check."""
+        house, version = self._house, self.policy.version
+        child = house.child
+        if child is not None and self._synced == version:
+            return child
+        write_weights(self.policy, house.folder)
+        try:
+            if child is None:
+                child = self._start()
+            else:
+                child.ask({"do": "load", "folder": str(house.folder), "version": version})
+            self.gap = self._measured(child, request)
+        except ConfigurationError:
+            self._house.failed = True
+            raise
+        check_gap(self.gap, self.tolerance, "vLLM", "check its dtype and the model's architecture, or sample locally")
+        for file in house.folder.glob("*.safetensors"):
+            file.unlink()  # Shared memory is memory.
+        self._synced = version
+        return child
+
+    def _start(self) -> Child:
+        self._began = False
+        child = self._house.child = Child(self._python, self._script, self._house.log)
+        child.ask({"do": "open", "settings": self._arguments(), "version": self.policy.version})
+        self._began = True
+        return child
+
+    def _lose(self) -> None:
+        self._house.failed = True
+        self._house.child, self._synced = None, None
+
+    def _arguments(self) -> dict[str, Any]:
+        """What `vllm.LLM` is made with."""
+        return {
+            "model": str(self._house.folder),
+            "dtype": self.dtype,
+            "max_model_len": self.context_length,
+            "max_num_seqs": self.max_rows,
+            "kv_cache_memory_bytes": int(self.settings.memory * 2**30),
+            "gpu_memory_utilization": 0.01,  # Settled by the line above; but this share must be free beside a learner.
+            "enforce_eager": not self.settings.compiled,
+            "enable_prefix_caching": True,
+            "logprobs_mode": "processed_logprobs",  # Those of the distribution drawn from.
+            "seed": 0,
+            **self.settings.more,
+        }
+
+    def _measured(self, child: Child, request: Request) -> float:
+        """The largest gap between the child's and the policy's log-probs on a fresh sample, nats."""
+        probe = probe_of(request)
+        told = child.ask({"do": "sample", "questions": [self._question(probe, self._limit(probe))]})
+        ((tokens, logp, _),) = told["samples"]
+        return log_prob_gap(self.policy, probe.tokens, tokens, logp)
+
+    # ------------------------------------------------------------ requests and samples
+
+    def _question(self, request: Request, limit: int) -> dict[str, Any]:
+        """A request as arguments of `vllm.SamplingParams`, with its prompt."""
+        request = replace(request, decoding=replace(request.decoding, max_tokens=limit))
+        question = tokens_body(request, "", self._stops)
+        del question["model"], question["return_token_ids"]
+        question["logprobs"] = 0  # The drawn token's alone.
+        if request.prefix:
+            question["prompt_logprobs"] = 0
+        return question
+
+    def _imposed(self, request: Request, limit: int) -> Sample | None:
+        """The sample where the imposed prefix is the whole response; else None."""
+        if not request.prefix or (len(request.prefix) < limit and request.prefix[-1] not in self._stops):
+            return None
+        return Sample(
+            tokens=np.array(request.prefix, np.int64),
+            logp=None,
+            finish="stop" if request.prefix[-1] in self._stops else "length",
+            version=self.policy.version,
+            forced=np.ones(len(request.prefix), np.bool_),
+        )
+
+    def _sample(self, request: Request, told: tuple[list[int], list[float], Any], version: int) -> Sample:
+        tokens, logp, finish = told
+        whole = np.array([*request.prefix, *tokens], np.int64)
+        return Sample(
+            tokens=whole,
+            logp=np.array(logp[-len(whole) :], np.float32),  # With a prefix, those of the whole prompt come first.
+            finish=finish,
+            version=version,
+            forced=np.arange(len(whole)) < len(request.prefix),
+        )
+
+
+def find_python(named: str | None) -> str:
+    """The python of an environment with vLLM: as named, else by `HOCKET_VLLM_PYTHON`, else this one.
+
+    Raises:
+        ConfigurationError: when it cannot be run or has no vLLM.
+    """
+    python = named or os.environ.get(PYTHON_VARIABLE) or sys.executable
+    source = "engine.python" if named else PYTHON_VARIABLE if os.environ.get(PYTHON_VARIABLE) else ""
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    try:
+        found = subprocess.run([python, "-c", look], env=_environment(), capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigurationError(f"{source or 'engine.python'} = {python!r} cannot be run: {error}") from None
+    if found.returncode == 0:
+        return python
+    if not source:
+        raise ConfigurationError(
+            "engine.kind = vllm: there is no vLLM in this Python environment; name the python of one that has it with "
+            f"engine.python or {PYTHON_VARIABLE}, or use engine.kind = local"
+        )
+    raise ConfigurationError(f"{source} = {python!r}: this Python has no vLLM; install it there or name another")
+
+
+def last_words(log: Path, start: int = 0) -> str:
+    """The last error that a log tells from byte `start` on, else its last line that says anything; "" without one."""
+    lines = log.read_bytes()[start:].decode(errors="replace").splitlines()
+    said = [text for line in lines[-200:] if (text := _LOG_HEAD.sub("", line).strip(" ^~|-"))]
+    errors = [text for text in said if re.match(r"[\w.]*(Error|Exception)\b", text)]
+    return " ".join((errors or said or [""])[-1].split())[:300]
+
+
+def _environment() -> dict[str, str]:
+    """The child's environment variables: this process's own, without those that would lead it into our packages."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT}
+    defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if "OMP_NUM_THREADS" in kept:
+        defaults["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # Else vLLM takes all cores, whatever this says.
+    # In the child's own process: one process fewer, and the same batches every time.
+    return {**defaults, **kept, "PYTHONSAFEPATH": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}

@@ -1,0 +1,911 @@
+// The few loops that torch's operators would spread over many passes: norms, rotary turns, attention along trees and
+// pages, the gate, log-probs and draws. Matrix products stay with torch.
+//
+// Every result of one token is computed in an order that depends on the token alone, not on what stands beside it, nor
+// on threads: sums over a head run from its first number to its last, sums over keys in sixteen lanes by position. So
+// the sampler, which reads pages, and the learner, which reads trees, get the same bits.
+//
+// What sampler and learner must do alike is never inlined, so that it is the same code.
+//
+// Plain C interface. `half` tells whether activations are bfloat16 (else float); all arithmetic is float.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
+
+namespace {
+
+constexpr int LANES = 16;
+typedef float Vec __attribute__((vector_size(64)));
+typedef int32_t Ints __attribute__((vector_size(64)));
+typedef uint32_t Bits __attribute__((vector_size(64)));
+typedef uint16_t Halves __attribute__((vector_size(32)));
+typedef uint16_t bf16;
+
+// ---------------------------------------------------------------- numbers
+
+inline Vec splat(float x) { return Vec{} + x; }
+inline Vec load(const float* from) { Vec x; std::memcpy(&x, from, sizeof x); return x; }
+inline void store(float* to, Vec x) { std::memcpy(to, &x, sizeof x); }
+inline Vec load(const bf16* from) {
+    Halves h;
+    std::memcpy(&h, from, sizeof h);
+    return (Vec)(__builtin_convertvector(h, Bits) << 16);
+}
+#ifdef __AVX512BF16__
+inline void store(bf16* to, Vec x) {
+    const auto h = _mm512_cvtneps_pbh((__m512)x);
+    std::memcpy(to, &h, sizeof h);
+}
+#else
+inline void store(bf16* to, Vec x) {  // To the nearest, ties to even.
+    Bits b = (Bits)x;
+    Bits rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+    Bits kept = (b >> 16) | 0x40u;  // Not a number stays not a number.
+    Ints odd = (b & 0x7fffffffu) > 0x7f800000u;
+    Halves h = __builtin_convertvector((Bits)odd ? kept : rounded, Halves);
+    std::memcpy(to, &h, sizeof h);
+}
+#endif
+inline float one(const float* from) { return *from; }
+inline float one(const bf16* from) { uint32_t b = uint32_t(*from) << 16; float x; std::memcpy(&x, &b, 4); return x; }
+inline void put(float* to, float x) { *to = x; }
+inline void put(bf16* to, float x) {
+    uint32_t b;
+    std::memcpy(&b, &x, 4);
+#ifdef __AVX512BF16__
+    if (!(b & 0x7f800000u)) b &= 0x80000000u;  // As that instruction does.
+#endif
+    *to = (b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40u : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+}
+
+inline float sum(Vec x) {
+    float part[LANES];
+    store(part, x);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) part[i] += part[i + width];
+    return part[0];
+}
+inline float largest(Vec x) {
+    float m = x[0];
+    for (int i = 1; i < LANES; i++) m = x[i] > m ? x[i] : m;
+    return m;
+}
+inline Vec maximum(Vec a, Vec b) { return a > b ? a : b; }
+
+// e^x, about one unit in the last place, for x <= 88; 0 below -87.3.
+inline Vec expo(Vec x) {
+    Ints under = x < -87.3f;
+    x = x < -87.3f ? splat(-87.3f) : x;
+    x = x > 88.7f ? splat(88.7f) : x;
+    Vec shifted = x * 1.44269504088896341f + 12582912.0f;  // Rounds to an integer.
+    Vec n = shifted - 12582912.0f;
+    Vec r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    Vec p = splat(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+    Vec result = p * (Vec)power;
+    return under ? Vec{} : result;
+}
+
+const Ints COUNT = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+const Vec NOTHING = Vec{} - INFINITY;
+
+template <class T> inline Vec some(const T* from, int n, float rest) {  // The first n < 16 numbers.
+    float part[LANES];
+    for (int i = 0; i < LANES; i++) part[i] = i < n ? one(from + i) : rest;
+    return load(part);
+}
+
+// ---------------------------------------------------------------- norms and the gate
+
+// x <- x + delta; normal = x / RMS(x).
+template <class T>
+void add_norm(const float* x, const T* delta, float* sums, T* normal, float* inverse, int rows, int width, float eps,
+              int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int row = 0; row < rows; row++) {
+        const int64_t at = int64_t(row) * width;
+        Vec squares{};
+        float rest = 0;
+        int i = 0;
+        for (; i + LANES <= width; i += LANES) {
+            Vec v = load(x + at + i);
+            if (delta) { v += load(delta + at + i); store(sums + at + i, v); }
+            squares += v * v;
+        }
+        for (; i < width; i++) {
+            float v = x[at + i];
+            if (delta) { v += one(delta + at + i); sums[at + i] = v; }
+            rest += v * v;
+        }
+        const float scale = 1.0f / std::sqrt((sum(squares) + rest) / width + eps);
+        inverse[row] = scale;
+        const float* from = delta ? sums + at : x + at;
+        for (i = 0; i + LANES <= width; i += LANES) store(normal + at + i, load(from + i) * scale);
+        for (; i < width; i++) put(normal + at + i, from[i] * scale);
+    }
+}
+
+// dL/dx = more + inverse (g - normal mean(g normal)), also rounded for the product that delta came from.
+template <class T>
+void add_norm_backward(const T* g, const T* normal, const float* inverse, const float* more, float* gx, T* gdelta,
+                       int rows, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int row = 0; row < rows; row++) {
+        const int64_t at = int64_t(row) * width;
+        Vec dots{};
+        float rest = 0;
+        int i = 0;
+        for (; i + LANES <= width; i += LANES) dots += load(g + at + i) * load(normal + at + i);
+        for (; i < width; i++) rest += one(g + at + i) * one(normal + at + i);
+        const float along = (sum(dots) + rest) / width, scale = inverse[row];
+        for (i = 0; i + LANES <= width; i += LANES) {
+            Vec d = (load(g + at + i) - load(normal + at + i) * along) * scale;
+            if (more) d += load(more + at + i);
+            store(gx + at + i, d);
+            if (gdelta) store(gdelta + at + i, d);
+        }
+        for (; i < width; i++) {
+            float d = (one(g + at + i) - one(normal + at + i) * along) * scale;
+            if (more) d += more[at + i];
+            gx[at + i] = d;
+            if (gdelta) put(gdelta + at + i, d);
+        }
+    }
+}
+
+template <class T> inline Vec silu_gate(Vec gate) { return gate / (expo(-gate) + 1.0f); }
+
+template <class T> void gate(const T* both, T* out, int rows, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int row = 0; row < rows; row++) {
+        const T *g = both + 2ll * row * width, *u = g + width;
+        T* to = out + int64_t(row) * width;
+        int i = 0;
+        for (; i + LANES <= width; i += LANES) store(to + i, silu_gate<T>(load(g + i)) * load(u + i));
+        if (i < width) {
+            Vec v = silu_gate<T>(some(g + i, width - i, 0)) * some(u + i, width - i, 0);
+            for (int j = 0; i < width; i++, j++) put(to + i, v[j]);
+        }
+    }
+}
+
+template <class T> void gate_backward(const T* grad, const T* both, T* out, int rows, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int row = 0; row < rows; row++) {
+        const T *g = both + 2ll * row * width, *u = g + width, *d = grad + int64_t(row) * width;
+        T *to_g = out + 2ll * row * width, *to_u = to_g + width;
+        for (int i = 0; i < width; i += LANES) {
+            const int n = width - i;
+            const bool whole = n >= LANES;
+            Vec x = whole ? load(g + i) : some(g + i, n, 0), up = whole ? load(u + i) : some(u + i, n, 0);
+            Vec dy = whole ? load(d + i) : some(d + i, n, 0);
+            Vec s = 1.0f / (expo(-x) + 1.0f);
+            Vec for_up = dy * x * s, for_gate = dy * up * s * (x * (1.0f - s) + 1.0f);
+            if (whole) { store(to_g + i, for_gate); store(to_u + i, for_up); continue; }
+            for (int j = 0; j < n; j++) { put(to_g + i + j, for_gate[j]); put(to_u + i + j, for_up[j]); }
+        }
+    }
+}
+
+// ---------------------------------------------------------------- rotary turns
+
+// One head, D numbers: normalised (with a weight), turned. Returns 1 / RMS, 1 without a weight.
+template <class T, int D>
+__attribute__((noinline)) float turn(const T* from, const float* weight, float eps, const float* cosine, const float* sine, float* to) {
+    float scale = 1.0f;
+    Vec x[D / LANES];
+    for (int c = 0; c < D / LANES; c++) x[c] = load(from + c * LANES);
+    if (weight) {
+        Vec squares{};
+        for (int c = 0; c < D / LANES; c++) squares += x[c] * x[c];
+        scale = 1.0f / std::sqrt(sum(squares) / D + eps);
+        for (int c = 0; c < D / LANES; c++) x[c] = x[c] * scale * load(weight + c * LANES);
+    }
+    if constexpr (D / LANES % 2) {
+        float flat[D], half[D];
+        for (int c = 0; c < D; c += LANES) store(flat + c, x[c / LANES]);
+        for (int i = 0; i < D; i++) half[i] = flat[(i + D / 2) % D];
+        for (int c = 0; c < D; c += LANES)
+            store(to + c, x[c / LANES] * load(cosine + c) + load(half + c) * load(sine + c));
+    } else {
+        for (int c = 0; c < D / LANES; c++) {
+            const int across = (c + D / LANES / 2) % (D / LANES);
+            store(to + c * LANES, x[c] * load(cosine + c * LANES) + x[across] * load(sine + c * LANES));
+        }
+    }
+    return scale;
+}
+
+template <class T, int D>
+void rotate(const T* qkv, const float* weight, const float* cosine, const float* sine, const int32_t* depth, float eps,
+            T* turned, float* inverse, int tokens, int heads, int shared, int threads) {
+    const int turning = heads + shared, all = heads + 2 * shared;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int t = 0; t < tokens; t++) {
+        float to[D];
+        for (int h = 0; h < turning; h++) {
+            const int64_t angle = int64_t(depth[t]) * D;
+            inverse[int64_t(t) * turning + h] = turn<T, D>(qkv + (int64_t(t) * all + h) * D, weight ? weight + h * D : nullptr,
+                                                            eps, cosine + angle, sine + angle, to);
+            T* out = turned + (int64_t(t) * turning + h) * D;
+            for (int c = 0; c < D; c += LANES) store(out + c, load(to + c));
+        }
+    }
+}
+
+// From gradients of turned queries, keys and of values `[tokens, all, D]` (float) to those of the joint product.
+template <class T, int D>
+void rotate_backward(const float* grad, const T* qkv, const float* weight, const float* cosine, const float* sine,
+                     const int32_t* depth, const float* inverse, T* out, float* for_weight, int tokens, int heads,
+                     int shared, int threads) {
+    const int turning = heads + shared, all = heads + 2 * shared;
+    // One head at a time, so that the weight's gradient is summed in one order whatever the threads.
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int h = 0; h < all; h++) {
+        Vec weights[D / LANES] = {};
+        for (int t = 0; t < tokens; t++) {
+            const float* g = grad + (int64_t(t) * all + h) * D;
+            T* to = out + (int64_t(t) * all + h) * D;
+            if (h >= turning) {
+                for (int c = 0; c < D; c += LANES) store(to + c, load(g + c));
+                continue;
+            }
+            const float *cs = cosine + int64_t(depth[t]) * D, *sn = sine + int64_t(depth[t]) * D;
+            float through[D], back[D];
+            for (int c = 0; c < D; c += LANES) store(through + c, load(g + c) * load(sn + c));
+            for (int i = 0; i < D; i++) back[i] = through[(i + D / 2) % D];
+            for (int c = 0; c < D; c += LANES) store(back + c, load(g + c) * load(cs + c) + load(back + c));
+            if (weight) {
+                const float scale = inverse[int64_t(t) * turning + h];
+                const T* x = qkv + (int64_t(t) * all + h) * D;
+                Vec dots{};
+                for (int c = 0; c < D / LANES; c++) {
+                    Vec normal = load(x + c * LANES) * scale, d = load(back + c * LANES);
+                    weights[c] += d * normal;
+                    d *= load(weight + h * D + c * LANES);
+                    store(back + c * LANES, d);
+                    dots += d * normal;
+                }
+                const float along = sum(dots) / D;
+                for (int c = 0; c < D; c += LANES)
+                    store(back + c, (load(back + c) - load(x + c) * scale * along) * scale);
+            }
+            for (int c = 0; c < D; c += LANES) store(to + c, load(back + c));
+        }
+        if (weight && h < turning)
+            for (int c = 0; c < D / LANES; c++) store(for_weight + h * D + c * LANES, weights[c]);
+    }
+}
+
+// ---------------------------------------------------------------- attention
+
+// Keys stand in blocks of sixteen positions, `[D, 16]`, values in blocks `[16, D]`.
+
+// scores[i][..] of Q queries with N blocks of keys; a query sees keys up to its position.
+template <class K, int D, int Q, int N>
+inline void score(const float* q, const K* const* keys, int first, const int* position, float* const* scores,
+                  Vec* most) {
+    Vec acc[Q][N] = {};
+    for (int d = 0; d < D; d++) {
+        Vec key[N];
+        for (int n = 0; n < N; n++) key[n] = load(keys[n] + d * LANES);
+        for (int i = 0; i < Q; i++) {
+            const Vec number = splat(q[i * D + d]);
+            for (int n = 0; n < N; n++) acc[i][n] += number * key[n];
+        }
+    }
+    for (int i = 0; i < Q; i++)
+        for (int n = 0; n < N; n++) {
+            const int start = (first + n) * LANES;
+            if (position[i] < start + LANES - 1) acc[i][n] = (COUNT + start) > position[i] ? NOTHING : acc[i][n];
+            store(scores[i] + start, acc[i][n]);
+            most[i] = maximum(most[i], acc[i][n]);
+        }
+}
+
+template <class K, int D, int Q>
+inline void score_all(const float* q, const K* const* keys, int from, int to, const int* position, float* const* scores,
+                      Vec* most) {
+    constexpr int N = Q >= 4 ? 2 : 4;
+    int b = from;
+    for (; b + N <= to; b += N) score<K, D, Q, N>(q, keys + b, b, position, scores, most);
+    for (; b < to; b++) score<K, D, Q, 1>(q, keys + b, b, position, scores, most);
+}
+
+// Scores become weights e^(score - largest); returns their sum.
+__attribute__((noinline)) float soften(float* scores, int blocks, Vec most, float& peak) {
+    peak = largest(most);
+    Vec total{};
+    for (int b = 0; b < blocks; b++) {
+        Vec p = expo(load(scores + b * LANES) - peak);
+        store(scores + b * LANES, p);
+        total += p;
+    }
+    return sum(total);
+}
+
+// acc[i] += sum_j weight[i][j] value[j] for positions from..to-1, C vectors of the D numbers from `at` on.
+template <class V, int D, int Q, int C>
+inline void mix_part(const float* const* weights, const V* const* values, int from, int to, float* acc, int at) {
+    Vec sums[Q][C];
+    for (int i = 0; i < Q; i++)
+        for (int c = 0; c < C; c++) sums[i][c] = load(acc + i * D + at + c * LANES);
+    for (int j = from; j < to; j++) {
+        const V* row = values[j / LANES] + (j % LANES) * D + at;
+        Vec value[C];
+        for (int c = 0; c < C; c++) value[c] = load(row + c * LANES);
+        for (int i = 0; i < Q; i++) {
+            const Vec number = splat(weights[i][j]);
+            for (int c = 0; c < C; c++) sums[i][c] += number * value[c];
+        }
+    }
+    for (int i = 0; i < Q; i++)
+        for (int c = 0; c < C; c++) store(acc + i * D + at + c * LANES, sums[i][c]);
+}
+
+template <class V, int D, int Q>
+inline void mix(const float* const* weights, const V* const* values, int from, int to, float* acc) {
+    constexpr int C = D / LANES >= 2 && (D / LANES) % 2 == 0 ? 2 : 1;
+    for (int at = 0; at < D; at += C * LANES) mix_part<V, D, Q, C>(weights, values, from, to, acc, at);
+}
+
+// A tile of queries of rows whose first `common` blocks are the same. Query i is one of `each` of row i / each.
+template <class T, int D> struct Tile {
+    static constexpr int MOST = 8;
+    int queries = 0, each = 1, common = 0;
+    float q[MOST * D], acc[MOST * D];
+    int position[MOST];
+    const T* const* keys[MOST];  // By row.
+    const T* const* values[MOST];
+    float* scores[MOST];
+    float peak[MOST], total[MOST];
+
+    template <int Q> void shared_scores(Vec* most) { score_all<T, D, Q>(q, keys[0], 0, common, position, scores, most); }
+    template <int Q> void own_scores(int row, int blocks, Vec* most) {
+        const int i = row * each;
+        score_all<T, D, Q>(q + i * D, keys[row], common, blocks, position + i, scores + i, most + i);
+    }
+    template <int Q> void shared_mix(int to) { mix<T, D, Q>(scores, values[0], 0, to, acc); }
+    template <int Q> void own_mix(int row, int from, int to) {
+        const int i = row * each;
+        mix<T, D, Q>(scores + i, values[row], from, to, acc + i * D);
+    }
+
+    template <class F> static void sized(int n, F f) {
+        switch (n) {
+            case 1: f(std::integral_constant<int, 1>()); break;
+            case 2: f(std::integral_constant<int, 2>()); break;
+            case 3: f(std::integral_constant<int, 3>()); break;
+            case 4: f(std::integral_constant<int, 4>()); break;
+            case 5: f(std::integral_constant<int, 5>()); break;
+            case 6: f(std::integral_constant<int, 6>()); break;
+            case 7: f(std::integral_constant<int, 7>()); break;
+            default: f(std::integral_constant<int, 8>()); break;
+        }
+    }
+
+    void run() {
+        Vec most[MOST];
+        int last[MOST] = {};
+        const int rows = queries / each;
+        for (int i = 0; i < queries; i++) most[i] = NOTHING;
+        for (int row = 0; row < rows; row++) {
+            last[row] = 0;
+            for (int i = row * each; i < (row + 1) * each; i++) last[row] = position[i] > last[row] ? position[i] : last[row];
+        }
+        if (common) sized(queries, [&](auto n) { this->template shared_scores<decltype(n)::value>(most); });
+        for (int row = 0; row < rows; row++) {
+            const int blocks = last[row] / LANES + 1;
+            if (blocks > common) sized(each, [&](auto n) { this->template own_scores<decltype(n)::value>(row, blocks, most); });
+        }
+        for (int i = 0; i < queries; i++) {
+            const int blocks = last[i / each] / LANES + 1;
+            total[i] = soften(scores[i], blocks > common ? blocks : common, most[i], peak[i]);
+        }
+        std::memset(acc, 0, sizeof(float) * queries * D);
+        int least = last[0] + 1;
+        for (int row = 1; row < rows; row++) least = last[row] + 1 < least ? last[row] + 1 : least;
+        const int together = common * LANES < least ? common * LANES : least;
+        if (together) sized(queries, [&](auto n) { this->template shared_mix<decltype(n)::value>(together); });
+        for (int row = 0; row < rows; row++)
+            if (last[row] + 1 > together)
+                sized(each, [&](auto n) { this->template own_mix<decltype(n)::value>(row, together, last[row] + 1); });
+    }
+};
+
+template <class T, int D>
+void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, const int32_t* slot,
+                     const int32_t* table, int table_width, const int32_t* run_start, const int32_t* run_row, int runs,
+                     const float* weight, float eps, const float* cosine, const float* sine, float scale, T* out,
+                     int tokens, int heads, int shared, int threads) {
+    const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
+    std::vector<T> turned(int64_t(tokens) * heads * D);
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int t = 0; t < tokens; t++) {
+        if (slot[t] < 0) { std::memset(out + int64_t(t) * heads * D, 0, sizeof(T) * heads * D); continue; }
+        const int64_t angle = int64_t(position[t]) * D, page = slot[t] / LANES, lane = slot[t] % LANES;
+        float to[D];
+        for (int h = 0; h < turning; h++) {
+            turn<T, D>(qkv + (int64_t(t) * all + h) * D, weight ? weight + h * D : nullptr, eps, cosine + angle, sine + angle, to);
+            if (h < heads) {
+                T* q = turned.data() + (int64_t(t) * heads + h) * D;
+                for (int c = 0; c < D; c += LANES) store(q + c, load(to + c));
+            } else {
+                T* k = keys + (page * shared + h - heads) * D * LANES + lane;
+                for (int d = 0; d < D; d++) put(k + d * LANES, to[d]);
+            }
+        }
+        for (int h = 0; h < shared; h++)
+            std::memcpy(values + ((page * shared + h) * LANES + lane) * D, qkv + (int64_t(t) * all + turning + h) * D, sizeof(T) * D);
+    }
+    // Tiles: neighbouring runs of one token whose first pages are the same, or tokens of one run.
+    struct Piece { int run, runs, from, to, common; };
+    std::vector<Piece> pieces;
+    const int most = Tile<T, D>::MOST / repeat > 0 ? Tile<T, D>::MOST / repeat : 1;
+    int longest = 0;
+    for (int n = 0; n < runs;) {
+        const int from = run_start[n], to = run_start[n + 1];
+        if (to == from) { n++; continue; }
+        longest = position[to - 1] > longest ? position[to - 1] : longest;
+        if (to - from > 1) {
+            for (int t = from; t < to; t += most) pieces.push_back({n, 1, t, t + most < to ? t + most : to, 0});
+            n++;
+            continue;
+        }
+        const int32_t* first = table + int64_t(run_row[n]) * table_width;
+        int common = position[from] / LANES, end = n + 1;
+        for (; end < runs && end - n < most && run_start[end + 1] - run_start[end] == 1; end++) {
+            const int32_t* other = table + int64_t(run_row[end]) * table_width;
+            const int at = position[run_start[end]];
+            longest = at > longest ? at : longest;
+            int same = 0, limit = common < at / LANES ? common : at / LANES;
+            while (same < limit && first[same] == other[same]) same++;
+            if (!same) break;
+            common = same;
+        }
+        if (end == n + 1) common = 0;
+        pieces.push_back({n, end - n, from, from + end - n, common});
+        n = end;
+    }
+    const int blocks = longest / LANES + 1, count = int(pieces.size());
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        Tile<T, D> tile;
+        std::vector<float> scores(int64_t(Tile<T, D>::MOST) * blocks * LANES);
+        std::vector<const T*> where(int64_t(Tile<T, D>::MOST) * 2 * blocks);
+#pragma omp for schedule(dynamic, 4)
+        for (int number = 0; number < count * shared; number++) {
+            const Piece& piece = pieces[number / shared];
+            const int h = number % shared, rows = piece.runs, per = (piece.to - piece.from) / rows;
+            // More queries of one token than a tile holds are taken in turns.
+            for (int r0 = 0; r0 < repeat; r0 += Tile<T, D>::MOST) {
+                const int taken = repeat - r0 < Tile<T, D>::MOST ? repeat - r0 : Tile<T, D>::MOST;
+                tile.each = per * taken;
+                tile.queries = rows * per * taken;
+                tile.common = piece.common;
+                for (int row = 0; row < rows; row++) {
+                    const int32_t* pages = table + int64_t(run_row[piece.run + row]) * table_width;
+                    const int used = position[piece.from + (row + 1) * per - 1] / LANES + 1;
+                    const T** k = where.data() + 2 * row * blocks;
+                    const T** v = k + blocks;
+                    for (int b = 0; b < used; b++) {
+                        k[b] = keys + (int64_t(pages[b]) * shared + h) * D * LANES;
+                        v[b] = values + (int64_t(pages[b]) * shared + h) * D * LANES;
+                    }
+                    tile.keys[row] = k;
+                    tile.values[row] = v;
+                }
+                for (int i = 0; i < tile.queries; i++) {
+                    const int t = piece.from + i / taken, head = h * repeat + r0 + i % taken;
+                    const T* q = turned.data() + (int64_t(t) * heads + head) * D;
+                    for (int c = 0; c < D; c += LANES) store(tile.q + i * D + c, load(q + c) * scale);
+                    tile.position[i] = position[t];
+                    tile.scores[i] = scores.data() + int64_t(i) * blocks * LANES;
+                }
+                tile.run();
+                for (int i = 0; i < tile.queries; i++) {
+                    const int t = piece.from + i / taken, head = h * repeat + r0 + i % taken;
+                    T* to = out + (int64_t(t) * heads + head) * D;
+                    const float share = 1.0f / tile.total[i];
+                    for (int c = 0; c < D; c += LANES) store(to + c, load(tile.acc + i * D + c) * share);
+                }
+            }
+        }
+    }
+}
+
+// A tree: node n's own tokens stand at flat places start[n].., its path is made of pieces (begin, length), itself last.
+struct Tree {
+    const int32_t *start, *own, *piece, *begin, *length;
+    int nodes;
+    int path(int n) const {
+        int total = 0;
+        for (int p = piece[n]; p < piece[n + 1]; p++) total += length[p];
+        return total;
+    }
+};
+
+inline int rounded(int n) { return (n + LANES - 1) / LANES * LANES; }
+
+// One head of a node's path, `stride` numbers from token to token: in blocks `[D, 16]` and, if asked, rows `[16, D]`.
+template <class T, int D>
+void gather(const Tree& tree, int n, const T* from, int64_t stride, float* across, float* along) {
+    int at = 0;
+    for (int p = tree.piece[n]; p < tree.piece[n + 1]; p++)
+        for (int t = tree.begin[p]; t < tree.begin[p] + tree.length[p]; t++, at++) {
+            const T* row = from + t * stride;
+            float flat[D];
+            for (int c = 0; c < D; c += LANES) store(flat + c, load(row + c));
+            if (along) std::memcpy(along + int64_t(at) * D, flat, sizeof flat);
+            if (across) {
+                float* block = across + int64_t(at / LANES) * D * LANES + at % LANES;
+                for (int d = 0; d < D; d++) block[d * LANES] = flat[d];
+            }
+        }
+    for (; at % LANES; at++) {
+        if (along) std::memset(along + int64_t(at) * D, 0, sizeof(float) * D);
+        if (across)
+            for (int d = 0; d < D; d++) across[int64_t(at / LANES) * D * LANES + d * LANES + at % LANES] = 0;
+    }
+}
+
+template <class T, int D>
+void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale, T* out, float* lse, int heads,
+                    int shared, int threads) {
+    const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
+    int longest = 0;
+    for (int n = 0; n < tree.nodes; n++) longest = std::max(longest, tree.path(n));
+    const int blocks = rounded(longest) / LANES;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        Tile<float, D> tile;
+        std::vector<float> keys(int64_t(blocks) * LANES * D), values(keys.size());
+        std::vector<float> scores(int64_t(Tile<float, D>::MOST) * blocks * LANES);
+        std::vector<const float*> where(2 * blocks);
+        for (int b = 0; b < blocks; b++) {
+            where[b] = keys.data() + int64_t(b) * LANES * D;
+            where[blocks + b] = values.data() + int64_t(b) * LANES * D;
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int number = 0; number < tree.nodes * shared; number++) {
+            const int n = number / shared, h = number % shared, base = tree.path(n) - tree.own[n];
+            gather<T, D>(tree, n, turned + (heads + h) * D, int64_t(turning) * D, keys.data(), nullptr);
+            gather<T, D>(tree, n, qkv + (turning + h) * D, int64_t(all) * D, nullptr, values.data());
+            for (int first = 0; first < tree.own[n] * repeat; first += Tile<float, D>::MOST) {
+                tile.queries = tile.each = std::min(Tile<float, D>::MOST, tree.own[n] * repeat - first);
+                tile.common = 0;
+                tile.keys[0] = where.data();
+                tile.values[0] = where.data() + blocks;
+                for (int i = 0; i < tile.queries; i++) {
+                    const int t = tree.start[n] + (first + i) / repeat, head = h * repeat + (first + i) % repeat;
+                    const T* q = turned + (int64_t(t) * turning + head) * D;
+                    for (int c = 0; c < D; c += LANES) store(tile.q + i * D + c, load(q + c) * scale);
+                    tile.position[i] = base + (first + i) / repeat;
+                    tile.scores[i] = scores.data() + int64_t(i) * blocks * LANES;
+                }
+                tile.run();
+                for (int i = 0; i < tile.queries; i++) {
+                    const int t = tree.start[n] + (first + i) / repeat, head = h * repeat + (first + i) % repeat;
+                    T* to = out + (int64_t(t) * heads + head) * D;
+                    const float share = 1.0f / tile.total[i];
+                    for (int c = 0; c < D; c += LANES) store(to + c, load(tile.acc + i * D + c) * share);
+                    lse[int64_t(t) * heads + head] = tile.peak[i] + std::log(tile.total[i]);
+                }
+            }
+        }
+    }
+}
+
+// sums[j] += sum_i weight[i][j] row[i] for j < to; `rows` `[Q, D]`.
+template <int D, int Q> inline void spread(const float* const* weights, const float* rows, int to, float* sums) {
+    constexpr int C = D / LANES >= 2 && (D / LANES) % 2 == 0 ? 2 : 1;
+    for (int at = 0; at < D; at += C * LANES) {
+        Vec row[Q][C];
+        for (int i = 0; i < Q; i++)
+            for (int c = 0; c < C; c++) row[i][c] = load(rows + i * D + at + c * LANES);
+        for (int j = 0; j < to; j++) {
+            float* into = sums + int64_t(j) * D + at;
+            Vec acc[C];
+            for (int c = 0; c < C; c++) acc[c] = load(into + c * LANES);
+            for (int i = 0; i < Q; i++) {
+                const Vec number = splat(weights[i][j]);
+                for (int c = 0; c < C; c++) acc[c] += number * row[i][c];
+            }
+            for (int c = 0; c < C; c++) store(into + c * LANES, acc[c]);
+        }
+    }
+}
+
+// Room of one thread of the backward pass.
+template <int D> struct Back {
+    static constexpr int Q = 8;
+    std::vector<float> key_blocks, key_rows, value_blocks, for_keys, for_values, chances, slopes;
+    std::vector<const float*> key_block, value_block, key_row;
+    int blocks;
+    explicit Back(int blocks) : blocks(blocks) {
+        const int64_t size = int64_t(blocks) * LANES * D;
+        for (auto* one : {&key_blocks, &key_rows, &value_blocks, &for_keys, &for_values}) one->resize(size);
+        chances.resize(int64_t(Q) * blocks * LANES);
+        slopes.resize(int64_t(Q) * blocks * LANES);
+        for (int b = 0; b < blocks; b++) {
+            key_block.push_back(key_blocks.data() + int64_t(b) * LANES * D);
+            value_block.push_back(value_blocks.data() + int64_t(b) * LANES * D);
+            key_row.push_back(key_rows.data() + int64_t(b) * LANES * D);
+        }
+    }
+};
+
+// One tile of a node's queries. `q` holds scaled queries, `g` gradients of outputs; writes `for_q`.
+template <int D>
+void tile_backward(Back<D>& room, int queries, int base, const float* q, const float* g, const float* lse,
+                   const float* delta, const int* position, float scale, float* for_q) {
+    constexpr int Q = Back<D>::Q;
+    const int blocks = position[queries - 1] / LANES + 1, seen = position[queries - 1] + 1;
+    float *p[Q], *s[Q];
+    int open[Q];
+    Vec most[Q];
+    for (int i = 0; i < Q; i++) {
+        p[i] = room.chances.data() + int64_t(i) * room.blocks * LANES;
+        s[i] = room.slopes.data() + int64_t(i) * room.blocks * LANES;
+        open[i] = 1 << 30;
+        most[i] = NOTHING;
+    }
+    score_all<float, D, Q>(q, room.key_block.data(), 0, blocks, position, p, most);
+    score_all<float, D, Q>(g, room.value_block.data(), 0, blocks, open, s, most);
+    for (int i = 0; i < Q; i++)
+        for (int b = 0; b < blocks; b++) {
+            Vec chance = i < queries ? expo(load(p[i] + b * LANES) - lse[i]) : Vec{};
+            store(p[i] + b * LANES, chance);
+            store(s[i] + b * LANES, chance * (load(s[i] + b * LANES) - delta[i]));
+        }
+    spread<D, Q>(p, g, seen, room.for_values.data());
+    spread<D, Q>(s, q, seen, room.for_keys.data());  // The scale is in q already.
+    std::memset(for_q, 0, sizeof(float) * Q * D);
+    mix<float, D, Q>(s, room.key_row.data(), 0, seen, for_q);
+    for (int i = 0; i < queries * D; i++) for_q[i] *= scale;
+}
+
+template <class T, int D>
+void tree_attention_backward(const T* turned, const T* qkv, const T* out, const T* grad, const float* lse,
+                             const Tree& tree, float scale, float* result, int heads, int shared, int threads) {
+    constexpr int Q = Back<D>::Q;
+    const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
+    int longest = 0;
+    for (int n = 0; n < tree.nodes; n++) longest = std::max(longest, tree.path(n));
+    // A head's sums are made by one thread in one order.
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, 1)
+    for (int h = 0; h < shared; h++) {
+        Back<D> room(rounded(longest) / LANES);
+        for (int n = 0; n < tree.nodes; n++) {
+            const int path = tree.path(n), base = path - tree.own[n];
+            gather<T, D>(tree, n, turned + (heads + h) * D, int64_t(turning) * D, room.key_blocks.data(), room.key_rows.data());
+            gather<T, D>(tree, n, qkv + (turning + h) * D, int64_t(all) * D, room.value_blocks.data(), nullptr);
+            std::memset(room.for_keys.data(), 0, sizeof(float) * path * D);
+            std::memset(room.for_values.data(), 0, sizeof(float) * path * D);
+            for (int first = 0; first < tree.own[n] * repeat; first += Q) {
+                const int queries = std::min(Q, tree.own[n] * repeat - first);
+                float q[Q * D] = {}, g[Q * D] = {}, for_q[Q * D], sums[Q] = {}, delta[Q] = {};
+                int position[Q] = {};
+                for (int i = 0; i < queries; i++) {
+                    const int t = tree.start[n] + (first + i) / repeat, head = h * repeat + (first + i) % repeat;
+                    Vec dots{};
+                    for (int c = 0; c < D; c += LANES) {
+                        store(q + i * D + c, load(turned + (int64_t(t) * turning + head) * D + c) * scale);
+                        const Vec d = load(grad + (int64_t(t) * heads + head) * D + c);
+                        store(g + i * D + c, d);
+                        dots += d * load(out + (int64_t(t) * heads + head) * D + c);
+                    }
+                    delta[i] = sum(dots);
+                    sums[i] = lse[int64_t(t) * heads + head];
+                    position[i] = base + (first + i) / repeat;
+                }
+                tile_backward<D>(room, queries, base, q, g, sums, delta, position, scale, for_q);
+                for (int i = 0; i < queries; i++) {
+                    const int t = tree.start[n] + (first + i) / repeat, head = h * repeat + (first + i) % repeat;
+                    std::memcpy(result + (int64_t(t) * all + head) * D, for_q + i * D, sizeof(float) * D);
+                }
+            }
+            int at = 0;
+            for (int p = tree.piece[n]; p < tree.piece[n + 1]; p++)
+                for (int t = tree.begin[p]; t < tree.begin[p] + tree.length[p]; t++, at++)
+                    for (int c = 0; c < D; c += LANES) {
+                        float *k = result + (int64_t(t) * all + heads + h) * D + c, *v = k + int64_t(shared) * D;
+                        store(k, load(k) + load(room.for_keys.data() + int64_t(at) * D + c));
+                        store(v, load(v) + load(room.for_values.data() + int64_t(at) * D + c));
+                    }
+        }
+    }
+}
+
+// ---------------------------------------------------------------- the head
+
+// Of one row of logits / temperature: the largest, and the sum of e^(z - largest).
+template <class T>
+__attribute__((noinline)) void spread_of(const T* row, int size, float heat, float& peak, float& total) {
+    Vec most = NOTHING;
+    const float cold = 1.0f / heat;
+    int j = 0;
+    for (; j + LANES <= size; j += LANES) most = maximum(most, load(row + j));
+    if (j < size) most = maximum(most, some(row + j, size - j, -INFINITY));
+    peak = largest(most);
+    Vec sums{};
+    for (j = 0; j + LANES <= size; j += LANES) sums += expo((load(row + j) - peak) * cold);
+    if (j < size) sums += expo((some(row + j, size - j, -INFINITY) - peak) * cold);
+    total = sum(sums);
+}
+
+__attribute__((noinline)) float chance_of(float logit, float cold, float peak, float base) {
+    return (logit - peak) * cold - base;
+}
+
+template <class T>
+void chosen(const T* logits, const int64_t* action, const float* heat, float* logp, float* peaks, float* totals,
+            float* entropy, int rows, int size, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int r = 0; r < rows; r++) {
+        const T* row = logits + int64_t(r) * size;
+        spread_of(row, size, heat[r], peaks[r], totals[r]);
+        const float cold = 1.0f / heat[r], base = std::log(totals[r]);
+        logp[r] = chance_of(one(row + action[r]), cold, peaks[r], base);
+        if (!entropy) continue;
+        Vec sums{};
+        for (int j = 0; j < size; j += LANES) {
+            Vec z = ((size - j >= LANES ? load(row + j) : some(row + j, size - j, -INFINITY)) - peaks[r]) * cold;
+            Vec p = expo(z);
+            sums += p > 0.0f ? p * z : Vec{};
+        }
+        entropy[r] = base - sum(sums) / totals[r];
+    }
+}
+
+// dL/dlogits of chosen log-probs (gradient `g`) and entropies (gradient `e`), in place of the logits.
+template <class T>
+void chosen_backward(T* logits, const int64_t* action, const float* heat, const float* peaks, const float* totals,
+                     const float* entropy, const float* g, const float* e, int rows, int size, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int r = 0; r < rows; r++) {
+        T* row = logits + int64_t(r) * size;
+        const float cold = 1.0f / heat[r], share = 1.0f / totals[r], base = std::log(totals[r]);
+        const float by = g[r] * cold, spread = e ? e[r] * cold : 0.0f, level = e ? entropy[r] : 0.0f;
+        for (int j = 0; j < size; j += LANES) {
+            const bool whole = size - j >= LANES;
+            Vec z = ((whole ? load(row + j) : some(row + j, size - j, -INFINITY)) - peaks[r]) * cold;
+            Vec p = expo(z) * share;
+            Vec d = -by * p;
+            if (e) d -= spread * (p > 0.0f ? p * (z - base + level) : Vec{});
+            const int64_t at = action[r] - j;
+            if (at >= 0 && at < LANES) d += COUNT == int32_t(at) ? splat(by) : Vec{};
+            if (whole) store(row + j, d);
+            else for (int i = 0; i < size - j; i++) put(row + j + i, d[i]);
+        }
+    }
+}
+
+void draw_row(const float* row, int size, float heat, bool greedy, double uniform, int64_t forced, int64_t* token,
+              float* logp) {
+    float peak, total;
+    spread_of(row, size, greedy ? 1.0f : heat, peak, total);
+    const float cold = 1.0f / (greedy ? 1.0f : heat);
+    int64_t found = forced;
+    if (found < 0 && greedy) {
+        found = 0;
+        for (int j = 1; j < size; j++) found = row[j] > row[found] ? j : found;
+    } else if (found < 0) {
+        // The whole in doubles first, by sixteens, then the block that reaches the mark, then the token.
+        double whole = 0;
+        for (int pass = 0; pass < 2; pass++) {
+            const double mark = uniform * whole;
+            double reached = 0;
+            for (int j = 0; j < size; j += LANES) {
+                Vec p = expo(((size - j >= LANES ? load(row + j) : some(row + j, size - j, -INFINITY)) - peak) * cold);
+                double block = 0, before = reached;
+                for (int i = 0; i < LANES; i++) block += p[i];
+                reached += block;
+                if (!pass || reached < mark || found >= 0) continue;
+                for (int i = 0; i < LANES && j + i < size; i++) {
+                    before += p[i];
+                    if (p[i] > 0) found = j + i;
+                    if (p[i] > 0 && before >= mark) break;
+                }
+                if (found >= 0) break;
+            }
+            whole = reached;
+        }
+        if (found < 0) found = 0;
+    }
+    *token = found;
+    *logp = chance_of(row[found], cold, peak, std::log(total));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- the interface
+
+#define BY_TYPE(CALL) \
+    if (half) { typedef bf16 T; CALL; } else { typedef float T; CALL; }
+#ifndef HEAD_SIZE
+#define HEAD_SIZE 32  // Numbers per head, a multiple of 16: the library is compiled for one.
+#endif
+
+constexpr int D = HEAD_SIZE;
+static_assert(D % 16 == 0, "a head has a multiple of 16 numbers");
+
+extern "C" {
+
+void hocket_add_norm(int half, const float* x, const void* delta, float* sums, void* normal, float* inverse, int rows,
+                     int width, float eps, int threads) {
+    BY_TYPE((add_norm<T>(x, (const T*)delta, sums, (T*)normal, inverse, rows, width, eps, threads)))
+}
+void hocket_add_norm_backward(int half, const void* g, const void* normal, const float* inverse, const float* more,
+                              float* gx, void* gdelta, int rows, int width, int threads) {
+    BY_TYPE((add_norm_backward<T>((const T*)g, (const T*)normal, inverse, more, gx, (T*)gdelta, rows, width, threads)))
+}
+void hocket_gate(int half, const void* both, void* out, int rows, int width, int threads) {
+    BY_TYPE((gate<T>((const T*)both, (T*)out, rows, width, threads)))
+}
+void hocket_gate_backward(int half, const void* grad, const void* both, void* out, int rows, int width, int threads) {
+    BY_TYPE((gate_backward<T>((const T*)grad, (const T*)both, (T*)out, rows, width, threads)))
+}
+void hocket_rotate(int half, const void* qkv, const float* weight, const float* cosine, const float* sine,
+                   const int32_t* depth, float eps, void* turned, float* inverse, int tokens, int heads, int shared,
+                   int threads) {
+    BY_TYPE((rotate<T, D>((const T*)qkv, weight, cosine, sine, depth, eps, (T*)turned, inverse, tokens, heads, shared, threads)))
+}
+void hocket_rotate_backward(int half, const float* grad, const void* qkv, const float* weight,
+                            const float* cosine, const float* sine, const int32_t* depth, const float* inverse,
+                            void* out, float* for_weight, int tokens, int heads, int shared, int threads) {
+    BY_TYPE((rotate_backward<T, D>(grad, (const T*)qkv, weight, cosine, sine, depth, inverse, (T*)out, for_weight, tokens,
+                                   heads, shared, threads)))
+}
+void hocket_tree_attention(int half, const void* turned, const void* qkv, const int32_t* start,
+                           const int32_t* own, const int32_t* piece, const int32_t* begin, const int32_t* length,
+                           int nodes, float scale, void* out, float* lse, int heads, int shared, int threads) {
+    const Tree tree{start, own, piece, begin, length, nodes};
+    BY_TYPE((tree_attention<T, D>((const T*)turned, (const T*)qkv, tree, scale, (T*)out, lse, heads, shared, threads)))
+}
+void hocket_tree_attention_backward(int half, const void* turned, const void* qkv, const void* out,
+                                    const void* grad, const float* lse, const int32_t* start, const int32_t* own,
+                                    const int32_t* piece, const int32_t* begin, const int32_t* length, int nodes,
+                                    float scale, float* result, int heads, int shared, int threads) {
+    const Tree tree{start, own, piece, begin, length, nodes};
+    BY_TYPE((tree_attention_backward<T, D>((const T*)turned, (const T*)qkv, (const T*)out, (const T*)grad, lse, tree,
+                                           scale, result, heads, shared, threads)))
+}
+void hocket_paged_attention(int half, const void* qkv, void* keys, void* values, const int32_t* position,
+                            const int32_t* slot, const int32_t* table, int table_width, const int32_t* run_start,
+                            const int32_t* run_row, int runs, const float* weight, float eps, const float* cosine,
+                            const float* sine, float scale, void* out, int tokens, int heads, int shared, int threads) {
+    BY_TYPE((paged_attention<T, D>((const T*)qkv, (T*)keys, (T*)values, position, slot, table, table_width, run_start,
+                                   run_row, runs, weight, eps, cosine, sine, scale, (T*)out, tokens, heads, shared, threads)))
+}
+void hocket_chosen(int half, const void* logits, const int64_t* action, const float* heat, float* logp, float* peaks,
+                   float* totals, float* entropy, int rows, int size, int threads) {
+    BY_TYPE((chosen<T>((const T*)logits, action, heat, logp, peaks, totals, entropy, rows, size, threads)))
+}
+void hocket_chosen_backward(int half, void* logits, const int64_t* action, const float* heat, const float* peaks,
+                            const float* totals, const float* entropy, const float* g, const float* e, int rows,
+                            int size, int threads) {
+    BY_TYPE((chosen_backward<T>((T*)logits, action, heat, peaks, totals, entropy, g, e, rows, size, threads)))
+}
+void hocket_draw(const float* logits, const double* uniform, const float* heat, const uint8_t* greedy,
+                 const int64_t* forced, int64_t* token, float* logp, int rows, int size, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int r = 0; r < rows; r++)
+        draw_row(logits + int64_t(r) * size, size, heat[r], greedy[r], uniform[r], forced[r], token + r, logp + r);
+}
+
+}  // extern "C"

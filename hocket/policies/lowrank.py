@@ -1,0 +1,154 @@
+"""Low-rank adapters unmerged (Hu et al. 2021): what they add to products, for one policy or for each row its own.
+
+An adapted layer computes `x W^T + b + (x A^T) B^T alpha / r`. The products with A and B are made in the type that the
+one with W is made in, and what they give is added to its sum before that is rounded. So in bf16 a small update is not
+lost against the larger sum, and a policy whose adapter is zero or off computes its base to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hocket.policies.fused import ALIKE, prepared, product
+from hocket.policies.lora import active_adapter, base_of
+
+RANKS = 16
+"""Ranks are filled up with zeros to a multiple of this: a product with one column gives a row other bits in other
+company."""
+
+Span = tuple[int, slice | Tensor]
+"""A policy's number, and its rows."""
+
+
+class Joined:
+    """Linear layers on one input as one function of `scale * x`, outputs side by side, adapters left out.
+
+    They are joined into one matrix, with `scale` `[H]` (a norm's weight) multiplied into it, unless that copy would be
+    large. What is made here belongs to the weights of the moment.
+
+    Args:
+        layers: `nn.Linear`s, with an adapter or without.
+        dtype: what to multiply in. large: whether to do without copies; the weights are then of this type.
+    """
+
+    def __init__(self, layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype, *, large: bool) -> None:
+        plain = [base_of(layer) for layer in layers]
+        weights = [layer.weight for layer in plain]
+        self._scale = scale if large else None
+        self._weights = weights if large else [prepared(weights, scale, dtype)]
+        self._sizes = [len(weight) for weight in self._weights]
+        self.width = sum(self._sizes)
+        self.bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain]).to(dtype)
+
+    def __call__(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """`[.., N]` of x `[.., H]`; with `more` `[.., N]` added in place of the bias."""
+        if self._scale is not None:
+            x = x * self._scale
+        if more is not None:
+            rest = torch.split(more, self._sizes, -1)
+            parts = [added(part, x, weight) for part, weight in zip(rest, self._weights, strict=True)]
+        else:
+            biases = [None] * len(self._sizes) if self.bias is None else torch.split(self.bias, self._sizes)
+            parts = [product(x, weight, bias) for weight, bias in zip(self._weights, biases, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def added(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """more + x W^T, rounded once; each row's result depends on that row alone, to the last bit."""
+    rows = x.numel() // x.shape[-1]
+    flat, to = x.reshape(rows, -1), more.reshape(rows, -1)
+    if rows < ALIKE and x.device.type == "cpu":
+        flat, to = (F.pad(part, (0, 0, 0, ALIKE - rows)) for part in (flat, to))
+    return torch.addmm(to, flat, weight.t())[:rows].view(*x.shape[:-1], -1)
+
+
+class LowRank:
+    """What the adapters of linear layers on one input add, as one: `x down^T up^T`.
+
+    Args:
+        down: `[R, H]`. up: `[N, R]`.
+    """
+
+    def __init__(self, down: Tensor, up: Tensor) -> None:
+        self._down, self._up = down, up
+
+    def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """`[.., N]` of x `[.., H]`, the layers' bias included."""
+        return product(product(x, self._down, None), self._up, bias)
+
+
+def low_rank(layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype) -> LowRank | None:
+    """The adapters that are on now, as a function of x where the layers are ones of `scale * x`; None without any."""
+    adapters = [active_adapter(layer) for layer in layers]
+    downs = [adapter.down for adapter in adapters if adapter is not None]
+    if not downs:
+        return None
+    down = prepared(downs, scale, dtype)
+    filling = -len(down) % RANKS
+    width, before, ups = len(down) + filling, 0, []
+    for layer, adapter in zip(layers, adapters, strict=True):
+        if adapter is None:
+            ups.append(base_of(layer).weight.new_zeros(len(base_of(layer).weight), width))
+        else:
+            rank = len(adapter.down)
+            ups.append(F.pad(adapter.up * adapter.scaling, (before, width - rank - before)))
+            before += rank
+    return LowRank(F.pad(down, (0, 0, 0, filling)), torch.cat(ups).to(dtype))
+
+
+class Owners:
+    """Which rows of the products being made belong to which policy."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def say(self, owner: NDArray[np.int32]) -> None:
+        """From now on the rows of every product belong to `owner` `[M]`."""
+        self.spans = []
+        for number in np.unique(owner).tolist():
+            rows = np.flatnonzero(owner == number)
+            first, last = int(rows[0]), int(rows[-1]) + 1
+            together = last - first == len(rows)
+            self.spans.append((number, slice(first, last) if together else torch.from_numpy(rows)))
+
+
+class Mixed:
+    """A joined product in which each row has its owner's adapter; not differentiable.
+
+    A row's result is to the last bit what it is where all rows have one adapter.
+
+    Args:
+        adapters: by number of policy; None where it has none here.
+        owners: of the rows, which may change from product to product.
+    """
+
+    def __init__(self, base: Joined, adapters: Sequence[LowRank | None], owners: Owners) -> None:
+        self._base, self._adapters, self._owners = base, adapters, owners
+        self._any = any(adapter is not None for adapter in adapters)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`[M, N]` of x `[M, H]`."""
+        if not self._any:
+            return self._base(x)
+        found = [(self._of(number, x[rows]), rows) for number, rows in self._owners.spans]
+        if len(found) == 1:
+            return self._base(x, found[0][0])
+        more = x.new_zeros(len(x), self._base.width)
+        for part, rows in found:
+            if part is not None:
+                more[rows] = part
+        return self._base(x, more)
+
+    def _of(self, number: int, x: Tensor) -> Tensor | None:
+        """What is added to the rows `x` of a policy; None for nothing."""
+        adapter, bias = self._adapters[number], self._base.bias
+        if adapter is not None:
+            return adapter(x, bias)
+        return None if bias is None else bias.expand(len(x), -1)

@@ -1,0 +1,72 @@
+"""Several policies on one frozen base: its weights are in memory once, whatever adapters stand around them.
+
+Each policy has a module tree of its own, with its own adapter in it, on the same weight tensors. So it is saved,
+loaded, trained and switched off as if it were alone, and no policy sees the others' adapters.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hocket.policies.family import FAMILY
+from hocket.policies.loading import read_model, read_tokenizer
+from hocket.policies.lora import is_adapters
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+
+_IN_LAYERS = re.compile(r"model\.layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj\.lora_")
+
+
+class Bases:
+    """Models and tokenizers, each read once. The models' weights must stand still: adapters are trained, not they."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[str, torch.dtype], Any] = {}
+        self._tokenizers: dict[tuple[str, str | None], Any] = {}
+
+    def model(self, where: str, dtype: torch.dtype) -> Any:
+        """A model of its own on the weights of all others of this place and type; errors as `read_model`."""
+        if (where, dtype) not in self._models:
+            self._models[where, dtype] = read_model(where, dtype)
+        return twin(self._models[where, dtype])
+
+    def tokenizer(self, where: str, chat_template: str | None) -> Any:
+        """The tokenizer of a place with this template; errors as `read_tokenizer`."""
+        if (where, chat_template) not in self._tokenizers:
+            self._tokenizers[where, chat_template] = read_tokenizer(where, chat_template)
+        return self._tokenizers[where, chat_template]
+
+
+def twin(model: nn.Module) -> Any:
+    """A copy of a model's modules on the same parameters and buffers."""
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared)
+
+
+def batch_together(one: CausalLM, other: CausalLM) -> bool:
+    """Whether two policies can sample in one batch: they differ in nothing but adapters inside the family's layers."""
+    return (
+        one.model.config.model_type in FAMILY
+        and one.precision == other.precision
+        and one.tokenizer is other.tokenizer
+        and one.stop_ids == other.stop_ids
+        and _base(one) is not None
+        and _base(one) == _base(other)
+    )
+
+
+def _base(policy: CausalLM) -> dict[str, int] | None:
+    """Where the base's weights are, by name; None when some adapter is outside the layers."""
+    found = {}
+    for name, parameter in policy.model.named_parameters():
+        if not is_adapters(name):
+            found[name.replace(".base_layer.", ".")] = parameter.data_ptr()
+        elif not _IN_LAYERS.search(name):
+            return None
+    return found

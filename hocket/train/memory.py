@@ -1,0 +1,329 @@
+"""How much the learner may hold at once: chosen at the start of a run, by measurement where memory is short."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+
+from hocket.packing import pack
+from hocket.policies.sequences import ATTENTION_LENGTH, Row
+from hocket.stages import Task
+from hocket.train.config import Config, MemorySettings
+from hocket.train.cores import PROC, control_groups
+from hocket.types import Quantity, Scenario, Trajectory, Turn
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.train.learner import Learner
+
+GIB = 2**30
+LONGEST = 4096
+"""Sequences of several turns, of a model without a limit of its own, are taken to be so long."""
+
+LOOKED_AT = 16
+"""Prompts whose lengths are looked at."""
+
+SHARE = 0.8
+"""Of the free memory, what is planned with; the rest is for what was not foreseen."""
+
+LEAST_BUDGET = 256
+"""A budget below this is not tried: the products get too small to be worth it."""
+
+OPERATIONS = {"cpu": 5e11, "cuda": 1e14}
+"""What one measured forward and backward pass may cost, some seconds; shorter sequences are measured above it."""
+
+SEEN = 2**28
+"""Bytes that the smaller of the two measured batches should take, by the bound: enough to stand out from noise."""
+
+TIMES = 3
+"""The larger batch has so many times the rows of the smaller."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes of a forward and backward pass: `fixed + per_token * tokens`, tokens counted as the budget counts them."""
+
+    fixed: float
+    per_token: float
+
+    def budget(self, room: float) -> int:
+        """The largest budget that fits into `room` bytes, a multiple of `LEAST_BUDGET`; 0 when none does."""
+        if self.per_token <= 0:
+            return 0
+        return max(0, int((room - self.fixed) / self.per_token)) // LEAST_BUDGET * LEAST_BUDGET
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What was chosen; `token_budget` is None where there is nothing to choose.
+
+    Attributes:
+        why: in words. figures: GiB and bytes that it was chosen by.
+    """
+
+    token_budget: int | None = None
+    checkpointing: bool = False
+    why: str = ""
+    figures: dict[str, float] | None = None
+
+
+def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_turns: bool) -> MemoryPlan:
+    """What the learners of a run hold at once; that of a control task is small."""
+    trained = [learner for learner in learners if hasattr(learner.policy, "token_budget")]
+    if not trained:
+        return MemoryPlan(why="a small network")
+    policies = {id(learner.policy): cast("CausalLM", learner.policy) for learner in trained}
+    largest = max(policies.values(), key=_weights)
+    recipe = trained[0].recipe
+    samples = recipe.curriculum.prompts * int(getattr(recipe.rollout, "samples", 1))
+    responses = config.decoding.max_tokens
+    limit = min(LONGEST, largest.context_length or LONGEST)
+
+    def longest() -> int:
+        return limit if several_turns else min(limit, 2 * _prompt(task, largest) + responses)
+
+    held = held_bytes(
+        largest,
+        references=sum(learner.reference not in (None, learner.policy) for learner in trained),
+        policies=sum(not learner.frozen for learner in trained),
+        rows=min(256, samples),
+        length=limit,
+    )
+    return plan_memory(largest, config.memory, held=held, longest=longest, responses=responses)
+
+
+def _prompt(task: Task, policy: CausalLM) -> int:
+    """Tokens of the longest of some prompts, what the template adds left out."""
+    size = task.size("train")
+    count = LOOKED_AT if size is None else min(LOOKED_AT, size)
+    scenarios = [task.scenario("train", number) for number in range(count)]
+    texts = ["\n".join(str(message["content"]) for message in scenario.messages) for scenario in scenarios]
+    return max((len(policy.tokenizer(text)["input_ids"]) for text in texts), default=0)
+
+
+def _weights(policy: CausalLM) -> int:
+    return sum(weight.numel() for weight in policy.module.parameters())
+
+
+def plan_memory(
+    policy: CausalLM, settings: MemorySettings, *, held: float, longest: Callable[[], int], responses: int
+) -> MemoryPlan:
+    """Chooses for `policy`, the largest of a run. Measures only where a generous bound does not fit.
+
+    Args:
+        held: bytes that the run holds beside one learner's pass, see `held_bytes`.
+        longest: tokens of the run's longest sequences; called only when something is measured.
+        responses: tokens of them that are decisions.
+    """
+    budget = int(settings.token_budget or policy.token_budget)
+    if settings.token_budget is not None:
+        return MemoryPlan(budget, bool(settings.checkpointing), "set by memory.token_budget")
+    free = available_memory(policy.device)
+    if free is None:
+        return MemoryPlan(budget, bool(settings.checkpointing), "the system does not say how much memory is free")
+    bound = bound_bytes(policy, budget)
+    room = SHARE * free - held
+    figures = {"free_gib": round(free / GIB, 2), "held_gib": round(held / GIB, 2), "bound_gib": round(bound / GIB, 2)}
+    if bound <= room:
+        return MemoryPlan(budget, bool(settings.checkpointing), "there is plenty", figures)
+    return _measured(policy, settings, room, figures, length=longest(), responses=responses)
+
+
+def _measured(
+    policy: CausalLM,
+    settings: MemorySettings,
+    room: float,
+    figures: dict[str, float],
+    *,
+    length: int,
+    responses: int,
+) -> MemoryPlan:
+    """The largest budget that fits without checkpointing, or with it where a long sequence would not fit otherwise."""
+    needed = min(policy.token_budget, max(LEAST_BUDGET, _cost_of(1, length)))
+    ways = [settings.checkpointing] if settings.checkpointing is not None else [False, True]
+    plan = MemoryPlan()
+    for checkpointing in ways:
+        cost = measured_cost(policy, length, responses, checkpointing=checkpointing)
+        if cost is None:
+            return MemoryPlan(
+                int(policy.token_budget),
+                checkpointing,
+                "there may be too little, and here it cannot be measured",
+                figures,
+            )
+        fits = cost.budget(room)
+        budget = int(min(policy.token_budget, max(LEAST_BUDGET, fits)))
+        kib = cost.per_token / 1024
+        why = f"{room / GIB:.1f} GiB for the learner at {kib:.0f} KiB a token"
+        if fits < needed:
+            why += f", which is short for sequences of {length} tokens"
+        plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)})
+        if fits >= needed:
+            break
+    return plan
+
+
+# ---------------------------------------------------------------- what is needed
+
+
+def bound_bytes(policy: CausalLM, budget: float) -> float:
+    """An upper bound of what a forward and backward pass over `budget` tokens holds, gradients of weights aside."""
+    config = policy.model.config
+    hidden, layers = int(config.hidden_size), int(config.num_hidden_layers)
+    heads = int(getattr(config, "num_attention_heads", None) or 1)
+    inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
+    # Counted generously: norms, projections, rotary turns and gate with their gradients, and attention that keeps its
+    # scores, of which a sequence has at most ATTENTION_LENGTH per token of the budget and head.
+    layer = 24 * hidden + 8 * inner + 3 * heads * ATTENTION_LENGTH
+    logits = 4 * 2**24 + 8 * int(config.vocab_size)
+    return 4.0 * (layers * layer * budget + logits)
+
+
+def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, length: int) -> float:
+    """Bytes that a run holds beside the learner's activations: gradients, optimiser, references and sampled rows.
+
+    Args:
+        references: copies of the weights to take KL against. policies: trained policies of this size.
+        rows: sequences sampled together. length: their tokens.
+    """
+    config = policy.model.config
+    every = _weights(policy)
+    trained = sum(weight.numel() for weight in policy.module.parameters() if weight.requires_grad)
+    copies = references * every + (0.5 * every if policy.precision == "bf16" else 0.0)
+    heads = int(getattr(config, "num_attention_heads", None) or 1)
+    shared = int(getattr(config, "num_key_value_heads", None) or heads)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    cache = 2 * rows * length * int(config.num_hidden_layers) * shared * size
+    # Gradients and AdamW's two moments for each trained weight.
+    return 4.0 * (policies * 3 * trained + copies + cache)
+
+
+def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointing: bool) -> Cost | None:
+    """Runs two batches of equal sequences forward and backward and fits their peaks; None where none can be seen.
+
+    The weights stay as they are, and no gradient is left behind.
+    """
+    affordable = OPERATIONS.get(policy.device.type, 5e11) / (6 * _weights(policy))
+    length = int(max(8, min(length, affordable / (1 + TIMES))))
+    per_token = bound_bytes(policy, 1) - bound_bytes(policy, 0)
+    rows = int(max(1, min(SEEN / per_token, affordable / (1 + TIMES)) / length))
+    with _as_told(policy, checkpointing):
+        _pass(policy, 1, length, responses)  # What is made once, at the first use, is not a cost of tokens.
+        less = peak_of(lambda: _pass(policy, rows, length, responses), policy.device)
+        more = peak_of(lambda: _pass(policy, TIMES * rows, length, responses), policy.device)
+    if less is None or more is None:
+        return None
+    tokens = _cost_of(rows, length)
+    rate = max(1.0, (more - less) / ((TIMES - 1) * tokens))
+    return Cost(max(0.0, less - rate * tokens), rate)
+
+
+def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
+    """One forward and backward pass over sequences that share nothing."""
+    vocabulary = int(policy.model.config.vocab_size)
+    tokens = (np.arange(rows)[:, None] + 7 * np.arange(length)) % vocabulary
+    split = max(1, length - responses)
+    played = [
+        Trajectory(
+            Scenario(str(number)),
+            [Turn("probe", policy.name, row[:split], row[split:], logp=np.zeros(length - split, np.float32))],
+        )
+        for number, row in enumerate(tokens)
+    ]
+    batch = pack(played)
+    now = policy.evaluate(batch, {Quantity.LOGP})
+    now.logp.sum().backward()  # type: ignore[no-untyped-call]
+    policy.module.zero_grad(set_to_none=True)
+
+
+@contextlib.contextmanager
+def _as_told(policy: CausalLM, checkpointing: bool) -> Iterator[None]:
+    """Inside, everything is one part."""
+    before = policy.token_budget, policy.checkpointing
+    policy.token_budget, policy.checkpointing = float("inf"), checkpointing
+    try:
+        yield
+    finally:
+        policy.token_budget, policy.checkpointing = before
+
+
+def _cost_of(rows: int, length: int) -> float:
+    """Tokens of some rows as a budget counts them."""
+    none = np.zeros(0, np.int64)
+    return rows * Row(np.zeros(length, np.int64), none, none).cost
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def peak_of(work: Callable[[], object], device: torch.device) -> int | None:
+    """Bytes by which memory in use rises at most while `work` runs; None where the system does not tell."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        return int(torch.cuda.max_memory_allocated(device)) - before
+    _give_back()
+    try:
+        (PROC / "self" / "clear_refs").write_text("5")  # Resets the high-water mark (proc(5)).
+        resident = _status("VmRSS")
+    except (OSError, KeyError):
+        return None
+    work()
+    return max(0, _status("VmHWM") - resident)
+
+
+def _give_back() -> None:
+    """Returns freed memory to the system, where the C library can, so that its use again is seen."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _status(name: str) -> int:
+    """A size from `/proc/self/status`, bytes."""
+    for line in (PROC / "self" / "status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0]) * 1024
+    raise KeyError(name)
+
+
+def available_memory(device: torch.device) -> int | None:
+    """Bytes that can still be had on `device`; None where the system does not tell."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    found = [room for folder in control_groups("memory") if (room := _group_room(folder)) is not None]
+    try:
+        lines = (PROC / "meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    except OSError:
+        pass
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        # Half of what is built in is taken for free, as this system does not count it.
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    return min(found, default=None)
+
+
+def _group_room(folder: Path) -> int | None:
+    """What a control group's limit leaves; None without one. Files it can forget count as room."""
+    names = ("memory.max", "memory.current", "inactive_file")
+    if not (folder / names[0]).is_file():
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    try:
+        limit, used = (int((folder / name).read_text()) for name in names[:2])
+        pairs = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        counted = {name: int(value) for name, value in pairs}
+    except (OSError, ValueError):
+        return None  # No such file, or `max`.
+    return max(0, limit - used + counted.get(names[2], 0))

@@ -1,0 +1,280 @@
+"""Sampling and learning at the same time, in two processes, with samples exactly one update old.
+
+While the learner learns from the batch of step n, a second process samples that of step n + 1 with the weights as they
+were before step n. So the batch of step n comes from the weights after step max(0, n - 2), however fast either side
+is; within a plan, from no weights older than those its phase began with. Results are a function of the configuration
+alone, and of no clock:
+
+- curriculum, workflow, tools, rewards and the journal stay in this process, in a thread beside the learner, and only
+  requests for tokens go to the second one;
+- the collection for step n + 1 sees the ledger as it was before step n: what step n earned is recorded after it;
+- the weights being sampled from lie in memory that both processes see, and a checkpoint holds them, so that a resumed
+  run collects the batch that was in flight again, from the same weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from hocket.engine.local import LocalEngine
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.rollout import Demonstrations, Preferences
+from hocket.stages import State
+from hocket.train.config import Config, RoleSettings
+from hocket.train.cores import available_cores
+from hocket.train.loop import Parts, StepResult, collect, learn_from, outcomes
+from hocket.train.machine import Machine, told_threads
+from hocket.train.sampler import SamplerEngine, SamplerProcess
+from hocket.types import Experience
+from hocket.workflows import TextPlayer
+
+_PATIENCE = 5.0
+"""Seconds to wait for a collection that was called off: a reward may be busy, and is then left behind."""
+
+
+class Collected(NamedTuple):
+    """A collected batch, what went wrong with rewards, and the seconds it took."""
+
+    experience: Experience
+    problems: list[str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What is in shared memory: the weights, of these versions, that sample the batch of `step` on `threads`."""
+
+    step: int
+    versions: Mapping[str, int]
+    threads: int
+
+
+class Flight:
+    """The collection of one batch, in a thread of its own.
+
+    Attributes:
+        parts: of the run, with their own count of scenarios `asked`.
+    """
+
+    def __init__(self, parts: Parts, key: Key) -> None:
+        self.parts = parts
+        self._outcome: Future[Collected] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Collected] | None = None
+        self._thread = threading.Thread(target=self._run, args=(key,), name="hocket-overlap", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> Collected:
+        """The batch, once it is there. Raises what its collection raised."""
+        return self._outcome.result()
+
+    def pause(self) -> None:
+        """Returns when the collection has ended, however it did."""
+        self._outcome.exception()
+
+    def cancel(self) -> None:
+        """Calls the collection off."""
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None:
+            with contextlib.suppress(RuntimeError):  # It ended meanwhile.
+                loop.call_soon_threadsafe(task.cancel)
+        self._thread.join(_PATIENCE)
+
+    def _run(self, key: Key) -> None:
+        try:
+            self._outcome.set_result(asyncio.run(self._collected(key)))
+        except BaseException as error:  # Raised where the batch is waited for.
+            self._outcome.set_exception(error)
+
+    async def _collected(self, key: Key) -> Collected:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        started = time.perf_counter()
+        experience, problems = await collect(self.parts, key)
+        return Collected(experience, problems, time.perf_counter() - started)
+
+
+class Overlap:
+    """Training steps of a run whose sampling overlaps with its learning.
+
+    The run's own player stays as it is, for evaluation between steps: call `pause` before using it.
+
+    Args:
+        config: of the run. parts: its parts; their learners may be replaced when a phase begins.
+
+    Raises:
+        ConfigurationError: when nothing is sampled from a language model in this process.
+    """
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        player = parts.player
+        seats = dict(player.seats) if isinstance(player, TextPlayer) else {}
+        local = {role: seat.engine for role, seat in seats.items() if isinstance(seat.engine, LocalEngine)}
+        if not isinstance(player, TextPlayer) or not local:
+            raise ConfigurationError(
+                f"overlap = {config.overlap} is for language models sampled by the run itself, and task {config.task} "
+                "has none here; drop it"
+            )
+        self._parts = parts
+        policies = {seats[role].policy: engine.policy for role, engine in local.items()}
+        self.process = SamplerProcess(config, _models(config, local, player), policies)
+        engines = {seats[role].policy: engine for role, engine in local.items()}
+        away = {name: SamplerEngine(self.process, name, engine.lobby) for name, engine in engines.items()}
+        seats |= {role: replace(seats[role], engine=away[seats[role].policy]) for role in local}
+        self._player = replace(player, seats=seats)
+        self._flight: Flight | None = None
+        self._ticket: Ticket | None = None  # None when the next step begins with the weights there are then.
+        # What step `_earned_in` found out about scenarios and the ledger does not know yet.
+        self._earned: list[tuple[str, float]] = []
+        self._earned_in = 0
+
+    # ------------------------------------------------------------ stepping
+
+    def start(self) -> None:
+        """Starts the second process, which takes some seconds, and does not wait for it."""
+        self.process.start()
+
+    def step(self, step: int, *, onward: bool, last: bool) -> StepResult:
+        """Step `step` (from 1), during which the batch of the next one is collected.
+
+        Args:
+            onward: the next step belongs to the same phase, so that it takes the weights this step begins with.
+            last: no further step will be made, so that none is collected for.
+        """
+        try:
+            return self._step(step, onward, last)
+        except Exception:
+            self.close()
+            raise
+
+    def _step(self, step: int, onward: bool, last: bool) -> StepResult:
+        started = time.perf_counter()
+        experience, problems, seconds = self._arrived(step)
+        waited = time.perf_counter() - started
+        self._record()
+        self._ticket = None
+        if onward:
+            self._publish(step + 1)
+            if not last:
+                self._flight = self._launch(step + 1)
+        result = learn_from(self._parts, step, experience, problems, rollout=seconds)
+        self._earned, self._earned_in = outcomes(self._parts, experience), step
+        result.metrics |= {"time/step": time.perf_counter() - started, "time/wait": waited, **self._stale()}
+        result.metrics["memory/sampler"] = self.process.peak
+        return result
+
+    def _arrived(self, step: int) -> Collected:
+        """The batch of `step`, collected now unless that was begun during the step before."""
+        if self._ticket is None or self._ticket.step != step:
+            if self._flight is not None:  # Of a step that was given up.
+                self.close()
+            self._record()
+            self._publish(step)
+        elif not self.process.loaded:
+            self.process.load(self._ticket.versions, self._ticket.threads)
+        flight = self._flight = self._flight or self._launch(step)
+        collected = flight.wait()
+        if self.process.failure is not None:  # It ended midway: every episode failed, which must not be learnt from.
+            raise self.process.failure
+        self._flight = None
+        self._parts.asked = flight.parts.asked
+        return collected
+
+    def pause(self) -> None:
+        """Waits until nothing is collected any more, so that task, player and rewards are the caller's alone."""
+        if self._flight is not None:
+            self._flight.pause()
+
+    def close(self) -> None:
+        """Ends the second process and what is collected. A further step would start both anew."""
+        self.process.close()
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            flight.cancel()
+
+    def _launch(self, step: int) -> Flight:
+        parts = replace(self._parts, player=self._player)
+        return Flight(parts, parts.key.derive("step", step))
+
+    def _publish(self, step: int) -> None:
+        """The batch of `step` comes from the weights as they are now."""
+        versions = {name: learner.policy.version for name, learner in self._parts.learners.items()}
+        self.process.weights.put()
+        self._ticket = Ticket(step, versions, torch.get_num_threads())
+        self.process.load(self._ticket.versions, self._ticket.threads)
+
+    def _record(self) -> None:
+        for scenario, reward in self._earned:
+            self._parts.ledger.record(scenario, self._earned_in, reward)
+        self._earned = []
+
+    def _stale(self) -> dict[str, float]:
+        """The share of the decisions of this step that older weights sampled."""
+        several = len(self._parts.learners) > 1
+        return {
+            (f"{name}/" if several else "") + "agreement/stale": learner.agreement.stale
+            for name, learner in self._parts.learners.items()
+            if learner.agreement is not None
+        }
+
+    # ------------------------------------------------------------ state
+
+    def state(self) -> State:
+        """What the next step's batch is made of, beside the ledger and the count of scenarios asked."""
+        ticket = self._ticket
+        return {
+            "next": None if ticket is None else asdict(ticket),
+            "weights": {} if ticket is None else self.process.weights.state(),
+            "earned": {
+                "step": self._earned_in,
+                "scenarios": [scenario for scenario, _ in self._earned],
+                "rewards": [reward for _, reward in self._earned],
+            },
+        }
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`, before the first step."""
+        earned = state["earned"]
+        self._earned_in = int(earned["step"])
+        self._earned = list(zip(earned["scenarios"], earned["rewards"], strict=True))
+        if state["next"] is not None:
+            self._ticket = Ticket(**state["next"])
+            self.process.weights.restore(state["weights"])
+
+
+def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer) -> dict[str, str | None]:
+    """The model that each policy was read from, None for the run's: that of the first role it plays."""
+    found: dict[str, str | None] = {}
+    for role in local:
+        found.setdefault(player.seats[role].policy, config.roles.get(role, RoleSettings()).model)
+    return found
+
+
+def halved(machine: Machine, config: Config) -> Machine:
+    """The cores divided between the two processes, unless somebody said how many threads each of them takes."""
+    most = max(1, available_cores() // 2)
+    if config.threads is not None or told_threads() is not None or machine.threads <= most:
+        return machine
+    why = f"{most} of {available_cores()} cores; the others are for the process that samples"
+    return replace(machine, threads=most, why={**machine.why, "threads": why})
+
+
+def advice(config: Config) -> str | None:
+    """What a person should know who overlaps a recipe that takes its samples for its own; None otherwise."""
+    for recipe, _ in config.phases:
+        recorded = isinstance(recipe.rollout, (Demonstrations, Preferences))
+        if recipe.correction is None and not recorded:
+            return (
+                f"overlap = {config.overlap}: samples are one update old, and recipe {recipe.name} has no correction "
+                "for that; grpo-tis has one (--recipe grpo-tis)"
+            )
+    return None

@@ -1,0 +1,159 @@
+"""The second process of an overlapped run: it holds copies of the policies and samples what it is asked for.
+
+It never reads the task, rewards or workflow of the run, and ends as soon as the first process is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import resource
+import signal
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hocket.errors import HocketError
+from hocket.train.aio import run_async
+
+if TYPE_CHECKING:
+    from hocket.engine.requests import Engine, Request, Sample
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.policies.family import Precision
+    from hocket.train.config import Config
+    from hocket.train.shared_weights import Layout, SharedWeights
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the second process is told first.
+
+    Attributes:
+        config: of the run, without what only the first process needs. models: the model of each policy by name.
+        precisions: what each policy's products are made in.
+        layout: of the shared weights, which are at the descriptor `memory`.
+    """
+
+    config: Config
+    models: Mapping[str, str | None]
+    precisions: Mapping[str, Precision]
+    layout: Layout
+    memory: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """Take the weights that are in shared memory now; they have these versions. Answered by `peak()`.
+
+    From now on `threads` torch threads compute.
+    """
+
+    versions: Mapping[str, int]
+    threads: int
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Sample these requests together. Answered by one sample or error each."""
+
+    policy: str
+    requests: Sequence[Request]
+
+
+def main(handle: int) -> None:
+    """Serves the connection at a file descriptor until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
+    connection = Connection(handle)
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
+    worker = Worker()
+    while True:
+        connection.send(worker.answer(inbox.get()))
+
+
+def _listen(connection: Connection, inbox: queue.SimpleQueue[Any]) -> None:
+    """Reads on while the worker works: the first process may be gone, and then nobody waits for an answer."""
+    try:
+        while True:
+            inbox.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)
+
+
+class Worker:
+    """Copies of a run's policies, and an engine for each, once it was set up."""
+
+    def __init__(self) -> None:
+        self._policies: dict[str, CausalLM] = {}
+        self._engines: dict[str, Engine] = {}
+        self._weights: SharedWeights | None = None
+
+    def answer(self, message: Setup | Load | Draw) -> Any:
+        """Does what a message says; an error is an answer too."""
+        try:
+            if isinstance(message, Setup):
+                self._set_up(message)
+            elif isinstance(message, Load):
+                self._load(message)
+            else:
+                return self._draw(message)
+        except Exception as error:
+            return portable(error)
+        return peak()
+
+    def _set_up(self, setup: Setup) -> None:
+        from hocket.engine.lobby import Lobby
+        from hocket.policies.shared import Bases
+        from hocket.train.assemble import load_policy
+        from hocket.train.engines import Engines
+        from hocket.train.shared_weights import SharedWeights
+
+        engines, bases = Engines(setup.config, Lobby()), Bases()
+        for name, model in setup.models.items():
+            policy = self._policies[name] = load_policy(setup.config, name, model, setup.precisions[name], bases)
+            self._engines[name] = engines.of(policy)
+        self._weights = SharedWeights(self._policies, setup.memory)
+        if self._weights.layout != setup.layout:
+            raise HocketError("the model on disk is no longer the one this run was started from; restore it")
+
+    def _load(self, message: Load) -> None:
+        assert self._weights is not None
+        torch.set_num_threads(message.threads)
+        self._weights.take()
+        for name, version in message.versions.items():
+            self._policies[name].version = version
+
+    def _draw(self, message: Draw) -> list[Sample | BaseException]:
+        """One sample per request, in order; an error that concerns one request stands in its place."""
+        found = run_async(_submitted(self._engines[message.policy], message.requests))
+        return [portable(one) if isinstance(one, BaseException) else one for one in found]
+
+
+async def _submitted(engine: Engine, requests: Sequence[Request]) -> list[Sample | BaseException]:
+    return await asyncio.gather(*(engine.submit(request) for request in requests), return_exceptions=True)
+
+
+def peak() -> float:
+    """Peak resident memory of this process, MiB."""
+    # The system's own count begins with that of the process it was started from.
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    found = [float(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+    return (found[0] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
+
+
+def portable(error: BaseException) -> BaseException:
+    """An error that survives the way to the other process: its own errors whole, any other as type and message."""
+    if isinstance(error, (HocketError, MemoryError)):
+        return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
