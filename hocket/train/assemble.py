@@ -141,6 +141,7 @@ def load_policy(
     With adapters, policies loaded by the same `bases` share their frozen weights.
     """
     from hocket.policies.causal_lm import CausalLM
+    from hocket.train.machine import device_of
     from hocket.workflows import Chat
 
     policy = CausalLM.from_pretrained(
@@ -152,6 +153,7 @@ def load_policy(
         bases=bases,
         key=Key.of(config.seed).derive("policy", name),
     )
+    policy.module.to(device_of(config))
     policy.end_of_turn = Chat(policy.tokenizer).stops
     return policy
 

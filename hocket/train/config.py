@@ -7,6 +7,7 @@ slot of the recipe (`objective.low`) means that slot.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,6 +166,7 @@ class Config:
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
         threads: None measures at the start. engine: what policies are sampled with.
         precision: what matrix products of language models are made in; `auto` decides at the start.
+        device: where language models are: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator where there is one.
         memory: what the learner holds at once.
         overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
             are one update old; 0 does one after the other.
@@ -189,6 +191,7 @@ class Config:
     track: tuple[str, ...] = ()
     threads: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    device: str = "auto"
     memory: MemorySettings = MemorySettings()
     overlap: int = 0
     engine: EngineSettings = EngineSettings()
@@ -198,6 +201,8 @@ class Config:
             raise ValueError(f"steps must be at least 0, not {self.steps}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
         if self.overlap not in (0, 1):
             raise ValueError(f"overlap must be 0 or 1, not {self.overlap}")
         if self.decoding.max_tokens < 1:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from hocket import kernels
+from hocket.errors import ConfigurationError
 from hocket.policies.family import Precision, supports
 from hocket.stages import Metrics, Policy
 from hocket.train.config import Config
@@ -66,8 +67,11 @@ class Machine:
 
     @staticmethod
     def chosen(config: Config, models: Sequence[Any], device: torch.device | None = None) -> Machine:
-        """Threads and precision for a run; `models` are `transformers` configurations, none for control tasks."""
-        device = device or torch.device("cpu")
+        """Threads and precision for a run; `models` are `transformers` configurations, none for control tasks.
+
+        `device` is that of the configuration when None.
+        """
+        device = device or (device_of(config) if models else torch.device("cpu"))
         largest = max((Shapes.of(model) for model in models), key=lambda shapes: shapes.weights, default=None)
         probe = Probe(largest, device)
         precision, precise = _precision(config, models, probe)
@@ -167,6 +171,21 @@ class Probe:
         return {f"{precision}, {threads}": rate.to_json() for (precision, threads), rate in self._rates.items()}
 
 
+def device_of(config: Config) -> torch.device:
+    """Where language models are.
+
+    Raises:
+        ConfigurationError: when an accelerator is asked for that is not there.
+    """
+    if config.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(config.device)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        found = torch.cuda.device_count()
+        raise ConfigurationError(f"device = {config.device!r}, but torch finds {found} CUDA devices; use cpu or auto")
+    return device
+
+
 def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Precision, str]:
     """What products are made in. Never by a clock: the same run on the same machine computes the same numbers."""
     if probe.shapes is None:
@@ -178,6 +197,8 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
         return "fp32", f"there is no bf16 path for this {stranger} model"
     if config.lora is not None:
         return "fp32", "adapters compute in fp32"
+    if config.engine.kind != "local" and probe.device.type == "cpu":
+        return "fp32", "another engine's bf16 sums are not this one's, its fp32 sums nearly are"
     if not has_bf16(probe.device):
         return "fp32", "there are no bf16 instructions here"
     missing = kernels.reason(kernels.ANY_HEAD) if probe.device.type == "cpu" else None
