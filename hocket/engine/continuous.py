@@ -248,7 +248,7 @@ class Continuous:
         if given.rows > count:
             places = [*range(count), *(reading.last for reading in read)]
             wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
-        logits = self._cache.model.logits(given, self._pool, wanted)
+        logits = self._cache.model.logits(given, self._pool, wanted, self._cache.tape)
         for number, reading in enumerate(read, count):
             reading.logits = logits[number]
         return logits[:count]
@@ -307,6 +307,8 @@ class Continuous:
         number, fed = int(self._rows.request[row]), int(self._rows.position[row])
         pages = self._rows.pages(row)
         owner, tokens = self._context(number)
+        if self._cache.tape is not None:
+            self._cache.tape.remember(tokens[:fed], self._pool.record[pages].reshape(-1)[:fed])
         self._tree.insert(tokens[:fed], pages, self._cache.now, owner)
         self._pool.release(pages)
 

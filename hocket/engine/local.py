@@ -163,6 +163,8 @@ class LocalEngine(BatchedEngine):
         # One policy's model is used as it is; of several only the base is, and adapters are put in row by row.
         with self.policy.applied() if alone else nullcontext():
             cache = self._current_cache()
+            tape = self.policy.tape if alone else None
+            cache.record(tape if tape is not None and tape.weights == self.policy.fingerprint() else None)
             requests, limits = [item.request for item in numbered], [item.limit for item in numbered]
             owners = [company.engines.index(item.engine) for item in numbered]
             written = Responses(requests, limits, self.policy.stop_ids, self._stops, cache.model.vocabulary)
@@ -172,7 +174,7 @@ class LocalEngine(BatchedEngine):
     def _current_cache(self) -> PagedCache:
         """What was computed with the weights as they are now."""
         company, model, precision = self._company, self.policy.model, self.policy.precision
-        weights = [_fingerprint(policy) for policy in company.policies]
+        weights = [policy.fingerprint() for policy in company.policies]
         if company.cache is None:
             chosen = _kernels(self.policy)
             assert chosen is not None
@@ -226,13 +228,6 @@ class LocalEngine(BatchedEngine):
         requests, limits = [item.request for item in wave], [item.limit for item in wave]
         samples = decode(requests, limits, open_session, self._stops, self.policy)
         return {item.place: sample for item, sample in zip(wave, samples, strict=True)}
-
-
-def _fingerprint(policy: CausalLM) -> tuple[int, ...]:
-    """Numbers that change with the weights: the version, and torch's own count of changes of each tensor."""
-    parameters = list(policy.acting_parameters())
-    changes = (0 if parameter.is_inference() else parameter._version for parameter in parameters)
-    return policy.version, *(parameter.data_ptr() for parameter in parameters), *changes
 
 
 def _kernels(policy: CausalLM) -> Kernels | None:

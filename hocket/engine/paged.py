@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.pages import PAGE, PagePool, PrefixTree
-from hocket.policies.family import Adapters, Precision, angles, head_size, layers_of, mixed_layers, run_layers
+from hocket.policies.family import STEPS, Adapters, Precision, angles, head_size, layers_of, mixed_layers, run_layers
 from hocket.policies.lowrank import Owners
+from hocket.policies.tape import Recording, Tape
 
 BUCKET = 16
 """Rows of a matrix product come in multiples of this: results are then equal to the last bit, and shapes are few."""
@@ -44,6 +45,7 @@ class Kernels(Protocol):
         scale: float,
         heads: int,
         shared: int,
+        sums: Tensor | None = None,
     ) -> Tensor: ...
 
     def draw(
@@ -148,8 +150,12 @@ class PagedModel:
         if positions > len(self._cosine):
             self._cosine, self._sine = (part.contiguous() for part in angles(self._model, positions))
 
-    def logits(self, given: Pass, pool: PagePool, wanted: Tensor | None) -> Tensor:
-        """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places."""
+    def logits(self, given: Pass, pool: PagePool, wanted: Tensor | None, tape: Tape | None = None) -> Tensor:
+        """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places.
+
+        What was computed on the way is kept on the `tape`.
+        """
+        recording = Recording() if tape is not None and not tape.full else None
         token, position, slot, table, run_start, run_row = given.end()
         owner, last = given.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
@@ -158,7 +164,8 @@ class PagedModel:
             layer = self._layers[number]
             if number == last and wanted is not None:  # Behind its attention the last layer has these rows alone.
                 self._say(owner[wanted.numpy()])
-            return self._kernels.paged_attention(
+            sums = torch.empty(len(qkv), self._heads) if recording is not None else None
+            mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[number],
                 pool.values[number],
@@ -174,10 +181,18 @@ class PagedModel:
                 scale=layer.scale,
                 heads=self._heads,
                 shared=self._shared,
+                sums=sums,
             )
+            if recording is not None and sums is not None:
+                recording.kept.append((mixed, sums))
+            return mixed
 
-        x = self._model.model.embed_tokens(token)
-        found: Tensor = self._model.lm_head(run_layers(self._model, self._layers, x, attend, wanted=wanted))
+        x, steps = self._model.model.embed_tokens(token), recording or STEPS
+        states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
+        if recording is not None and tape is not None:
+            first, slots = tape.add(recording, wanted), given.slot[: given.tokens]
+            pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
+        found: Tensor = self._model.lm_head(states)
         return found
 
     def _say(self, owner: Ints) -> None:
@@ -210,6 +225,7 @@ class PagedCache:
 
     Attributes:
         model: its forward pass. pool, tree: where keys and values are, and which. page_bytes: memory of a page.
+        tape: where passes are recorded, if they are.
         now: number of the current or last pass.
 
     Args:
@@ -234,6 +250,13 @@ class PagedCache:
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
         self.tree = PrefixTree(self.pool)
         self.now = 0
+        self.tape: Tape | None = None
+
+    def record(self, tape: Tape | None) -> None:
+        """Records on `tape` from now on. A new one begins with nothing computed, so that it has everything."""
+        if tape is not None and tape is not self.tape:
+            self.forget()
+        self.tape = tape
 
     def renew(
         self, model: Any, precision: Precision, adapters: Sequence[Adapters] | None, changed: Iterable[int]
@@ -249,4 +272,5 @@ class PagedCache:
     def forget(self) -> None:
         """Frees all pages."""
         self.pool.clear()
+        self.pool.record[:] = -1
         self.tree = PrefixTree(self.pool)

@@ -25,6 +25,9 @@ class PagePool:
 
     Layer n keeps keys `[pages, S, D, 16]` and values `[pages, S, 16, D]`. Pages that nobody holds are free.
 
+    Attributes:
+        record: where each token is on the policy's tape, `[pages, 16]`; -1 where it is not.
+
     Args:
         layers, shared, size: number of layers, key/value heads S, their size D.
         most: pages the pool may grow to.
@@ -37,6 +40,7 @@ class PagePool:
         self._dtype = dtype
         self.keys = [torch.zeros(0, *self._shapes[0], dtype=dtype) for _ in range(layers)]
         self.values = [torch.zeros(0, *self._shapes[1], dtype=dtype) for _ in range(layers)]
+        self.record = np.full((0, PAGE), -1, np.int64)
         self._holders = np.zeros(0, np.int32)
         self._free = np.zeros(0, np.int32)
         self._left = 0
@@ -103,6 +107,7 @@ class PagePool:
         source, target = torch.tensor(sources), torch.tensor(targets)
         for part in (*self.keys, *self.values):
             part[target] = part[source]
+        self.record[targets] = self.record[sources]
 
     def _grow(self, least: int) -> None:
         """Adds `least` pages or more, up to `most` in all."""
@@ -113,6 +118,7 @@ class PagePool:
                 # Zeros: whatever stands in a page must be finite, since a weight of zero does not hide infinity.
                 parts[number] = new = torch.zeros(size, *shape, dtype=self._dtype)
                 new[:before] = old
+        self.record = np.concatenate([self.record, np.full((size - before, PAGE), -1, np.int64)])
         free = np.zeros(size, np.int32)
         free[: self._left] = self._free[: self._left]
         # Low numbers are taken first.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -46,10 +46,12 @@ _SIGNATURES = {
         _POINTER,
         _FLOAT,
         _POINTER,
+        _POINTER,
         *(_INT,) * 4,
     ),
     "chosen": (_INT, *(_POINTER,) * 7, *(_INT,) * 3),
     "chosen_backward": (_INT, *(_POINTER,) * 8, *(_INT,) * 3),
+    "gather": (*(_POINTER,) * 4, *(_INT,) * 3),
     "draw": (*(_POINTER,) * 7, *(_INT,) * 3),
 }
 _TYPES = (torch.float32, torch.bfloat16)
@@ -257,6 +259,7 @@ def paged_attention(
     scale: float,
     heads: int,
     shared: int,
+    sums: Tensor | None = None,
 ) -> Tensor:
     """Writes the keys and values of M tokens to pages, then lets each attend to its row's positions up to its own.
 
@@ -268,6 +271,7 @@ def paged_attention(
         run_start, run_row: tokens run_start[n] .. run_start[n + 1] - 1 are consecutive positions of row run_row[n],
             `[N + 1]` and `[N]` int32. Tokens of no run have slot -1.
         weight: of the norm of queries and keys `[H + S, D]` fp32, or None. cosine, sine: tables `[P, D]` fp32.
+        sums: where log-sums of scores are written, `[M, H]` fp32.
     """
     _expect(qkv.dtype, keys, values)
     _expect(torch.int32, position, slot, table, run_start, run_row)
@@ -292,6 +296,7 @@ def paged_attention(
         sine,
         scale,
         out,
+        sums,
         len(qkv),
         heads,
         shared,
@@ -339,6 +344,16 @@ def chosen_backward(
         for_entropy,
         *logits.shape,
     )
+
+
+def gather(blocks: Sequence[Tensor], chunk: Tensor, row: Tensor) -> Tensor:
+    """Rows of several blocks as one tensor: row m is `blocks[chunk[m]][row[m]]`; both indices `[M]` int32."""
+    _expect(torch.int32, chunk, row)
+    first = blocks[0]
+    out = torch.empty(len(row), *first.shape[1:], dtype=first.dtype)
+    where = torch.tensor([block.data_ptr() for block in blocks])
+    _call("gather", where, chunk, row, out, len(row), first[:1].nbytes)
+    return out
 
 
 def draw(logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, forced: Tensor) -> tuple[Tensor, Tensor]:

@@ -338,6 +338,8 @@ __attribute__((noinline)) float soften(float* scores, int blocks, Vec most, floa
     return sum(total);
 }
 
+__attribute__((noinline)) float log_sum(float peak, float total) { return peak + std::log(total); }
+
 // acc[i] += sum_j weight[i][j] value[j] for positions from..to-1, C vectors of the D numbers from `at` on.
 template <class V, int D, int Q, int C>
 inline void mix_part(const float* const* weights, const V* const* values, int from, int to, float* acc, int at) {
@@ -431,12 +433,16 @@ template <class T, int D>
 void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, const int32_t* slot,
                      const int32_t* table, int table_width, const int32_t* run_start, const int32_t* run_row, int runs,
                      const float* weight, float eps, const float* cosine, const float* sine, float scale, T* out,
-                     int tokens, int heads, int shared, int threads) {
+                     float* sums, int tokens, int heads, int shared, int threads) {
     const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
     std::vector<T> turned(int64_t(tokens) * heads * D);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int t = 0; t < tokens; t++) {
-        if (slot[t] < 0) { std::memset(out + int64_t(t) * heads * D, 0, sizeof(T) * heads * D); continue; }
+        if (slot[t] < 0) {
+            std::memset(out + int64_t(t) * heads * D, 0, sizeof(T) * heads * D);
+            if (sums) std::memset(sums + int64_t(t) * heads, 0, sizeof(float) * heads);
+            continue;
+        }
         const int64_t angle = int64_t(position[t]) * D, page = slot[t] / LANES, lane = slot[t] % LANES;
         float to[D];
         for (int h = 0; h < turning; h++) {
@@ -522,6 +528,7 @@ void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, 
                     T* to = out + (int64_t(t) * heads + head) * D;
                     const float share = 1.0f / tile.total[i];
                     for (int c = 0; c < D; c += LANES) store(to + c, load(tile.acc + i * D + c) * share);
+                    if (sums) sums[int64_t(t) * heads + head] = log_sum(tile.peak[i], tile.total[i]);
                 }
             }
         }
@@ -603,7 +610,7 @@ void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale
                     T* to = out + (int64_t(t) * heads + head) * D;
                     const float share = 1.0f / tile.total[i];
                     for (int c = 0; c < D; c += LANES) store(to + c, load(tile.acc + i * D + c) * share);
-                    lse[int64_t(t) * heads + head] = tile.peak[i] + std::log(tile.total[i]);
+                    lse[int64_t(t) * heads + head] = log_sum(tile.peak[i], tile.total[i]);
                 }
             }
         }
@@ -888,9 +895,11 @@ void hocket_tree_attention_backward(int half, const void* turned, const void* qk
 void hocket_paged_attention(int half, const void* qkv, void* keys, void* values, const int32_t* position,
                             const int32_t* slot, const int32_t* table, int table_width, const int32_t* run_start,
                             const int32_t* run_row, int runs, const float* weight, float eps, const float* cosine,
-                            const float* sine, float scale, void* out, int tokens, int heads, int shared, int threads) {
+                            const float* sine, float scale, void* out, float* sums, int tokens, int heads, int shared,
+                            int threads) {
     BY_TYPE((paged_attention<T, D>((const T*)qkv, (T*)keys, (T*)values, position, slot, table, table_width, run_start,
-                                   run_row, runs, weight, eps, cosine, sine, scale, (T*)out, tokens, heads, shared, threads)))
+                                   run_row, runs, weight, eps, cosine, sine, scale, (T*)out, sums, tokens, heads, shared,
+                                   threads)))
 }
 void hocket_chosen(int half, const void* logits, const int64_t* action, const float* heat, float* logp, float* peaks,
                    float* totals, float* entropy, int rows, int size, int threads) {
@@ -900,6 +909,13 @@ void hocket_chosen_backward(int half, void* logits, const int64_t* action, const
                             const float* totals, const float* entropy, const float* g, const float* e, int rows,
                             int size, int threads) {
     BY_TYPE((chosen_backward<T>((T*)logits, action, heat, peaks, totals, entropy, g, e, rows, size, threads)))
+}
+// Row m of the result is row row[m] of block chunk[m]; rows of `bytes` bytes.
+void hocket_gather(const int64_t* blocks, const int32_t* chunk, const int32_t* row, void* out, int rows, int bytes,
+                   int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int m = 0; m < rows; m++)
+        std::memcpy((char*)out + int64_t(m) * bytes, (const char*)blocks[chunk[m]] + int64_t(row[m]) * bytes, bytes);
 }
 void hocket_draw(const float* logits, const double* uniform, const float* heat, const uint8_t* greedy,
                  const int64_t* forced, int64_t* token, float* logp, int rows, int size, int threads) {

@@ -12,9 +12,10 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from hocket import kernels
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
-from hocket.policies.family import FAMILY, Precision, supports
+from hocket.policies.family import FAMILY, Precision, head_size, supports
 from hocket.policies.heads import Head, Reading, ValueHead, read_head
 from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
 from hocket.policies.lora import (
@@ -26,10 +27,11 @@ from hocket.policies.lora import (
     save_adapter,
     without_adapter,
 )
-from hocket.policies.prefix_tree import tree_of, tree_parts
+from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, final_rows, padded, rows_of, targets
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shared import Bases
+from hocket.policies.tape import Replay, Tape
 from hocket.policies.tree_forward import tree_states
 from hocket.stages import Policy
 from hocket.types import Batch, Evaluation, Level, Quantity
@@ -59,6 +61,7 @@ class CausalLM:
         version: counts updates of the weights; the learner increases it after each step.
         tokenizer: the model's own.
         token_budget: tokens per forward and backward pass, padding included.
+        tape: what the sampler has computed with these weights, between `begin_tape` and `end_tape`.
         checkpointing: whether the backward pass makes layers' activations again instead of holding them.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
             that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
@@ -86,6 +89,7 @@ class CausalLM:
         self.tokenizer = tokenizer
         self.token_budget: float = TOKEN_BUDGET
         self.checkpointing = False
+        self.tape: Tape | None = None
         self.share_prefixes = True
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
@@ -189,6 +193,25 @@ class CausalLM:
         for name, parameter in self.model.named_parameters():
             if self.adapted or not self.lora or not is_adapters(name):
                 yield parameter
+
+    def fingerprint(self) -> tuple[int, ...]:
+        """Numbers that change with the weights: the version, and torch's own count of changes of each tensor."""
+        parameters = list(self.acting_parameters())
+        changes = (0 if parameter.is_inference() else parameter._version for parameter in parameters)
+        return self.version, *(parameter.data_ptr() for parameter in parameters), *changes
+
+    def begin_tape(self) -> None:
+        """Keeps what the local engine computes from now on, so that the learner need not compute it again.
+
+        Nothing happens where that cannot be: with adapters or activation checkpointing, and without kernels.
+        """
+        fits = self.device.type == "cpu" and self.model.dtype is torch.float32 and supports(self.model, 1)
+        if fits and not self.lora and not self.checkpointing and kernels.available(head_size(self.model)):
+            self.tape = Tape(self.model.config.num_hidden_layers, self.fingerprint())
+
+    def end_tape(self) -> None:
+        """Lets go of what was kept."""
+        self.tape = None
 
     def applied(self) -> AbstractContextManager[None]:
         """Inside, the model computes this policy's function: a reference switches the shared model's adapter off."""
@@ -298,7 +321,9 @@ class CausalLM:
         are needed.
         """
         if self._shares(rows):
-            read = tree_states(self.model, tree_of(rows), self.precision, frugal=self.checkpointing)
+            tree = tree_of(rows)
+            replay = self._replay(rows, tree)
+            read = tree_states(self.model, tree, self.precision, frugal=self.checkpointing, replay=replay)
             return read, read if hidden else None
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
@@ -309,6 +334,12 @@ class CausalLM:
         out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
         return out.logits.flatten(0, 1)[place], states
+
+    def _replay(self, rows: list[Row], tree: PrefixTree) -> Replay | None:
+        """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""
+        if self.tape is None or not torch.is_grad_enabled() or self.tape.weights != self.fingerprint():
+            return None
+        return self.tape.find(rows, tree)
 
     @property
     def _head(self) -> Head:

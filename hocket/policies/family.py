@@ -162,8 +162,34 @@ def _layers(model: Any, precision: Precision, maps: Callable[[int, Any], list[Ma
     return [Layer(one, heads, shared, precision, maps(number, one)) for number, one in enumerate(model.model.layers)]
 
 
+class Steps:
+    """How `run_layers` takes its steps; a tape records or replays them instead."""
+
+    def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """See `hocket.policies.fused.add_norm`."""
+        return add_norm(x, delta, epsilon, dtype)
+
+    def product(self, linear: Map, x: Tensor) -> Tensor:
+        """A product that something nonlinear follows."""
+        return linear(x)
+
+    def output(self, linear: Map, x: Tensor) -> Tensor:
+        """A product that is added to the residual stream."""
+        return linear(x)
+
+
+STEPS = Steps()
+
+
 def run_layers(
-    model: Any, layers: list[Layer], x: Tensor, attend: Attend, *, wanted: Tensor | None = None, frugal: bool = False
+    model: Any,
+    layers: list[Layer],
+    x: Tensor,
+    attend: Attend,
+    *,
+    wanted: Tensor | None = None,
+    frugal: bool = False,
+    steps: Steps = STEPS,
 ) -> Tensor:
     """Last hidden states (after the final norm) of tokens embedded as `x` `[M, H]`.
 
@@ -171,31 +197,32 @@ def run_layers(
         attend: attention, which sampler and learner compute over different stores.
         wanted: places whose states are returned, all when None; the last layer then ends for these alone.
         frugal: keeps only the states between layers for the backward pass, which computes the rest again.
+        steps: how the rest is computed.
     """
     delta: Tensor | None = None
     for number, layer in enumerate(layers):
         chosen = wanted if layer is layers[-1] else None
-        arguments = (layer, number, x, delta, attend, chosen)
+        arguments = (layer, number, x, delta, attend, chosen, steps)
         if frugal and torch.is_grad_enabled():
             x, delta = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
         else:
             x, delta = _run_layer(*arguments)
     norm = model.model.norm
-    _, normal = add_norm(x, delta, float(norm.variance_epsilon), x.dtype)
+    _, normal = steps.norm(x, delta, float(norm.variance_epsilon), x.dtype)
     states: Tensor = normal * norm.weight
     return states
 
 
 def _run_layer(
-    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None
+    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None, steps: Steps
 ) -> tuple[Tensor, Tensor]:
     """The residual stream before the feed-forward part's output, and that output."""
-    x, normal = add_norm(x, delta, layer.epsilons[0], layer.dtype)
-    mixed = attend(number, layer.qkv(normal))
+    x, normal = steps.norm(x, delta, layer.epsilons[0], layer.dtype)
+    mixed = attend(number, steps.product(layer.qkv, normal))
     if wanted is not None:
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
-    x, normal = add_norm(x, layer.output(mixed), layer.epsilons[1], layer.dtype)
-    return x, layer.down(layer.gate(layer.gate_up(normal)))
+    x, normal = steps.norm(x, steps.output(layer.output, mixed), layer.epsilons[1], layer.dtype)
+    return x, steps.output(layer.down, layer.gate(steps.product(layer.gate_up, normal)))
 
 
 def head_size(model: Any) -> int:

@@ -140,6 +140,26 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(flat, weight, bias)[:rows].view(*x.shape[:-1], -1)
 
 
+class _KnownProduct(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return out.view_as(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        for_bias = gradient.sum(0) if ctx.needs_input_grad[2] else None
+        return gradient @ weight, gradient.t() @ x, for_bias, None
+
+
+def known_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    """x W^T + b where its value `out` `[M, N]` is known already; gradients as ever."""
+    found: Tensor = _KnownProduct.apply(x, weight, bias, out)  # type: ignore[no-untyped-call]
+    return found
+
+
 class _Prepare(Function):
     @staticmethod
     def forward(ctx: Any, scale: Tensor | None, dtype: torch.dtype, *weights: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from hocket import kernels
-from hocket.policies.fused import ALIKE, by_kernels
+from hocket.policies.fused import ALIKE, by_kernels, product
 
-LOGIT_BUDGET = 2**24
+LOGIT_BUDGET = 2**23
 """Logits held at once; above it they are made in parts, which the backward pass makes again."""
 
 Head = Callable[[Tensor], Tensor]
@@ -61,6 +61,10 @@ def read_head(
     """
     width = head(features[:1]).shape[-1] if len(features) else 1
     step = max(1, LOGIT_BUDGET // width)
+    if len(features) > step and reference is None and type(head) is nn.Linear and by_kernels(features):
+        wanted = (features, head.weight, head.bias, action, temperature, entropy, max(ALIKE, step))
+        logp, spread = _ChosenInParts.apply(*wanted)  # type: ignore[no-untyped-call]
+        return Reading(logp, spread, None)
     parts = []
     for start in range(0, max(len(features), 1), step):
         piece = slice(start, start + step)
@@ -140,3 +144,64 @@ class _Chosen(Function):
         )
         torch.autograd.graph.increment_version(logits)  # So that a second backward pass is refused, not wrong.
         return logits, None, None, None
+
+
+class _ChosenInParts(Function):
+    """Head, log-probs and entropies in parts of `step` rows, whose logits the backward pass makes again.
+
+    The weight's gradient is summed in place, so that no second matrix of its size comes to be.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        action: Tensor,
+        temperature: Tensor,
+        entropy: bool,
+        step: int,
+    ) -> tuple[Tensor, Tensor | None]:
+        found = []
+        for part in _parts(len(features), step):
+            logits = product(features[part], weight, bias)
+            found.append(kernels.chosen(logits, action[part], temperature[part], entropy=entropy))
+        logp, peaks, totals = (torch.cat([one[number] for one in found]) for number in range(3))
+        spread = _joined([one[3] for one in found])
+        ctx.save_for_backward(features, weight, bias, action, temperature, peaks, totals, spread)
+        ctx.step = step
+        ctx.set_materialize_grads(False)
+        return logp, spread
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor | None, for_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        features, weight, bias, action, temperature, peaks, totals, spread = ctx.saved_tensors
+        gradient = torch.zeros_like(totals) if gradient is None else gradient.contiguous()
+        more = None if for_entropy is None else for_entropy.contiguous()
+        for_features = torch.empty_like(features)
+        for_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        for_bias = None if bias is None else torch.zeros_like(bias)
+        for part in _parts(len(features), ctx.step):
+            logits = product(features[part], weight, bias)
+            kernels.chosen_backward(
+                logits,
+                action[part],
+                temperature[part],
+                peaks[part],
+                totals[part],
+                None if more is None else spread[part],
+                gradient[part],
+                None if more is None else more[part],
+            )
+            torch.mm(logits, weight, out=for_features[part])
+            if for_weight is not None:
+                for_weight.addmm_(logits.t(), features[part])
+            if for_bias is not None:
+                for_bias += logits.sum(0)
+        return for_features, for_weight, for_bias, *(None,) * 4
+
+
+def _parts(rows: int, step: int) -> list[slice]:
+    return [slice(start, start + step) for start in range(0, rows, step)]

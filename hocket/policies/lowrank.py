@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.policies.fused import ALIKE, prepared, product
+from hocket.policies.fused import ALIKE, known_product, prepared, product
 from hocket.policies.lora import active_adapter, base_of
 
 RANKS = 16
@@ -57,6 +57,15 @@ class Joined:
         else:
             biases = [None] * len(self._sizes) if self.bias is None else torch.split(self.bias, self._sizes)
             parts = [product(x, weight, bias) for weight, bias in zip(self._weights, biases, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def known(self, x: Tensor, out: Tensor) -> Tensor:
+        """The same as calling it, where the result `out` is known: differentiable, but nothing is computed."""
+        if self._scale is not None:
+            x = x * self._scale
+        biases = [None] * len(self._sizes) if self.bias is None else torch.split(self.bias, self._sizes)
+        outs = torch.split(out, self._sizes, -1)
+        parts = [known_product(x, *given) for given in zip(self._weights, biases, outs, strict=True)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 

@@ -37,12 +37,14 @@ class PrefixTree:
         token, depth: the token at each flat place and its position in its sequences, `[M]`.
         nodes: the runs; together their own tokens are 0..M-1 in order.
         place: where each asked decision of each row is predicted, row by row, `[K]` in 0..M-1.
+        paths: the flat places of each row's tokens.
     """
 
     token: NDArray[np.int64]
     depth: NDArray[np.int64]
     nodes: list[Node]
     place: NDArray[np.int64]
+    paths: list[NDArray[np.int64]]
 
 
 def _sorted(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
@@ -81,7 +83,7 @@ def tree_of(rows: Sequence[Row]) -> PrefixTree:
     nodes: list[Node] = []
     tokens: list[NDArray[np.int64]] = []
     depths: list[NDArray[np.int64]] = []
-    places = [np.zeros(0, np.int64)] * len(rows)
+    paths = [np.zeros(0, np.int64)] * len(rows)
     total = 0
     # Rows first..last-1 agree on `depth` tokens at least, of which `path` holds the places.
     open_parts = [(0, len(order), np.zeros(0, np.int64))]
@@ -97,7 +99,7 @@ def tree_of(rows: Sequence[Row]) -> PrefixTree:
             depths.append(np.arange(depth, end))
             total += end - depth
         if alone:
-            places[order[first]] = path[row.position]
+            paths[order[first]] = path
             continue
         cuts = [first, *(n for n in range(first + 1, last) if shared[n] == end), last]
         open_parts += [(a, b, path) for a, b in zip(cuts[-2::-1], cuts[:0:-1], strict=True)]
@@ -105,7 +107,8 @@ def tree_of(rows: Sequence[Row]) -> PrefixTree:
         np.concatenate(tokens),
         np.concatenate(depths),
         nodes,
-        np.concatenate(places),
+        np.concatenate([path[row.position] for row, path in zip(rows, paths, strict=True)]),
+        paths,
     )
 
 

@@ -256,10 +256,14 @@ class _AttendByKernels(Function):
         scale: float,
         shared: int,
         paths: TreePaths,
+        mixed: Tensor | None,
+        sums: Tensor | None,
     ) -> Tensor:
-        size = cosine.shape[1]
         turned, inverse = kernels.rotate(qkv, weight, cosine, sine, depth, epsilon, shared)
-        mixed, sums = kernels.tree_attention(turned, qkv, paths, scale, size, shared)
+        if mixed is None or sums is None:
+            mixed, sums = kernels.tree_attention(turned, qkv, paths, scale, cosine.shape[1], shared)
+        else:
+            mixed = mixed.view_as(mixed)
         ctx.save_for_backward(qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums)
         ctx.scale, ctx.shared, ctx.paths = scale, shared, paths
         return mixed
@@ -272,7 +276,7 @@ class _AttendByKernels(Function):
             turned, qkv, mixed, gradient, sums, ctx.paths, ctx.scale, cosine.shape[1], ctx.shared
         )
         for_qkv, for_weight = kernels.rotate_backward(found, qkv, weight, cosine, sine, depth, inverse, ctx.shared)
-        return for_qkv, for_weight, *(None,) * 7
+        return for_qkv, for_weight, *(None,) * 9
 
 
 class TreeAttention:
@@ -297,18 +301,31 @@ class TreeAttention:
             self._plan = AttentionPlan.of(nodes, heads, shared, wide)
             self._angles = (angles[0][depth][:, None], angles[1][depth][:, None])
 
-    def __call__(self, qkv: Tensor, weight: Tensor | None, epsilon: float, scale: float) -> Tensor:
+    @property
+    def by_kernels(self) -> bool:
+        """Whether the kernels compute it."""
+        return self._plan is None
+
+    def __call__(
+        self,
+        qkv: Tensor,
+        weight: Tensor | None,
+        epsilon: float,
+        scale: float,
+        known: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> Tensor:
         """Outputs `[M, H * D]`.
 
         Args:
             qkv: queries, keys and values before norm and rotation, `[M, (H + 2 S) * D]`.
             weight, epsilon: of the RMSNorm of queries and keys, `[H + S, D]`; None where the architecture has none.
             scale: of the scores.
+            known: outputs and log-sums of scores `[M, H]`, if they are; for the kernels only.
         """
         out: Tensor
         if self._plan is None:
             out = _AttendByKernels.apply(  # type: ignore[no-untyped-call]
-                qkv, weight, *self._angles, self._depth, epsilon, scale, self._shared, self._paths
+                qkv, weight, *self._angles, self._depth, epsilon, scale, self._shared, self._paths, *known
             )
             return out
         wide = qkv if qkv.dtype is torch.float64 else qkv.float()

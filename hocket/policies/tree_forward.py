@@ -7,13 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.policies.family import Precision, angles, layers_of, run_layers
+from hocket.policies.family import STEPS, Precision, angles, layers_of, run_layers
 from hocket.policies.prefix_tree import PrefixTree
+from hocket.policies.tape import Replay
 from hocket.policies.tree_attention import TreeAttention
 
 
-def tree_states(model: Any, tree: PrefixTree, precision: Precision, *, frugal: bool = False) -> Tensor:
-    """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`; `frugal` as in `run_layers`."""
+def tree_states(
+    model: Any, tree: PrefixTree, precision: Precision, *, frugal: bool = False, replay: Replay | None = None
+) -> Tensor:
+    """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`.
+
+    `frugal` as in `run_layers`; `replay` is what the sampler has computed of this tree.
+    """
     config, device = model.config, model.device
     x = model.model.embed_tokens(torch.from_numpy(tree.token).to(device))
     depth = torch.from_numpy(tree.depth).to(device)
@@ -24,9 +30,11 @@ def tree_states(model: Any, tree: PrefixTree, precision: Precision, *, frugal: b
 
     def attend(number: int, qkv: Tensor) -> Tensor:
         layer = layers[number]
-        return attention(qkv, layer.turn, layer.turn_epsilon, layer.scale)
+        known = (None, None) if replay is None else replay.take()
+        return attention(qkv, layer.turn, layer.turn_epsilon, layer.scale, known)
 
     # The last layer's output is needed at the asked places only.
     wanted, back = torch.unique(torch.from_numpy(tree.place), return_inverse=True)
-    states = run_layers(model, layers, x, attend, wanted=wanted.to(device), frugal=frugal)
+    steps = STEPS if replay is None else replay
+    states = run_layers(model, layers, x, attend, wanted=wanted.to(device), frugal=frugal, steps=steps)
     return states.index_select(0, back.to(device))

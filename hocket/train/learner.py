@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -19,6 +20,15 @@ from hocket.update.problem import Problem
 
 AGREEMENT_SAMPLE = 2048
 """Decisions compared when a step evaluates none of its own."""
+
+
+@runtime_checkable
+class Taped(Protocol):
+    """A policy whose sampler can keep what the learner would compute again."""
+
+    def begin_tape(self) -> None: ...
+
+    def end_tape(self) -> None: ...
 
 
 class Learner:
@@ -42,6 +52,16 @@ class Learner:
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
         self.sparing = Sparing({id(one): one for one in (policy, self.reference) if one is not None}.values())
+
+    def begin_tape(self) -> None:
+        """Lets the sampler keep what it computes for this learner, where the policy can."""
+        if not self.frozen and isinstance(self.policy, Taped):
+            self.policy.begin_tape()
+
+    def end_tape(self) -> None:
+        """Lets go of it."""
+        if isinstance(self.policy, Taped):
+            self.policy.end_tape()
 
     def annotate(self, batch: Batch) -> Batch:
         """Fills what this learner's recipe reads, for its own decisions."""

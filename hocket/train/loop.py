@@ -128,6 +128,7 @@ def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int)
         found = credit_metrics(assessed.of_policy(name))
         if not learner.frozen:
             found |= learner.learn(assessed, key.derive("update", name), step)
+        learner.end_tape()
         prefix = f"{name}/" if len(parts.learners) > 1 else ""
         metrics |= {prefix + measure: value for measure, value in found.items()}
         credited = _joined(credited, assessed, name)
@@ -150,6 +151,8 @@ async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
     """Asks the curriculum, and rolls out and scores what it asks; also what went wrong with rewards, in sentences."""
     recipe = parts.lead.recipe
     problems: list[str] = []
+    for learner in parts.learners.values():
+        learner.begin_tape()
 
     def more(count: int) -> list[Assignment]:
         asked = recipe.curriculum(parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum"))
