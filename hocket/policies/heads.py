@@ -167,7 +167,7 @@ class _ChosenInParts(Function):
         for part in _parts(len(features), step):
             logits = product(features[part], weight, bias)
             found.append(kernels.chosen(logits, action[part], temperature[part], entropy=entropy))
-        logp, peaks, totals = (torch.cat([one[number] for one in found]) for number in range(3))
+        logp, peaks, totals = (torch.cat(column) for column in list(zip(*(one[:3] for one in found), strict=True)))
         spread = _joined([one[3] for one in found])
         ctx.save_for_backward(features, weight, bias, action, temperature, peaks, totals, spread)
         ctx.step = step

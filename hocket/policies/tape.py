@@ -152,6 +152,11 @@ class Replay(Steps):
         """What the next step left behind."""
         return next(self._kept)
 
+    def attention(self) -> tuple[Tensor, Tensor]:
+        """What the next attention mixed, and log-sums of its scores."""
+        mixed, sums = self.take()
+        return mixed, sums
+
 
 class _KnownNorm(Function):
     @staticmethod

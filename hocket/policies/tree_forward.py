@@ -30,7 +30,7 @@ def tree_states(
 
     def attend(number: int, qkv: Tensor) -> Tensor:
         layer = layers[number]
-        known = (None, None) if replay is None else replay.take()
+        known = (None, None) if replay is None else replay.attention()
         return attention(qkv, layer.turn, layer.turn_epsilon, layer.scale, known)
 
     # The last layer's output is needed at the asked places only.

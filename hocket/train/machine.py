@@ -195,8 +195,6 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
     stranger = next((model.model_type for model in models if not _known(model)), None)
     if stranger is not None:
         return "fp32", f"there is no bf16 path for this {stranger} model"
-    if config.lora is not None:
-        return "fp32", "adapters compute in fp32"
     if config.engine.kind != "local" and probe.device.type == "cpu":
         return "fp32", "another engine's bf16 sums are not this one's, its fp32 sums nearly are"
     if not has_bf16(probe.device):

@@ -11,8 +11,25 @@ def _turned(x, weight, epsilon, cosine, sine):
 
 
 def paged_attention(
-    qkv, keys, values, *, position, slot, table, run_start, run_row, weight, epsilon, cosine, sine, scale, heads, shared
+    qkv,
+    keys,
+    values,
+    *,
+    position,
+    slot,
+    table,
+    run_start,
+    run_row,
+    weight,
+    epsilon,
+    cosine,
+    sine,
+    scale,
+    heads,
+    shared,
+    sums=None,
 ):
+    assert sums is None
     size = cosine.shape[1]
     parts = qkv.float().view(len(qkv), heads + 2 * shared, size)
     queries = {}

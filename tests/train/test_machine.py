@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.errors import ConfigurationError
-from hocket.policies.settings import LoraSettings
 from hocket.train import machine as room
 from hocket.train.assemble import configured_models
 from hocket.train.config import Config
@@ -104,7 +103,6 @@ def test_where_bf16_is_not_for(pretend: Pretend, monkeypatch: pytest.MonkeyPatch
         **vars(QWEN) | {"model_type": "mistral", "sliding_window": 8, "max_position_embeddings": 64}
     )
     assert "mistral model" in Machine.chosen(Config(**one), [windowed]).why["precision"]
-    assert "adapters" in Machine.chosen(Config(**one, lora=LoraSettings()), [QWEN]).why["precision"]
     assert Machine.chosen(Config(**one), []).precision == "fp32"
     # Asked for, it is given; whether a model can is the policy's to say.
     assert Machine.chosen(Config(**one, precision="bf16"), [QWEN]).precision == "bf16"
