@@ -31,7 +31,7 @@ from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, final_rows, padded, rows_of, targets
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shared import Bases
-from hocket.policies.tape import Replay, Tape
+from hocket.policies.tape import Replay, Tape, worth
 from hocket.policies.tree_forward import tree_states
 from hocket.stages import Policy
 from hocket.types import Batch, Evaluation, Level, Quantity
@@ -203,10 +203,17 @@ class CausalLM:
     def begin_tape(self) -> None:
         """Keeps what the local engine computes from now on, so that the learner need not compute it again.
 
-        Nothing happens where that cannot be: with adapters or activation checkpointing, and without kernels.
+        Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
+        does not pay, with small models.
         """
         fits = self.device.type == "cpu" and self.model.dtype is torch.float32 and supports(self.model, 1)
-        if fits and not self.lora and not self.checkpointing and kernels.available(head_size(self.model)):
+        if (
+            fits
+            and worth(self.model)
+            and not self.lora
+            and not self.checkpointing
+            and kernels.available(head_size(self.model))
+        ):
             self.tape = Tape(self.model.config.num_hidden_layers, self.fingerprint())
 
     def end_tape(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
@@ -25,6 +25,12 @@ from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 pytestmark = pytest.mark.skipif(not kernels.available(16), reason="kernels do not compile here")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def worthwhile(monkeypatch):
+    """Tiny models are taped too."""
+    monkeypatch.setattr(room, "WORTH", 0)
 
 
 def model(kind, precision="fp32"):
@@ -107,7 +113,7 @@ def test_gradients_are_the_same_bits(kind, precision, replayed):
     assert all(replayed)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
     rows_at_once=st.sampled_from([1, 2, 5, 256]),
@@ -184,3 +190,10 @@ def test_a_run_does_not_show_it(tmp_path, monkeypatch, replayed):
     monkeypatch.setattr(CausalLM, "begin_tape", lambda self: None)
     assert call("train", *flags, "--run", "plain").code == 0
     assert rows(tmp_path / "taped") == rows(tmp_path / "plain")
+
+
+def test_small_models_are_not_worth_it(monkeypatch):
+    monkeypatch.setattr(room, "WORTH", 10**7)
+    policy = model("qwen3")
+    policy.begin_tape()
+    assert policy.tape is None
