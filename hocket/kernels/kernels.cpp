@@ -317,12 +317,22 @@ inline void score(const float* q, const K* const* keys, int first, const int* po
         }
 }
 
+// Asks for a block of D x 16 numbers that is needed soon: pages lie anywhere, so that no hardware foresees them.
+constexpr int AHEAD = 6;
+template <class T, int D> inline void foresee(const T* block) {
+    for (int line = 0; line < int(sizeof(T)) * D * LANES; line += 64) __builtin_prefetch((const char*)block + line);
+}
+
 template <class K, int D, int Q>
 inline void score_all(const float* q, const K* const* keys, int from, int to, const int* position, float* const* scores,
                       Vec* most) {
     constexpr int N = Q >= 4 ? 2 : 4;
     int b = from;
-    for (; b + N <= to; b += N) score<K, D, Q, N>(q, keys + b, b, position, scores, most);
+    for (; b + N <= to; b += N) {
+        if constexpr (Q <= 4)  // With more queries a block is computed on for long enough.
+            for (int n = b + AHEAD; n < b + AHEAD + N && n < to; n++) foresee<K, D>(keys[n]);
+        score<K, D, Q, N>(q, keys + b, b, position, scores, most);
+    }
     for (; b < to; b++) score<K, D, Q, 1>(q, keys + b, b, position, scores, most);
 }
 
@@ -347,6 +357,9 @@ inline void mix_part(const float* const* weights, const V* const* values, int fr
     for (int i = 0; i < Q; i++)
         for (int c = 0; c < C; c++) sums[i][c] = load(acc + i * D + at + c * LANES);
     for (int j = from; j < to; j++) {
+        if constexpr (Q <= 4)
+            if (j % LANES == 0 && at == 0 && j / LANES + AHEAD < (to + LANES - 1) / LANES)
+                foresee<V, D>(values[j / LANES + AHEAD]);
         const V* row = values[j / LANES] + (j % LANES) * D + at;
         Vec value[C];
         for (int c = 0; c < C; c++) value[c] = load(row + c * LANES);

@@ -167,7 +167,8 @@ class _ChosenInParts(Function):
         for part in _parts(len(features), step):
             logits = product(features[part], weight, bias)
             found.append(kernels.chosen(logits, action[part], temperature[part], entropy=entropy))
-        logp, peaks, totals = (torch.cat(column) for column in list(zip(*(one[:3] for one in found), strict=True)))
+        logp, peaks = torch.cat([one[0] for one in found]), torch.cat([one[1] for one in found])
+        totals = torch.cat([one[2] for one in found])
         spread = _joined([one[3] for one in found])
         ctx.save_for_backward(features, weight, bias, action, temperature, peaks, totals, spread)
         ctx.step = step

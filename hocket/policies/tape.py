@@ -38,7 +38,8 @@ MAX_BYTES = 2 * 2**30
 
 def worth(model: Any) -> bool:
     """Whether a tape saves time for `model`."""
-    return sum(parameter.numel() for parameter in model.parameters()) >= WORTH
+    weights: int = sum(parameter.numel() for parameter in model.parameters())
+    return weights >= WORTH
 
 
 class Recording(Steps):
