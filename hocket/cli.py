@@ -20,6 +20,7 @@ learning.
   hocket train --recipe dapo                        another method (see `hocket recipes`)
   hocket train --task data.jsonl --reward my.py:fn  your own data and reward
   hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
+  hocket train --engine vllm                        sampled by vLLM (see docs/engines.md)
   hocket report RUN                                 one page with everything about a run"""
 
 TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about a

@@ -30,15 +30,15 @@ Kept = tuple[Tensor, ...]
 """What one step of a pass leaves behind, each `[M, ..]`."""
 
 WORTH = 10_000_000
-"""Weights from which a tape pays: below, writing and gathering it takes as long as computing again."""
+"""Weights of layers from which a tape pays: below, writing and gathering it takes as long as computing again."""
 
 MAX_BYTES = 2 * 2**30
 """A longer tape is thrown away; the learner then computes for itself."""
 
 
 def worth(model: Any) -> bool:
-    """Whether a tape saves time for `model`."""
-    weights: int = sum(parameter.numel() for parameter in model.parameters())
+    """Whether a tape saves time for `model`, of the family."""
+    weights: int = sum(parameter.numel() for parameter in model.model.layers.parameters())
     return weights >= WORTH
 
 
