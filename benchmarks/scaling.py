@@ -46,7 +46,7 @@ AXES = (
     Axis("group", "samples", (2, 4, 8, 16, 32), "samples of a prompt"),
     Axis("prompt", "prompt", (32, 128, 512, 1024), "tokens of a prompt"),
     Axis("turns", "turns", (1, 2, 4, 8), "turns of a conversation"),
-    Axis("vocabulary", "words", (1_000, 8_000, 32_000, 150_000), "tokens in the vocabulary"),
+    Axis("vocabulary", "words", (1_000, 8_000, 32_000), "tokens in the vocabulary"),
 )
 
 
