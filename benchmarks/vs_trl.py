@@ -145,7 +145,7 @@ def best_settings(case: Case) -> side_trl.Settings:
 def tune(case: Case, rounds: int, threads: int | None) -> dict[str, Any]:
     """Tries one change of TRL's settings after the other beside the best so far; stores what remains.
 
-    A change must win the median of the rounds. With `threads`, threads and waiting are not tried and stored as they are
+    A change must win every round. With `threads`, threads and waiting are not tried and stored as they are
     for most; on one thread processor seconds decide, so that other programs do not count.
     """
     usual = side_trl.Settings(attention=case.attention, micro=case.micro)
@@ -179,7 +179,7 @@ def tune(case: Case, rounds: int, threads: int | None) -> dict[str, Any]:
             }
         )
         print(f"{case.name}: {other.label}: {found['median']:.2f} times as fast", file=sys.stderr)
-        if found["median"] > 1:
+        if found["least"] > 1:
             best = other
     if forced:
         best = replace(best, threads=usual.threads, wait=usual.wait)

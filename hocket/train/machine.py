@@ -51,7 +51,7 @@ class Machine:
     """What was chosen and why.
 
     Attributes:
-        threads: torch threads. precision: of matrix products. compiled: whether the decode step is compiled.
+        threads: torch threads. precision: of matrix products.
         memory: what the learner holds at once.
         why: the reason for each choice, by its name. rates: GFLOP/s that were measured, by precision and threads.
         changes: made since, in order of their steps.
@@ -59,7 +59,6 @@ class Machine:
 
     threads: int = 1
     precision: Precision = "fp32"
-    compiled: bool = False
     memory: MemoryPlan = MemoryPlan()
     why: Mapping[str, str] = field(default_factory=dict)
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
