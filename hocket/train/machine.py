@@ -52,6 +52,7 @@ class Machine:
 
     Attributes:
         threads: torch threads. precision: of matrix products.
+        compiled: whether language models run on the compiled kernels (`hocket.kernels`), not on torch's operators alone.
         memory: what the learner holds at once.
         why: the reason for each choice, by its name. rates: GFLOP/s that were measured, by precision and threads.
         changes: made since, in order of their steps.
@@ -59,6 +60,7 @@ class Machine:
 
     threads: int = 1
     precision: Precision = "fp32"
+    compiled: bool = False
     memory: MemoryPlan = MemoryPlan()
     why: Mapping[str, str] = field(default_factory=dict)
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -75,7 +77,9 @@ class Machine:
         probe = Probe(largest, device)
         precision, precise = _precision(config, models, probe)
         threads, threaded = _threads(config.threads, precision, probe)
-        return Machine(threads, precision, why={"threads": threaded, "precision": precise}, rates=probe.to_json())
+        compiled, kept = _compiled(models, device)
+        why = {"threads": threaded, "precision": precise, "compiled": kept}
+        return Machine(threads, precision, compiled, why=why, rates=probe.to_json())
 
     @staticmethod
     def recorded(path: Path) -> Machine:
@@ -202,6 +206,20 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
     if missing is not None:
         return "fp32", f"the kernels are not there: {missing}"
     return "bf16", "the processor has bf16 instructions"
+
+
+def _compiled(models: Sequence[Any], device: torch.device) -> tuple[bool, str]:
+    """Whether all models run on the compiled kernels, and why."""
+    if not models or device.type != "cpu":
+        return False, "the kernels are for language models on a processor"
+    if stranger := next((model.model_type for model in models if not _known(model)), None):
+        return False, f"{stranger} models take the forward pass of transformers"
+    missing = next((why for model in models if (why := kernels.reason(_head_size(model)))), None)
+    return missing is None, missing or "the kernels are there"
+
+
+def _head_size(model: Any) -> int:
+    return int(getattr(model, "head_dim", None) or model.hidden_size // model.num_attention_heads)
 
 
 def _known(config: Any) -> bool:
