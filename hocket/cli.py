@@ -39,6 +39,14 @@ setting of the run and of the recipe is a flag by its dotted key:
   --roles.worker.frozen true                       settings of one role of a workflow"""
 
 
+STUDY = """Compares recipes on the same tasks, base, budget and seeds, in parallel; docs/studies.md says how.
+What is finished stays in the study's folder, and the same command goes on from there.
+
+  hocket study --recipes grpo,dapo,gspo --task sums --seeds 5
+  hocket study benchmarks/studies/group_relative.yaml --dry-run
+  hocket study STUDY.yaml --update.epochs 2 --measure.n 400   settings of all runs, of the study"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -157,8 +165,14 @@ def build_parser() -> _Parser:
 
     _train(command("train", "train a policy", settings=True, details=TRAIN))
     _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k", settings=True))
-    recipes = command("recipes", "list the methods, or show one")
+    recipes = command("recipes", "list the methods, show or compare them, or check what they claim")
     recipes.add_argument("name", nargs="?", help="a recipe to show in full")
+    recipes.add_argument("--check", metavar="ID", nargs="*", help="run the checks of catalogue rows (all without ID)")
+    recipes.add_argument("--quick", action="store_true", help="with --check: leave out what trains for long")
+    recipes.add_argument("--workers", type=int, default=1, metavar="N", help="with --check: so many at a time")
+    recipes.add_argument("--keep", action="store_true", help="with --check: keep the verdicts, which the list shows")
+    recipes.add_argument("--docs", metavar="DIR", help="write the pages recipes.md and primitives.md")
+    recipes.add_argument("--compare", metavar="NAME", nargs=2, help="two recipes: settings, conventions, gradients")
     _json(recipes)
     listing = command("tasks", "list the tasks, or show samples of one")
     listing.add_argument("name", nargs="?", help="a task to sample")
@@ -173,6 +187,9 @@ def build_parser() -> _Parser:
     compare.add_argument("--runs", default="runs", metavar="DIR")
     compare.add_argument("--html", metavar="FILE", help="also write a page with the curves")
     _json(compare)
+    _study(
+        command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
+    )
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
@@ -181,6 +198,7 @@ def build_parser() -> _Parser:
     microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="one or several")
     microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="changes every recipe")
     microscope.add_argument("--seed", type=int, default=0, metavar="N", help="for recipes that draw")
+    microscope.add_argument("--html", metavar="FILE", help="write a page: the same tokens under each recipe")
     microscope.add_argument("--record", metavar="RUN", help="write a batch from a run instead")
     microscope.add_argument("--runs", default="runs", metavar="DIR")
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
@@ -223,6 +241,24 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    _json(parser)
+
+
+def _study(parser: _Parser) -> None:
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags win over it")
+    parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
+    parser.add_argument("--baseline", metavar="NAME", help="what the others are compared with (grpo)")
+    parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
+    parser.add_argument("--model", metavar="PATH", help="nano, a transformers folder, or a hub name")
+    parser.add_argument("--seeds", type=int, metavar="N", help="testing seeds of every recipe and task (5)")
+    parser.add_argument("--steps", type=int, metavar="N", help="the budget of a run: steps (30)")
+    parser.add_argument("--prompts", type=int, metavar="P", help="times prompts per step (8)")
+    parser.add_argument("--samples", type=int, metavar="G", help="times answers per prompt (8)")
+    parser.add_argument("--lr", metavar="A,B,C", help="learning rates to choose from, on tuning seeds")
+    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (one per core)")
+    parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
+    parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 
 

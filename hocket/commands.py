@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -189,75 +189,63 @@ def _eval_target(options: argparse.Namespace) -> Path:
 def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket recipes`."""
     from hocket.recipes import all_recipes, find
+    from hocket.report import methods
 
-    if options.name:
-        return _one_recipe(find(options.name), as_json=options.json)
-    found = all_recipes()
+    if options.check is not None:
+        return _check(options)
+    if options.docs:
+        from hocket.report.method_docs import write_docs
+
+        print(*write_docs(Path(options.docs)), sep="\n")
+    elif options.compare:
+        left, right = (find(name) for name in options.compare)
+        rows = [
+            {"setting": path, left.name: one, right.name: other}
+            for path, one, other in methods.differences(left, right)
+        ]
+        if options.json:
+            emit({"recipes": options.compare, "differences": rows, "gradients": methods.relations(left, right)})
+        else:
+            _out().print(methods.comparison(left, right))
+    elif options.name:
+        emit(methods.in_full(find(options.name))) if options.json else _out().print(methods.page(find(options.name)))
+    elif options.json:
+        emit([methods.as_row(recipe) for recipe in all_recipes().values()])
+    else:
+        _out().print(methods.listing(all_recipes().values()))
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Runs the checks of catalogue rows and prints what they found; exit 1 when a claim does not hold."""
+    from hocket.checks import all_checks, checks_of
+    from hocket.checks.record import keep
+    from hocket.checks.running import run_checks
+    from hocket.report.methods import verdict_table
+
+    rows = options.check or sorted({check.row for check in all_checks()})
+    unknown = next((row for row in rows if not checks_of(row)), None)
+    if unknown is not None:
+        raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, {c.row for c in all_checks()})}")
+    asked = [check for row in rows for check in checks_of(row) if not (options.quick and check.slow)]
+    console, found = _err(), []
+    for verdict in run_checks(asked, options.workers):
+        found.append(verdict)
+        mark = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
+        console.print(f"[dim]{len(found)}/{len(asked)}[/] {mark} {verdict.row}: {escape(verdict.claim)}")
+        if options.keep:
+            keep(found)
+    place = {(check.row, check.claim): number for number, check in enumerate(asked)}
+    found.sort(key=lambda one: place[one.row, one.claim])
     if options.json:
-        emit([recipe_row(recipe) for recipe in found.values()])
-        return 0
-    table = Table(box=None, header_style="dim")
-    for heading in ("recipe", "family", "what it is", "differs from"):
-        table.add_column(heading)
-    for name, recipe in sorted(found.items(), key=lambda item: (item[1].family, item[0])):
-        table.add_row(f"[bold]{name}[/]", recipe.family, recipe.title, recipe.parent or "")
-    _out().print(table)
-    return 0
-
-
-UNCHECKED = "runs and is tested; the check of its catalogue row cannot be run from here yet"
-
-
-def recipe_row(recipe: Any) -> dict[str, Any]:
-    """A recipe as in `hocket recipes --json`. A catalogue row without a check to run does not count as working."""
-    note = recipe.note or (UNCHECKED if recipe.catalogue_ids else "")
-    return {
-        "name": recipe.name,
-        "title": recipe.title,
-        "source": recipe.source,
-        "catalogue_ids": list(recipe.catalogue_ids),
-        "family": recipe.family,
-        "axes": list(recipe.axes),
-        "parent": recipe.parent,
-        "needs": sorted({*(need.value for need in recipe.needs), *(column.value for column in recipe.reads)}),
-        "checks": [],
-        "status": "partial" if note else "works",
-        "note": note,
-    }
-
-
-def _one_recipe(recipe: Any, *, as_json: bool) -> int:
-    from hocket.components import to_plain
-
-    composition = {
-        name: value
-        for name, value in to_plain(recipe).items()
-        if name in {"curriculum", "rollout", "rewards", "combine", "shaping", "credit"}
-        or name in {"correction", "objective", "regularisers", "update"}
-    }
-    if as_json:
-        emit(
-            {
-                **recipe_row(recipe),
-                "formula": recipe.formula,
-                "conventions": dict(recipe.conventions),
-                "composition": composition,
-            }
-        )
-        return 0
-    import yaml
-
-    console = _out()
-    console.print(f"[bold]{recipe.name}[/]  {recipe.title}\n[dim]{escape(recipe.source)}[/]\n")
-    console.print(f"  {recipe.formula}\n", markup=False)
-    if recipe.parent:
-        console.print(f"derived from [bold]{recipe.parent}[/]\n")
-    console.print("[dim]conventions[/]")
-    for name, choice in recipe.conventions.items():
-        console.print(f"  {name}: {choice}", markup=False)
-    console.print("\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]")
-    console.print(yaml.safe_dump(composition, sort_keys=False, width=100), markup=False)
-    return 0
+        by_row = {row: [one for one in found if one.row == row] for row in rows}
+        held = {row: "works" if all(one.holds for one in ones) else "fails" for row, ones in by_row.items()}
+        emit([{"id": row, "verdict": held[row], "checks": [one.to_json() for one in by_row[row]]} for row in rows])
+    else:
+        _out().print(verdict_table(found))
+        failed = sum(not one.holds for one in found)
+        _out().print(f"{len(found) - failed} of {len(found)} claims hold")
+    return 0 if all(one.holds for one in found) else 1
 
 
 # ---------------------------------------------------------------- tasks
@@ -336,6 +324,7 @@ def microscope(options: argparse.Namespace, pairs: Pairs) -> int:
     if not options.batch or not options.recipe:
         raise ConfigurationError("name a batch and at least one recipe: --batch FILE.json --recipe NAME")
     from hocket.microscope import look
+    from hocket.report.microscope import html, view
 
     document = _read_batch(Path(options.batch))
     changes = dict(_assignment(text) for text in options.set)
@@ -345,10 +334,13 @@ def microscope(options: argparse.Namespace, pairs: Pairs) -> int:
             found.append(look(_changed(name, changes), document))
         except (HocketError, ValueError) as error:
             found.append({"recipe": name, "error": str(error)})
+    if options.html:
+        Path(options.html).write_text(html(found, document, f"{', '.join(options.recipe)} on {options.batch}"))
+        print(options.html, file=sys.stderr)
     if options.json:
         emit(found)
-    else:
-        _out().print(_microscope_view(found, document))
+    elif not options.html:
+        _out().print(view(found, document))
     return 2 if all("error" in one for one in found) else 0
 
 
@@ -396,35 +388,14 @@ def _record(options: argparse.Namespace) -> int:
     return 0
 
 
-def _microscope_view(found: list[dict[str, Any]], document: dict[str, Any]) -> Group:
-    """A table per recipe: reward, mean advantage, weight and gradient of each trajectory."""
-    from hocket.microscope import relation
-
-    parts: list[Any] = []
-    first = next((one for one in found if "error" not in one), None)
-    for one in found:
-        if "error" in one:
-            parts.append(f"[bold]{one['recipe']}[/]  [red]{one['error']}[/]\n")
-            continue
-        lies = "" if first is None or one is first else f"  gradient against {first['recipe']}: {relation(first, one)}"
-        parts += [
-            f"[bold]{one['recipe']}[/]  loss {one['loss']:.6g}[dim]{lies}[/]",
-            _microscope_table(one, document),
-            "",
-        ]
-    return Group(*parts)
+# ---------------------------------------------------------------- study
 
 
-def _microscope_table(one: dict[str, Any], document: dict[str, Any]) -> Table:
-    table = Table(box=None, header_style="dim")
-    for heading in ("trajectory", "group", "scores", "advantage", "weight", "gradient"):
-        table.add_column(heading, justify="right" if heading in ("advantage", "weight", "gradient") else "left")
-    for number, row in enumerate(document["trajectories"]):
-        scores = ", ".join(f"{name} {value:g}" for name, value in row["scores"].items() if value is not None)
-        columns = [one[name][number] for name in ("advantages", "weight", "gradient")]
-        means = [f"{sum(values) / len(values):+.4f}" if values else "–" for values in columns]
-        table.add_row(str(row.get("id", f"#{number}")), str(row["group"]), scores, *means)
-    return table
+def study(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket study`."""
+    from hocket.studies import command
+
+    return command.main(options, pairs, emit)
 
 
 # ---------------------------------------------------------------- pretrain, doctor
@@ -462,4 +433,6 @@ def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0 if all(finding.fine or finding.optional for finding in findings) else 1
 
 
-__all__: Sequence[str] = ("compare", "doctor", "eval", "microscope", "pretrain", "recipes", "report", "tasks", "train")
+__all__: Sequence[str] = (
+    *("compare", "doctor", "eval", "microscope", "pretrain", "recipes", "report", "study", "tasks", "train"),
+)

@@ -24,7 +24,10 @@ import msgspec
 from hocket.errors import ConfigurationError, nearest
 from hocket.types import GroupBy
 
-ROOMS = ("curriculum", "rollout", "rewards", "credit", "objectives", "update", "types", "recipe", "policies", "train")
+ROOMS = (
+    *("curriculum", "rollout", "rewards", "credit", "objectives", "update"),
+    *("types", "recipe", "policies", "train", "schedules"),
+)
 """Packages whose exported classes may be named in a configuration."""
 
 
@@ -131,7 +134,9 @@ def _simple(hint: Any) -> Any:
     """`hint` with everything msgspec cannot check (protocols, callables) turned into Any."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        members = [_simple(member) for member in typing.get_args(hint)]
+        # Values of a component's type were taken before; what is left must be one of the others.
+        plain = [member for member in typing.get_args(hint) if not dataclasses.is_dataclass(member)]
+        members = [_simple(member) for member in plain]
         return Any if Any in members else functools.reduce(lambda left, right: left | right, members)
     if origin in (tuple, list, dict, frozenset, typing.Literal) or hint in (int, float, str, bool, type(None)):
         return hint
@@ -148,10 +153,16 @@ def _dotted(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def field_types(cls: Any) -> dict[str, Any]:
+def field_types(cls: Any) -> Mapping[str, Any]:
     """Resolved types of a component's settings by name."""
+    return _field_types(cls)
+
+
+@functools.cache
+def _field_types(cls: Any) -> Mapping[str, Any]:
+    # Resolving the names in annotations is most of the time that reading a configuration takes.
     hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
+    return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init})
 
 
 def load_type(name: str, where: str = "") -> Any:

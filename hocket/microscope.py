@@ -42,13 +42,16 @@ PER_DECISION = (
 def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     """What one recipe makes of a recorded batch: loss, advantages, gradient, weights, in the order of the input.
 
+    The document's `state` holds what stages remember by slot, and `step` and `progress` of the run where those matter.
+
     Raises:
         HocketError: when the batch lacks what the recipe needs.
     """
     read = Reading(document)
     _check_fields(recipe, read)
-    memory = {**recipe.init(), **document.get("state", {})}
-    batch = read.batch
+    told = dict(document.get("state", {}))
+    batch = read.batch.but(step=int(told.pop("step", 1)), progress=float(told.pop("progress", 0.0)))
+    memory = {**recipe.init(), **told}
     if Column.PROXIMAL in recipe.reads and "proximal" not in batch.logp:
         # Before the first update the learner's own log-probs are the current ones.
         known = torch.ones_like(read.logp, dtype=torch.bool)
@@ -115,9 +118,16 @@ def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
         "turn": [place for place, turn in enumerate(turns) for _ in turn["logp"]],
         "agent": [turn["agent"] for turn in turns],
         "text": turns[-1].get("text", "") if turns else "",
+        "label": episode.get("label"),
+        "info": {"pieces": _pieces(turns)} if all(turn.get("token_texts") for turn in turns) else {},
         "truncated": bool(episode.get("truncated")),
         "source": episode.get("source", "own"),
     }
+
+
+def _pieces(turns: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The text of each token."""
+    return [text for turn in turns for text in turn["token_texts"]]
 
 
 def _check_fields(recipe: Recipe, read: Reading) -> None:
@@ -128,7 +138,7 @@ def _check_fields(recipe: Recipe, read: Reading) -> None:
         raise HocketError(f"{recipe.name} needs value in every trajectory")
     if (Quantity.ENTROPY in recipe.needs or Column.ENTROPY in recipe.reads) and read.batch.entropy is None:
         raise HocketError(f"{recipe.name} needs entropy in every trajectory")
-    if Quantity.KL_EXACT in recipe.needs:
+    if Quantity.KL_EXACT in recipe.needs or Column.DIVERGENCE in recipe.reads:
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 
 
@@ -223,6 +233,7 @@ class Reading:
             "order": self._order(),
             "parent": self._parents(turns),
         }
+        tensors: dict[str, Any] = {name: torch.tensor(column, dtype=torch.long) for name, column in columns.items()}
         return Batch(
             action=self._column("tokens", lambda n, p: 0, torch.long),
             turn=turn_of,
@@ -241,7 +252,7 @@ class Reading:
             names={name: tuple(codes.names) for name, codes in names.items()},
             scores=self._scores(turns),
             info=self._info(),
-            **{name: torch.tensor(column, dtype=torch.long) for name, column in columns.items()},
+            **tensors,
         )
 
     def _order(self) -> list[int]:

@@ -71,13 +71,14 @@ def pack(trajectories: Sequence[Trajectory]) -> Batch:
     forced = _decisions(turns, lambda turn: turn.forced, False, torch.bool)
     learnt = torch.tensor([trajectory.source != "baseline" for trajectory in trajectories])
     weight = (learnt[occurrences.trajectory] & ~forced[occurrences.decision]).float()
+    tensors: dict[str, Any] = {name: torch.tensor(column, dtype=torch.long) for name, column in columns.items()}
     return Batch(
         action=_actions(turns),
         turn=torch.repeat_interleave(torch.arange(len(turns)), torch.from_numpy(lengths)),
         segment=_decisions(turns, lambda turn: turn.segment, 0, torch.long),
         version=_decisions(turns, lambda turn: turn.version, 0, torch.long),
         forced=forced,
-        logp={"behaviour": _behaviour(turns)},
+        logp={"behaviour": _behaviour(turns)} | _unmasked(turns),
         observation=[turn.observation for turn in turns],
         terminated=torch.tensor([trajectory.terminated for trajectory in trajectories]),
         truncated=torch.tensor([trajectory.truncated for trajectory in trajectories]),
@@ -86,8 +87,11 @@ def pack(trajectories: Sequence[Trajectory]) -> Batch:
         names={name: tuple(code.names) for name, code in codes.items()},
         scores=_scores(trajectories, turns, visits),
         temperature=_temperatures(turns),
+        allowed=[turn.extras.get("allowed") for turn in turns]
+        if any("allowed" in turn.extras for turn in turns)
+        else (),
         info=_info(trajectories),
-        **{name: torch.tensor(column, dtype=torch.long) for name, column in columns.items()},
+        **tensors,
     )
 
 
@@ -131,6 +135,15 @@ def _behaviour(turns: Sequence[Turn]) -> Recorded:
     values = _decisions(turns, lambda turn: turn.logp, 0.0, torch.float32)
     known = _decisions(turns, lambda turn: np.full(len(turn), turn.logp is not None), False, torch.bool)
     return Recorded(values, known)
+
+
+def _unmasked(turns: Sequence[Turn]) -> dict[str, Recorded]:
+    """Log-probs under the whole distribution of turns that were sampled under a mask; nothing where none was."""
+    if not any("logp_unmasked" in turn.extras for turn in turns):
+        return {}
+    values = _decisions(turns, lambda turn: turn.extras.get("logp_unmasked"), 0.0, torch.float32)
+    known = _decisions(turns, lambda turn: np.full(len(turn), "logp_unmasked" in turn.extras), False, torch.bool)
+    return {"unmasked": Recorded(values, known)}
 
 
 def _temperatures(turns: Sequence[Turn]) -> Tensor:

@@ -100,6 +100,11 @@ class Recipe:
         return frozenset().union(*(stage.reads for stage in stages))
 
     @property
+    def reads_pieces(self) -> bool:
+        """Whether a stage reads the text of single tokens, the column `pieces` of `Batch.info`."""
+        return any(getattr(stage, "reads_pieces", False) for stage in (*self.shaping, self.credit, self.correction))
+
+    @property
     def couples(self) -> Level:
         """The smallest unit that no split of a gradient may cut."""
         order = list(Level)
@@ -107,7 +112,8 @@ class Recipe:
 
     @property
     def wants_reference(self) -> bool:
-        return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs
+        plays = bool(getattr(self.rollout, "plays_reference", False))
+        return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or plays
 
     @property
     def wants_value(self) -> bool:
@@ -116,15 +122,14 @@ class Recipe:
     # ------------------------------------------------------------ what it computes
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The stages with memory, by slot."""
-        for slot in ("credit", "correction", "objective"):
+        """The stages with memory, by slot. Losses have none: they are evaluated several times per step."""
+        for slot in ("combine", "credit", "correction", "update"):
             stage = getattr(self, slot)
             if isinstance(stage, Stateful):
                 yield slot, stage
-        for slot in ("shaping", "regularisers"):
-            for number, stage in enumerate(getattr(self, slot)):
-                if isinstance(stage, Stateful):
-                    yield f"{slot}.{number}", stage
+        for number, shape in enumerate(self.shaping):
+            if isinstance(shape, Stateful):
+                yield f"shaping.{number}", shape
 
     def init(self) -> State:
         """What the stages remember before the first step."""
@@ -136,7 +141,7 @@ class Recipe:
         `weights` are those of the named scores. Pure: the microscope and the trainer call the same function.
         """
         state = dict(state)
-        batch = self.combine(batch, weights)
+        batch = _call(self.combine, "combine", state, batch, weights)
         for number, shape in enumerate(self.shaping):
             batch = _call(shape, f"shaping.{number}", state, batch)
         occurrences = cast(Occurrences, _call(self.credit, "credit", state, batch))
@@ -150,11 +155,11 @@ class Recipe:
         return [loss(now, batch) for loss in self.losses]
 
 
-def _call(stage: Any, slot: str, state: State, batch: Batch) -> Any:
+def _call(stage: Any, slot: str, state: State, *given: Any) -> Any:
     """Calls a stage, threading its state when it has one."""
     if slot not in state:
-        return stage(batch)
-    result, state[slot] = stage(batch, state[slot])
+        return stage(*given)
+    result, state[slot] = stage(*given, state[slot])
     return result
 
 

@@ -36,6 +36,26 @@ if TYPE_CHECKING:
 Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 """Plays every sample of every assignment; trajectories come back in assignment order, then sample order."""
 
+
+@runtime_checkable
+class Words(Protocol):
+    """Text to token ids and back. Players of language models have it; a rollout that cuts or continues text asks it."""
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of a piece of text, without any special token around it."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Token ids as text, special tokens included."""
+        ...
+
+
+def words_of(play: Play) -> Words | None:
+    """What turns text into tokens for the player behind `play`; None where decisions are no words."""
+    found = getattr(play, "words", None)
+    return found if isinstance(found, Words) else None
+
+
 Grade = Callable[[Sequence[Trajectory]], Awaitable[None]]
 """Scores trajectories in place."""
 

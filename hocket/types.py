@@ -63,7 +63,8 @@ class Decoding:
     """How a turn is sampled. It is part of the policy: log-probs are those of the distribution described here.
 
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
-    `stop` strings end a response after they appear.
+    `stop` strings end a response after they appear. `nucleus` below 1 keeps every action to the smallest set that has
+    this mass under the policy's delayed copy; the sets are recorded and applied again when learning.
     """
 
     temperature: float = 1.0
@@ -73,6 +74,7 @@ class Decoding:
     max_tokens: int = 128
     stop: tuple[str, ...] = ()
     banned: tuple[int, ...] = ()
+    nucleus: float = 1.0
 
     @property
     def greedy(self) -> bool:
@@ -86,7 +88,10 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew)."""
+    """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew).
+
+    `actor` says who plays: the policies as they are, or the reference, the policies as they were before training.
+    """
 
     scenario: Scenario
     samples: int = 1
@@ -96,6 +101,12 @@ class Assignment:
     prefix: tuple[int, ...] = ()
     budget: int | None = None
     source: Source = "own"
+    actor: Literal["policy", "reference"] = "policy"
+
+
+def before_training(policy: str) -> str:
+    """What the decisions of a policy's reference are recorded under: they are not the policy's own."""
+    return f"{policy} before training"
 
 
 Source = Literal["own", "baseline", "replay", "expert", "imported"]
@@ -267,12 +278,20 @@ class Batch:
         version: `[T]`. forced: `[T]` bool.
         logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
+            divergence: `[T]`, likewise: how much the samples of a scenario differ in what they expect at this place.
         parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
             its trajectory. observation: per turn, what the policy reads (see `Turn.observation`).
+        allowed: per turn, the actions that each of its decisions was kept to, `[L, V]` bool, or None; empty where
+            nothing was masked. A policy's log-probs and entropies are those of the masked distribution; `logp` has a
+            column `unmasked` then.
         scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
         terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
             `final_state` where truncated, 0 elsewhere, when annotated.
-        scores: by name. info: per trajectory columns for shapers and rewards, lists of length N.
+        scores: by name. info: per trajectory columns for shapers and rewards, lists of length N; training provides
+            `text`, `label` (the final answer as a word, None without one) and `history` (`rewards`: the mean rewards of
+            the scenario's past groups, oldest first), `metadata` (the scenario's own), `feedback` (what scores came
+            with, by name) and, where a stage reads it, `pieces` (the text of each decision) besides what workflows add.
+        step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
     """
 
     action: Tensor
@@ -300,8 +319,12 @@ class Batch:
     final_value: Tensor | None = None
     value: Tensor | None = None
     entropy: Tensor | None = None
+    divergence: Tensor | None = None
     temperature: Tensor | None = None
+    allowed: Sequence[NDArray[Any] | None] = ()
     info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    step: int = 0
+    progress: float = 0.0
 
     @property
     def decisions(self) -> int:
@@ -471,6 +494,7 @@ class Column(enum.StrEnum):
     REFERENCE = "reference"
     VALUE = "value"
     ENTROPY = "entropy"
+    DIVERGENCE = "divergence"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,6 +76,25 @@ class TablePolicy:
         self.module.load_state_dict(torch.load(folder / "table.pt"))
 
 
+def told(number: int, length: int, *, right: bool) -> dict[str, Any]:
+    """What recipes may read of an answer of `length` tokens besides its numbers."""
+    label = "4" if right else str(5 + number % 2)
+    return {
+        "text": f"<think>2 + 2 = {label}</think><answer>{label}</answer>",
+        "label": label,
+        "embedding": [1.0 + number % 3, 1.0, float(right)],
+        "history": {"rewards": [0.5]},
+        "metadata": {"budget": 4},
+        "origin": None,
+        "pieces": ["two "] * length,
+        "exit": number,
+        "forced_values": [0.25, 0.5, float(right)],
+        "tool_calls": number % 3,
+        "accuracy_with": 0.75,
+        "accuracy_without": 0.25,
+    }
+
+
 def random_trajectories(
     seed: int, *, groups: int = 3, samples: int = 4, states: int = 5, actions: int = 4, longest: int = 6
 ) -> list[Trajectory]:
@@ -92,5 +112,8 @@ def random_trajectories(
                 logp=-generator.uniform(0.2, 3.0, size=length).astype(np.float32),
             )
             reward = Score(float(generator.integers(0, 2)))
-            found.append(Trajectory(Scenario(f"s{group}"), [turn], sample=sample, scores={"correct": reward}))
+            info = told(sample, length, right=reward.value == 1.0)
+            found.append(
+                Trajectory(Scenario(f"s{group}"), [turn], sample=sample, scores={"correct": reward}, info=info)
+            )
     return found

@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from hocket.credit.formulas import centred, leave_one_out, scaled
-from hocket.credit.units import trajectory_units, turn_units
+from hocket.credit.units import Units, step_units, trajectory_units, turn_units
+from hocket.credit.weights import Compared, Weight
+from hocket.segments import segment_count, suffix_sum
 from hocket.types import Batch, Column, GroupBy, Level, Occurrences
 
 
@@ -22,6 +25,7 @@ class GroupRelative:
     are turns and R is the reward from the turn's first decision to the end, as in GiGPO (arXiv 2505.10978).
 
     A constant group, and a group of one, give exactly 0. Members whose weights are all 0 enter no statistic and get 0.
+    Virtual samples are compared but get no credit, so with them neither need be 0: NGRPO (arXiv 2509.18851).
 
     Attributes:
         by: what makes samples comparable; where the mean is taken.
@@ -30,6 +34,8 @@ class GroupRelative:
         epsilon: added to the deviation.
         leave_one_out: the mean is that of the group's other members.
         scale_by: where the deviation is taken; None is as `by`, `GroupBy()` the whole batch.
+        virtual: returns of samples imagined in every group, which enter mean and deviation.
+        weigh: factors on each member's credit, multiplied in order; see `hocket.credit.weights`.
     """
 
     by: GroupBy = GroupBy("scenario")
@@ -38,8 +44,9 @@ class GroupRelative:
     epsilon: float = 1e-6
     leave_one_out: bool = False
     scale_by: GroupBy | None = None
+    virtual: tuple[float, ...] = ()
+    weigh: tuple[Weight, ...] = ()
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -48,10 +55,17 @@ class GroupRelative:
         if self.scale_by is not None and self.scale_by.level is Level.TURN and self.by.level is not Level.TURN:
             raise ValueError("scale_by names a column of turns but by compares whole trajectories; add it to by")
 
+        if self.virtual and self.scale_by is not None:
+            raise ValueError("virtual samples belong to the groups of by; leave scale_by unset or virtual empty")
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return frozenset[Column]().union(*(weight.reads for weight in self.weigh))
+
     @property
     def least_samples(self) -> int:
         """Two when groups are within a scenario: one sample alone has nothing to be compared with."""
-        return 2 if "scenario" in self.by.columns else 1
+        return 2 if "scenario" in self.by.columns and not self.virtual else 1
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
@@ -59,11 +73,80 @@ class GroupRelative:
         used = units.counted
         group, size = units.groups(self.by, batch)
         value, group = units.value[used], group[used]
-        middle = centred(value, group, size)
-        credit = leave_one_out(value, group, size) if self.leave_one_out else middle
-        if self.scale == "std":
-            index, number = units.groups(self.scale_by or self.by, batch)
-            credit = scaled(credit, middle, index[used], number, ddof=self.ddof, epsilon=self.epsilon)
+        credit = self._normalised(units, value, group, size, batch)
+        seen = Compared(value, credit, group, size, units.trajectory[used], batch)
+        for weight in self.weigh:
+            credit = credit * weight(seen)
         advantage = torch.zeros(len(used), dtype=torch.float64)
         advantage[used] = credit
         return replace(batch.occurrences, advantage=advantage[units.member])
+
+    def _normalised(self, units: Units, value: Tensor, group: Tensor, size: int, batch: Batch) -> Tensor:
+        """Credit of the members that count, before weights, `[M]`."""
+        pool, pooled = self._pool(value, group, size)
+        middle = centred(pool, pooled, size)
+        credit = leave_one_out(pool, pooled, size) if self.leave_one_out else middle
+        if self.scale == "std":
+            index, number = pooled, size
+            if self.scale_by is not None:
+                index, number = units.groups(self.scale_by, batch)
+                index = index[units.counted]
+            credit = scaled(credit, middle, index, number, ddof=self.ddof, epsilon=self.epsilon)
+        return credit[: len(value)]
+
+    def _pool(self, value: Tensor, group: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """The members, then each group's virtual ones; and the group of each."""
+        if not self.virtual:
+            return value, group
+        present = torch.nonzero(segment_count(group, size)).flatten()
+        imagined = torch.tensor(self.virtual, dtype=value.dtype)
+        return torch.cat([value, imagined.repeat(len(present))]), torch.cat(
+            [group, present.repeat_interleave(len(imagined))]
+        )
+
+
+@dataclass(frozen=True)
+class StepRelative:
+    """`A_t = sum over steps j that end at or after t of (r_j - mean_g r)/(std_g r + epsilon)`: GRPO's process form.
+
+    DeepSeekMath (arXiv 2402.03300, section 4.1.3). A step is a segment of a turn, a turn without segments one step;
+    its reward r_j is all reward earned in it, the trajectory's own at the last step. Mean and deviation are over every
+    step of the group's trajectories, so long answers weigh more in them. With one step per trajectory it is
+    `GroupRelative`. Steps whose weights are all 0 enter no statistic and give nothing.
+
+    Attributes:
+        by: columns of trajectories whose steps are comparable.
+        scale, ddof, epsilon: as in `GroupRelative`.
+    """
+
+    by: GroupBy = GroupBy("scenario")
+    scale: Literal["std"] | None = "std"
+    ddof: int = 1
+    epsilon: float = 1e-6
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.scale not in ("std", None):
+            raise ValueError(f"scale must be 'std' or null, not {self.scale!r}")
+        if self.by.level is Level.TURN:
+            raise ValueError("steps of whole trajectories are compared: by may not name a column of turns")
+
+    @property
+    def least_samples(self) -> int:
+        """Two when groups are within a scenario."""
+        return 2 if "scenario" in self.by.columns else 1
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        units = step_units(batch)
+        used = units.counted
+        group, size = units.groups(self.by, batch)
+        middle = centred(units.value[used], group[used], size)
+        if self.scale == "std":
+            middle = scaled(middle, middle, group[used], size, ddof=self.ddof, epsilon=self.epsilon)
+        credit = torch.zeros(len(used), dtype=torch.float64)
+        credit[used] = middle
+        to_go = suffix_sum(credit, units.trajectory, batch.trajectories)
+        return replace(batch.occurrences, advantage=to_go[units.member])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hocket.credit.units import counted_trajectories
+from hocket.errors import ConfigurationError
 from hocket.signals import returns
 from hocket.types import Batch, Column, GroupBy, Level, Occurrences
 
@@ -77,6 +78,90 @@ class AllPairs(Pairing):
             if value[better] - value[other] > self.margin
         ]
         return paired(batch, found)
+
+
+@dataclass(frozen=True)
+class PreferenceLevels(Pairing):
+    """All pairs across preference levels, and which trajectories are of the highest (TRPA, arXiv 2504.04524).
+
+    Only the order of rewards is used, never their size. A trajectory's level is the tuple of its scores named by
+    `order`, compared one after the other; without names it is its return. Besides the pairs, trajectories of the
+    batch's highest level get advantage 1 and all others -1, or 0 throughout where the batch knows one level only.
+
+    Attributes:
+        order: names of scores by trajectory, the most important first; a missing opinion is the lowest.
+        lone: keep the weight of trajectories in no pair, from whose sign `DPO(lone=True)` learns; else it is 0.
+        margin: how far apart returns of different levels are; without meaning where `order` names scores.
+
+    Raises:
+        ConfigurationError: on a call, when a score named by `order` is missing.
+    """
+
+    order: tuple[str, ...] = ()
+    lone: bool = True
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with `pairs` `[P, 2]` and advantages `[E]` float64."""
+        level = self._levels(batch)
+        groups = members_by_group(batch, self.by)
+        found = [
+            (better, other)
+            for members in groups
+            for better in members
+            for other in members
+            if self._above(level[better], level[other])
+        ]
+        seen = paired(batch, found)
+        counted = [trajectory for members in groups for trajectory in members]
+        highest = max((level[i] for i in counted), default=())
+        ranked = any(self._above(highest, level[i]) for i in counted)
+        signs = [(-1.0 if self._above(highest, own) else 1.0) if ranked else 0.0 for own in level]
+        advantage = torch.tensor(signs, dtype=torch.float64)[seen.trajectory]
+        weight = batch.occurrences.weight if self.lone and ranked else seen.weight
+        return replace(seen, weight=weight, advantage=torch.where(batch.occurrences.weight != 0, advantage, 0.0))
+
+    def _above(self, better: tuple[float, ...], other: tuple[float, ...]) -> bool:
+        return better > other if self.order else better[0] - other[0] > self.margin
+
+    def _levels(self, batch: Batch) -> list[tuple[float, ...]]:
+        """Per trajectory, what is compared."""
+        if not self.order:
+            return [(value,) for value in returns(batch).tolist()]
+        columns = []
+        for name in self.order:
+            if name not in batch.scores or batch.scores[name].level is not Level.TRAJECTORY:
+                raise ConfigurationError(
+                    f"PreferenceLevels orders by a score {name!r} of trajectories, which is missing"
+                )
+            columns.append(torch.nan_to_num(batch.scores[name].values, nan=-torch.inf).tolist())
+        return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True)
+class ShortestAgainstLonger(Pairing):
+    """The shortest right trajectory of a group against its wrong ones and its much longer right ones.
+
+    Pairs for long2short DPO (Kimi k1.5, arXiv 2501.12599, section 2.4). Among equals the first in assignment order is
+    taken; a group without a right trajectory gives no pair, and trajectories in no pair get weight 0.
+
+    Attributes:
+        right: a return of at least this is a right answer.
+        factor: how many times longer than the shortest a right answer is to be dispreferred; the report has 1.5.
+    """
+
+    right: float = 0.5
+    factor: float = 1.5
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
+        value, length = returns(batch).tolist(), batch.lengths().tolist()
+        found = []
+        for members in members_by_group(batch, self.by):
+            good = [i for i in members if value[i] >= self.right]
+            if good:
+                best = min(good, key=lambda i: length[i])
+                found += [(best, i) for i in members if i not in good or length[i] >= self.factor * length[best]]
+        return paired(batch, [(best, other) for best, other in found if best != other])
 
 
 def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:

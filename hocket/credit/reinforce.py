@@ -100,11 +100,15 @@ class GreedyBaseline:
     """`A_i = R_i - R(greedy answer to the same scenario)`: ReMax (Li et al. 2024, arXiv 2310.10505).
 
     Reads trajectories whose source is `baseline` (their mean, if there are several). Trajectories of a scenario
-    without one, say because the attempt failed, are left out with weight 0.
+    without one, say because the attempt failed, are left out with weight 0. With `to_go` the credit of a decision is
+    the reward from it on, instead of the whole return, minus the same baseline: the form for rewards per decision (a
+    KL penalty, for instance), where what was earned before says nothing of the decision.
 
     Raises:
         ConfigurationError: on a call, when the batch holds no baseline at all.
     """
+
+    to_go: bool = False
 
     needs_baseline: ClassVar[bool] = True
     reads: ClassVar[frozenset[Column]] = frozenset()
@@ -123,9 +127,13 @@ class GreedyBaseline:
         size = len(batch.names["scenario"])
         baseline = segment_mean(value[greedy], batch.scenario[greedy], size)
         known = segment_count(batch.scenario[greedy], size)[batch.scenario] > 0
-        advantage = torch.where(known & ~greedy & counted_trajectories(batch), value - baseline[batch.scenario], 0.0)
+        learnt = (known & ~greedy & counted_trajectories(batch))[seen.trajectory]
+        earned = value[seen.trajectory]
+        if self.to_go:
+            earned = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories)
+        advantage = torch.where(learnt, earned - baseline[batch.scenario][seen.trajectory], 0.0)
         weight = torch.where(known[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
-        return replace(seen, advantage=advantage[seen.trajectory], weight=weight)
+        return replace(seen, advantage=advantage, weight=weight)
 
 
 @dataclass(frozen=True)

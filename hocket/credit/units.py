@@ -19,7 +19,8 @@ class Units(NamedTuple):
         member: the unit of each occurrence, `[E]`.
         trajectory: whose it is, `[M]`.
         turn: its turn, `[M]`; None when units are whole trajectories.
-        value: its undiscounted return (a turn's: the reward from its first decision to the end), `[M]` float64.
+        value: its undiscounted return (a turn's: the reward from its first decision to the end; a step's: what was
+            earned in it), `[M]` float64.
         counted: whether any of its occurrences has a weight, `[M]`; the others enter no statistic and get no credit.
     """
 
@@ -61,3 +62,15 @@ def turn_units(batch: Batch) -> Units:
     to_go = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories)
     counted = segment_count(member[seen.weight != 0], int(starts.sum())) > 0
     return Units(member, seen.trajectory[starts], turn[starts], to_go[starts], counted)
+
+
+def step_units(batch: Batch) -> Units:
+    """Every segment of every visit of a trajectory to a turn, with the reward earned in it."""
+    seen = batch.occurrences
+    turn, segment = batch.turn[seen.decision], batch.segment[seen.decision]
+    starts = torch.ones(len(seen), dtype=torch.bool)
+    starts[1:] = (turn[1:] != turn[:-1]) | (segment[1:] != segment[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+    member, size = torch.cumsum(starts, 0) - 1, int(starts.sum())
+    earned = segment_sum(rewards_by_occurrence(batch), member, size)
+    counted = segment_count(member[seen.weight != 0], size) > 0
+    return Units(member, seen.trajectory[starts], turn[starts], earned, counted)

@@ -1,5 +1,18 @@
 """What is asked, and how often."""
 
+from hocket.curriculum.budget import ShrinkingBudget
+from hocket.curriculum.failures import ByFailure
+from hocket.curriculum.families import Families
+from hocket.curriculum.formats import FormatStages
 from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.variable import Chosen, variable
 
-__all__ = ["Shuffled"]
+__all__ = [
+    "ByFailure",
+    "Chosen",
+    "Families",
+    "FormatStages",
+    "ShrinkingBudget",
+    "Shuffled",
+    "variable",
+]

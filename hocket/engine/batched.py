@@ -22,6 +22,9 @@ class BatchedEngine:
         beside: an engine whose lobby and batches this one shares; it must know by `_answer` how to sample for both.
     """
 
+    masks = False
+    """Whether it can keep tokens to what a policy's delayed copy allows."""
+
     def __init__(self, *, max_rows: int = 256, lobby: Lobby | None = None, beside: BatchedEngine | None = None) -> None:
         if max_rows < 1:
             raise ConfigurationError(f"engine.max_rows = {max_rows}: must be at least 1")
@@ -90,6 +93,10 @@ class BatchedEngine:
         Raises:
             HocketError: when its context is empty or leaves no room, or its prefix exceeds the limit.
         """
+        if request.decoding.nucleus < 1 and not self.masks:
+            raise ConfigurationError(
+                "decoding.nucleus needs the policy's delayed copy, which only the local engine has"
+            )
         length, most = len(request.tokens), request.decoding.max_tokens
         if length == 0:
             raise HocketError("a request has an empty context; give the scenario a prompt")

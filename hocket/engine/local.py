@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -14,8 +14,9 @@ from hocket.engine.batched import BatchedEngine
 from hocket.engine.cached import CachedSession
 from hocket.engine.continuous import Continuous
 from hocket.engine.decoder import DecoderSession
-from hocket.engine.decoding import Responses, decode
+from hocket.engine.decoding import Decoding, Responses, decode
 from hocket.engine.lobby import Lobby
+from hocket.engine.masked import MaskedSession
 from hocket.engine.paged import Counts, Kernels, PagedCache
 from hocket.engine.requests import Request, Sample
 from hocket.engine.session import Session
@@ -84,6 +85,8 @@ class LocalEngine(BatchedEngine):
         HocketError: when the two policies differ in more than adapters.
     """
 
+    masks = True
+
     def __init__(
         self,
         policy: CausalLM,
@@ -148,6 +151,11 @@ class LocalEngine(BatchedEngine):
         model = self.policy.model
         if _kernels(self.policy) is None:
             return [], numbered
+        under_masks = [item for item in numbered if item.request.decoding.nucleus < 1]
+        if under_masks:
+            # The pages know one model only; under masks two of them run in lockstep.
+            paged, rest = self._split([item for item in numbered if item.request.decoding.nucleus >= 1])
+            return paged, [*rest, *under_masks]
         lengths = [len(item.request.tokens) + item.limit for item in numbered]
         if supports(model, max(lengths, default=0)):
             return numbered, []
@@ -203,30 +211,40 @@ class LocalEngine(BatchedEngine):
 
     def _waves(self, numbered: list[_Asked]) -> Iterator[list[_Asked]]:
         """Requests decoded together: whole batches on the fast path, equal context lengths on the other."""
-        fast: list[_Asked] = []
-        by_length: dict[int, list[_Asked]] = {}
+        fast: dict[bool, list[_Asked]] = {}
+        by_length: dict[tuple[bool, int], list[_Asked]] = {}
         for item in numbered:
+            under_masks = item.request.decoding.nucleus < 1
             if supports(self.policy.model, len(item.request.tokens) + item.limit):
-                fast.append(item)
+                fast.setdefault(under_masks, []).append(item)
             else:
-                by_length.setdefault(len(item.request.tokens), []).append(item)
-        for group in (fast, *by_length.values()):
+                by_length.setdefault((under_masks, len(item.request.tokens)), []).append(item)
+        for group in (*fast.values(), *by_length.values()):
             for start in range(0, len(group), self.max_rows):
                 yield group[start : start + self.max_rows]
 
     def _run_wave(self, wave: list[_Asked]) -> dict[int, Sample]:
         # Requests of one context stand side by side.
         wave = sorted(wave, key=lambda item: item.request.tokens)
-        model, precision = self.policy.model, self.policy.precision
+        precision = self.policy.precision
         longest = max(len(item.request.tokens) + item.limit for item in wave)
 
-        def open_session(contexts: Sequence[tuple[int, ...]]) -> Session:
+        def session_of(model: Any, contexts: Sequence[tuple[int, ...]]) -> Session:
             if supports(model, longest):
                 return DecoderSession(model, contexts, precision)
             return CachedSession(model, contexts)
 
         requests, limits = [item.request for item in wave], [item.limit for item in wave]
-        samples = decode(requests, limits, open_session, self._stops, self.policy)
+        if requests[0].decoding.nucleus < 1:
+            contexts = [request.tokens for request in requests]
+            delayed = session_of(self.policy.delayed_model(), contexts)
+            session = MaskedSession(session_of(self.policy.model, contexts), delayed, requests)
+            written = Decoding(requests, limits, self.policy.stop_ids, self._stops).run(session, self.policy.version)
+            samples = session.completed(written, requests)
+        else:
+            samples = decode(
+                requests, limits, lambda contexts: session_of(self.policy.model, contexts), self._stops, self.policy
+            )
         return {item.place: sample for item, sample in zip(wave, samples, strict=True)}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ class Sample:
         finish: `stop` (end of turn or a stop string), `length` (the limit, or the context is full).
         version: the weights version it was sampled with.
         forced: `[L]`, True for the imposed prefix.
+        extras: what the turn keeps besides, such as the masks it was sampled under.
         text: what was said where a server gave only text, of which `tokens` are then an encoding; else None.
     """
 
@@ -57,6 +59,7 @@ class Sample:
     version: int
     forced: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     text: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Engine(Protocol):

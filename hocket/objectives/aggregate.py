@@ -19,7 +19,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from hocket.segments import segment_count, segment_sum
+from hocket.segments import segment_count, segment_mean, segment_sum
 from hocket.types import Batch, Decoding
 
 Aggregate = Literal["token-mean", "sequence-mean", "sequence-sum", "constant-length"]
@@ -67,6 +67,12 @@ def trajectory_sums(values: Tensor, batch: Batch) -> Tensor:
     counted = seen.weight != 0
     used = torch.where(counted, values, torch.zeros_like(values)) * seen.weight.to(values.dtype)
     return segment_sum(used, seen.trajectory, batch.trajectories)
+
+
+def trajectory_means(values: Tensor, batch: Batch) -> Tensor:
+    """Plain mean over each trajectory's counted occurrences of `values` `[E]`: `[N]`; 0 where none counts."""
+    counted = batch.occurrences.weight != 0
+    return segment_mean(values[counted], batch.occurrences.trajectory[counted], batch.trajectories)
 
 
 def counted_lengths(batch: Batch) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
 from hocket.objectives.ratios import log_ratios, recorded, saturated
+from hocket.schedules import Setting, bounds, value_at
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 Estimator = Literal["k1", "k2", "k3"]
@@ -42,14 +43,14 @@ class KLToReference:
 
     Attributes:
         estimator: see the table at the top of this module for what each one's gradient is.
-        coefficient: in units of loss per nat. DeepSeekMath uses k3 with 0.04.
+        coefficient: in units of loss per nat, a number or a schedule. DeepSeekMath uses k3 with 0.04.
         aggregate, horizon: as in the objective it accompanies.
         unbiased: multiply by the differentiable ratio pi/pi_old (saturated), which gives the gradient of
             KL(pi || reference) also off-policy.
     """
 
     estimator: Estimator = "k3"
-    coefficient: float = 0.04
+    coefficient: Setting = 0.04
     aggregate: Aggregate = "sequence-mean"
     horizon: int = HORIZON
     unbiased: bool = False
@@ -62,7 +63,7 @@ class KLToReference:
         check(self.aggregate, self.horizon)
         if self.estimator not in get_args(Estimator):
             raise ValueError(f"estimator is {self.estimator!r}; choose from {', '.join(get_args(Estimator))}")
-        if self.coefficient < 0:
+        if bounds(self.coefficient)[0] < 0:
             raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
 
     @property
@@ -77,7 +78,8 @@ class KLToReference:
             estimate = saturated(log_ratios(now, batch)).exp() * estimate
         metrics = {"kl/reference": mean(kl_estimate(difference.detach(), "k3"), seen.weight != 0)}
         weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
-        return Terms(self.coefficient * estimate, weight, metrics=metrics)
+        coefficient = value_at(self.coefficient, batch.progress)
+        return Terms(coefficient * estimate, weight, metrics=metrics)
 
 
 @dataclass(frozen=True)

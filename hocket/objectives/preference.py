@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from hocket.errors import HocketError
-from hocket.objectives.aggregate import counted_lengths, mean, trajectory_sums
+from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
 from hocket.objectives.ratios import recorded
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
@@ -33,11 +34,17 @@ class DPO:
         beta: strength of the leash to the reference.
         label_smoothing: probability that a preference is the wrong way round, in [0, 0.5).
         length_normalised: divide each d by its trajectory's counted decisions (as in Tulu 3, arXiv 2411.15124).
+        top: factor of the margin where the preferred trajectory has a positive advantage, that is, where credit found
+            it of the highest level (`hocket.credit.PreferenceLevels`; TRPA, arXiv 2504.04524).
+        lone: trajectories with an advantage that are in no pair add -log sigmoid(+-d), the sign the advantage's; the
+            mean is then over pairs and these.
     """
 
     beta: float = 0.1
     label_smoothing: float = 0.0
     length_normalised: bool = False
+    top: float = 1.0
+    lone: bool = False
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
     reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE})
@@ -45,6 +52,8 @@ class DPO:
     idle_without_advantage: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        if self.top <= 0:
+            raise ValueError(f"top must be positive, not {self.top}")
         if self.beta <= 0 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError(
                 f"beta must be positive and label_smoothing in [0, 0.5), not {self.beta} and {self.label_smoothing}"
@@ -61,11 +70,26 @@ class DPO:
             drift = drift / lengths.clamp(min=1)
         better, worse = seen.pairs[:, 0], seen.pairs[:, 1]
         margin = self.beta * (drift[better] - drift[worse])
+        if self.top != 1:
+            highest = trajectory_means(seen.advantage.detach(), batch)[better] > 0
+            margin = torch.where(highest, self.top * margin, margin)
         counted = (lengths[better] > 0) & (lengths[worse] > 0)
         metrics = {
             "pairs/total": counted.sum().double(),
             "pairs/accuracy": mean((margin > 0).double(), counted),
             "pairs/margin": mean(margin, counted),
         }
+        value = preference_loss(margin, self.label_smoothing)
+        if self.lone:
+            sign, alone = self._lone(batch, seen.pairs[counted], lengths)
+            value = torch.cat([value, -logsigmoid(sign.to(dtype) * drift)])
+            counted = torch.cat([counted, alone])
         weight = counted.to(dtype) / counted.sum().clamp(min=1)
-        return Terms(preference_loss(margin, self.label_smoothing), weight, Level.PAIR, metrics)
+        return Terms(value, weight, Level.PAIR, metrics)
+
+    def _lone(self, batch: Batch, pairs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The sign of each trajectory's advantage, and whether it counts and is in no pair, `[N]` each."""
+        sign = trajectory_means(batch.occurrences.advantage.detach(), batch).sign()
+        free = torch.ones(batch.trajectories, dtype=torch.bool)
+        free[pairs.flatten()] = False
+        return sign, free & (lengths > 0) & (sign != 0)

@@ -71,6 +71,22 @@ def sequence_means(log_ratio: Tensor, batch: Batch) -> Tensor:
     return (total / length)[seen.trajectory]
 
 
+def segment_means(log_ratio: Tensor, batch: Batch) -> Tensor:
+    """The mean log-ratio over each occurrence's segment, `[E]`: the log of a segment's geometric mean ratio.
+
+    A segment is one of a turn as one trajectory saw it (Rank-GRPO's items, arXiv 2510.20150). Only counted occurrences
+    enter the mean, whatever their weight.
+    """
+    seen = batch.occurrences
+    place = torch.stack([seen.trajectory, batch.turn[seen.decision], batch.segment[seen.decision]])
+    fresh = torch.ones(len(seen), dtype=torch.bool)
+    fresh[1:] = (place[:, 1:] != place[:, :-1]).any(0)
+    segment, size = torch.cumsum(fresh, 0) - 1, int(fresh.sum())
+    counted = seen.weight != 0
+    total = segment_sum(log_ratio[counted], segment[counted], size)
+    return (total / segment_count(segment[counted], size).clamp(min=1))[segment]
+
+
 def saturation(log_ratio: Tensor, among: Tensor, bound: float = BOUND) -> Tensor:
     """How many log-ratios `among` the given occurrences lie beyond the bound, a scalar."""
     return ((log_ratio.detach().abs() > bound) & among).sum().to(torch.float64)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
-from hocket.objectives.ratios import log_ratios, saturated, saturation, sequence_means
+from hocket.objectives.ratios import log_ratios, saturated, saturation, segment_means, sequence_means
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
-Ratio = Literal["decision", "sequence", "sequence-token"]
+Ratio = Literal["decision", "segment", "sequence", "sequence-token"]
 
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float, dual: float | None = None) -> Tensor:
@@ -43,8 +43,10 @@ class ClippedSurrogate:
     Attributes:
         low, high: the ratio is clipped to [1 - low, 1 + high].
         dual: bound c > 1 of the dual clip for negative advantages; None for none.
-        ratio: `decision`, r_t = pi/pi_old per decision; `sequence`, s_i = exp(mean_t log r_t), the same for all
-            decisions of a trajectory and differentiated as a whole (GSPO, arXiv 2507.18071);
+        ratio: `decision`, r_t = pi/pi_old per decision; `segment`, the geometric mean over the decision's segment,
+            differentiated as a whole (Rank-GRPO, arXiv 2510.20150);
+            `sequence`, s_i = exp(mean_t log r_t), the same for all decisions of a trajectory and differentiated as a
+            whole (GSPO, arXiv 2507.18071);
             `sequence-token`, value s_i but differentiated through the own decision, sg[s_i] pi/sg[pi] (GSPO-token,
             same paper). The last two have equal gradients where the advantage is constant within a trajectory.
         aggregate, horizon: see `hocket.objectives.aggregate`; `horizon` is the L of `constant-length`.
@@ -97,5 +99,7 @@ class ClippedSurrogate:
         own = log_ratios(now, batch)
         if self.ratio == "decision":
             return own
+        if self.ratio == "segment":
+            return segment_means(own, batch)
         whole = sequence_means(own, batch)
         return whole if self.ratio == "sequence" else whole.detach() + (own - own.detach())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +16,7 @@ from hocket import kernels
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
 from hocket.policies.family import FAMILY, Precision, head_size, supports
-from hocket.policies.heads import Head, Reading, ValueHead, read_head
+from hocket.policies.heads import Head, Reading, ValueHead, read_head, rowwise
 from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
 from hocket.policies.lora import (
     adapted_layers,
@@ -27,6 +27,7 @@ from hocket.policies.lora import (
     save_adapter,
     without_adapter,
 )
+from hocket.policies.masking import allowed_at
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, final_rows, padded, rows_of, targets
 from hocket.policies.settings import LoraSettings
@@ -38,6 +39,9 @@ from hocket.types import Batch, Evaluation, Level, Quantity
 
 PLAIN_HEAD = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
 """Architectures whose logits are exactly `lm_head(last hidden state)`; of any other the model's own logits are used."""
+
+DELAYED = "delayed"
+"""The folder of the copy that sets masks, beside the policy's files."""
 
 VALUE_FILE = "value_head.safetensors"
 
@@ -90,6 +94,7 @@ class CausalLM:
         self.token_budget: float = TOKEN_BUDGET
         self.checkpointing = False
         self.tape: Tape | None = None
+        self._delayed: Any = None
         self.share_prefixes = True
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
@@ -220,6 +225,21 @@ class CausalLM:
         """Lets go of what was kept."""
         self.tape = None
 
+    def refresh(self) -> None:
+        """Makes the delayed copy, which sets masks, equal to the model as it is now (see `policies.masking`)."""
+        with torch.inference_mode(False), torch.no_grad():
+            if self._delayed is None:
+                with _no_gradients(self._module):
+                    self._delayed = copy.deepcopy(self.model).requires_grad_(False)
+            else:
+                self._delayed.load_state_dict(self.model.state_dict())
+
+    def delayed_model(self) -> Any:
+        """The delayed copy; asked for the first time, a copy of the model as it is now."""
+        if self._delayed is None:
+            self.refresh()
+        return self._delayed
+
     def applied(self) -> AbstractContextManager[None]:
         """Inside, the model computes this policy's function: a reference switches the shared model's adapter off."""
         return nullcontext() if self.adapted or not self.lora else without_adapter(self.model)
@@ -277,6 +297,27 @@ class CausalLM:
             kl_exact=scattered([reading.kl for reading, _ in found]) if Quantity.KL_EXACT in wanted else None,
         )
 
+    def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
+        """Whole distributions at `decisions` `[K]`, without gradient: places in it `[M]` to log-probs `[M, V]`.
+
+        Hidden states are kept for all, logits made for those asked.
+        """
+        with torch.no_grad(), self.applied():
+            parts = self._parts(rows_of(batch, decisions))
+            features = torch.cat([self._features(part)[0] for part in parts])
+        place = torch.zeros(batch.decisions, dtype=torch.long)
+        place[torch.cat([targets(part) for part in parts])] = torch.arange(len(features))
+        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+
+        def logp(chosen: Tensor) -> Tensor:
+            wanted = decisions[chosen]
+            temperature = heat[batch.turn[wanted]].float().to(self.device)[:, None]
+            with torch.no_grad(), self.applied():
+                logits = rowwise(self._head, features[place[wanted].to(features.device)]).float()
+            return torch.log_softmax(logits / temperature, -1).cpu()
+
+        return logp
+
     def final_values(self, batch: Batch) -> Tensor:
         """The value after the last token of each truncated trajectory, `[N]`; 0 elsewhere. No gradient."""
         head = self._module.value_head
@@ -316,7 +357,11 @@ class CausalLM:
         with self.applied():
             features, hidden = self._features(part, hidden=Quantity.VALUE in wanted)
         entropy = Quantity.ENTROPY in wanted
-        reading = read_head(self._head, features, action, temperature, entropy=entropy, reference=against)
+        only = allowed_at(batch, target, self.model.config.vocab_size)
+        allowed = None if only is None else only.to(self.device)
+        reading = read_head(
+            self._head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed
+        )
         head = self._module.value_head
         return reading, None if hidden is None or head is None else head(hidden)
 
@@ -422,6 +467,9 @@ class CausalLM:
         if self.lora and self.adapted:
             save_adapter(self.model, folder / "adapter")
         self.tokenizer.save_pretrained(str(folder))
+        if self._delayed is not None:
+            with without_progress_bars():
+                self._delayed.save_pretrained(str(folder / DELAYED))
         if self._module.value_head is not None:
             save_file(self._module.value_head.state_dict(), folder / VALUE_FILE)
 
@@ -441,6 +489,9 @@ class CausalLM:
                 raise ConfigurationError(
                     f"the model in {str(folder)!r} has another shape than policy {self.name!r}; load one saved by it"
                 ) from error
+        if (folder / DELAYED).is_dir():
+            self.refresh()
+            self._delayed.load_state_dict(read_model(str(folder / DELAYED), self._delayed.dtype).state_dict())
         self._load_value_head(folder)
 
     def _load_value_head(self, folder: Path) -> None:

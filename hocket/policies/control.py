@@ -58,6 +58,7 @@ class ControlPolicy:
     default_lr = 1e-3
     granularity = Level.DECISION
     """Observations are whole, so any decisions may share a mini-batch."""
+    twice_differentiable = True
 
     def __init__(self, spaces: Spaces, *, key: Key, hidden: Sequence[int] = (64, 64), name: str = "policy") -> None:
         self.name = name

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hocket import kernels
 from hocket.policies.fused import ALIKE, by_kernels, product
+from hocket.policies.masking import masked
 
 LOGIT_BUDGET = 2**23
 """Logits held at once; above it they are made in parts, which the backward pass makes again."""
@@ -50,6 +51,7 @@ def read_head(
     *,
     entropy: bool = False,
     reference: tuple[Head, Tensor] | None = None,
+    allowed: Tensor | None = None,
 ) -> Reading:
     """Log-prob of `action` `[K]` and, if asked, entropy and KL(policy || reference) at each of K places, in nats.
 
@@ -58,10 +60,17 @@ def read_head(
         features: `[K, H]`.
         temperature: `[K]`; every distribution is softmax(logits / temperature).
         reference: the other policy's head and features, which get no gradient.
+        allowed: `[K, V]` bool; of anything else the policy's probability and gradient are 0. None allows everything.
     """
     width = head(features[:1]).shape[-1] if len(features) else 1
     step = max(1, LOGIT_BUDGET // width)
-    if len(features) > step and reference is None and type(head) is nn.Linear and by_kernels(features):
+    if (
+        len(features) > step
+        and reference is None
+        and allowed is None
+        and type(head) is nn.Linear
+        and by_kernels(features)
+    ):
         wanted = (features, head.weight, head.bias, action, temperature, entropy, max(ALIKE, step))
         logp, spread = _ChosenInParts.apply(*wanted)  # type: ignore[no-untyped-call]
         return Reading(logp, spread, None)
@@ -69,7 +78,8 @@ def read_head(
     for start in range(0, max(len(features), 1), step):
         piece = slice(start, start + step)
         other = None if reference is None else (reference[0], reference[1][piece])
-        arguments = (head, features[piece], action[piece], temperature[piece], entropy, other)
+        only = None if allowed is None else allowed[piece]
+        arguments = (head, features[piece], action[piece], temperature[piece], entropy, other, only)
         if len(features) <= step or not torch.is_grad_enabled():
             parts.append(_read(*arguments))
         else:
@@ -93,9 +103,12 @@ def _read(
     temperature: Tensor,
     entropy: bool,
     reference: tuple[Head, Tensor] | None,
+    allowed: Tensor | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     logits = rowwise(head, features).float()
-    if reference is None and by_kernels(logits):
+    if allowed is not None:
+        logits = masked(logits, allowed)
+    elif reference is None and by_kernels(logits):
         chosen, spread = _Chosen.apply(logits, action, temperature, entropy)  # type: ignore[no-untyped-call]
         return chosen, spread, None
     logits = logits / temperature[:, None]

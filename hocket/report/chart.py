@@ -29,6 +29,7 @@ class Chart:
     """A titled chart. `share` fixes the axis to 0 .. 1 and shows percent; `unit` stands beside the title.
 
     `zero` begins the axis at 0. The axis spans `least` at least, so that rounding errors do not look like events.
+    `across` names what the horizontal axis counts.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Chart:
     zero: bool = False
     note: str = ""
     least: float = 0.0
+    across: str = "step"
 
     def svg(self) -> str:
         """The chart as an SVG element, sized by its container."""
@@ -49,7 +51,7 @@ class Chart:
         for number, line in enumerate(shown):
             parts += _drawn(line, frame, number)
         data = {
-            "left": frame.x0, "right": frame.x1, "share": self.share,
+            "left": frame.x0, "right": frame.x1, "share": self.share, "across": self.across,
             "lines": [{"name": line.name, "points": [[x, _short(y)] for x, y in line.points]} for line in shown],
         }  # fmt: skip
         return (

@@ -31,7 +31,7 @@ function follow(svg) {
     cross.setAttribute("x1", place);
     cross.setAttribute("x2", place);
     cross.style.display = "";
-    tip.textContent = "step " + step + near.map(([name, point]) => "  ·  " + name + " " + shown(point[1], data.share)).join("");
+    tip.textContent = data.across + " " + step + near.map(([name, point]) => "  ·  " + name + " " + shown(point[1], data.share)).join("");
     tip.style.display = "block";
     const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
     tip.style.left = left + "px";

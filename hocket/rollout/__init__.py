@@ -1,8 +1,45 @@
 """Who is asked how many times; the loop between sampling and scoring."""
 
+from hocket.rollout.appeals import WithAppeals
 from hocket.rollout.baseline import WithGreedyBaseline
+from hocket.rollout.compressed import CompressedThoughts, FirstMention
+from hocket.rollout.contrast import ContrastGroups
+from hocket.rollout.correction import GuidedCorrection
 from hocket.rollout.demonstrations import Demonstrations, Preferences
+from hocket.rollout.difficulty import DifficultyAware
+from hocket.rollout.dropped import DroppedThoughts
 from hocket.rollout.dynamic import DynamicSampling
+from hocket.rollout.expert import WithExpert
+from hocket.rollout.forced import ForcedAnswers
 from hocket.rollout.independent import Independent
+from hocket.rollout.nucleus import DelayedNucleus
+from hocket.rollout.reference import WithReference
+from hocket.rollout.refilled import Refilled
+from hocket.rollout.selected import Selected
+from hocket.rollout.serial import SerialGroup
+from hocket.rollout.tempered import Tempered
+from hocket.rollout.tree import PlanTree
 
-__all__ = ["Demonstrations", "DynamicSampling", "Independent", "Preferences", "WithGreedyBaseline"]
+__all__ = [
+    "CompressedThoughts",
+    "ContrastGroups",
+    "DelayedNucleus",
+    "Demonstrations",
+    "DifficultyAware",
+    "DroppedThoughts",
+    "DynamicSampling",
+    "FirstMention",
+    "ForcedAnswers",
+    "GuidedCorrection",
+    "Independent",
+    "PlanTree",
+    "Preferences",
+    "Refilled",
+    "Selected",
+    "SerialGroup",
+    "Tempered",
+    "WithAppeals",
+    "WithExpert",
+    "WithGreedyBaseline",
+    "WithReference",
+]

@@ -32,14 +32,19 @@ class DynamicSampling:
         max_rounds: how often to ask in one step, the first time included.
         oversample: ask for this many times the missing groups, at least 1; works through `more`.
         score: the score whose equality matters; None compares all scores (before weights and shaping).
+        enough: the share of wanted groups with signal at which no more is asked, in (0, 1]. Below 1 (GPG's threshold,
+            arXiv 2504.02546) groups without signal fill up the batch instead of being discarded.
     """
 
     samples: int = 8
     max_rounds: int = 3
     oversample: float = 1.0
     score: str | None = None
+    enough: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.enough <= 1:
+            raise ValueError(f"enough must lie in (0, 1], not {self.enough}")
         if self.samples < 2:
             raise ValueError(f"samples must be at least 2 to differ, not {self.samples}")
         if self.max_rounds < 1:
@@ -58,13 +63,13 @@ class DynamicSampling:
         more: More | None = None,
     ) -> Experience:
         """Groups with signal as trajectories; metrics count rounds and groups."""
-        wanted = len(asked)
+        wanted, enough = len(asked), self.enough * len(asked)
         kept: list[Group] = []
         idle: list[Group] = []
         drawn: Counter[str] = Counter()
         pending = [*asked, *(more(self._number(wanted) - wanted) if more and self._number(wanted) > wanted else [])]
         rounds = 0
-        while pending and rounds < self.max_rounds and len(kept) < wanted:
+        while pending and rounds < self.max_rounds and len(kept) < enough:
             rounds += 1
             groups = await self._ask(pending, drawn, play, score)
             differs = [has_signal(group, self.score) for group in groups]
@@ -79,7 +84,8 @@ class DynamicSampling:
             "rollout/groups": float(len(kept) + len(idle)),
             "rollout/groups_with_signal": float(len(kept)),
         }
-        chosen, rest = (kept, idle) if kept else (idle, [])
+        filled = [*kept, *idle[: max(0, wanted - len(kept))]] if self.enough < 1 else kept
+        chosen, rest = (filled, idle[len(filled) - len(kept) :]) if kept else (idle, [])
         return Experience(_flat(chosen[:wanted]), _flat([*chosen[wanted:], *rest]), metrics)
 
     def _number(self, missing: int) -> int:

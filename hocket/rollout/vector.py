@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key, uniforms
-from hocket.types import Assignment, Level, Score, Trajectory, Turn
+from hocket.types import Assignment, Level, Score, Trajectory, Turn, before_training
 
 
 class Environment(Protocol):
@@ -101,6 +101,7 @@ class VectorPlayer:
         if width < 1:
             raise ConfigurationError(f"width = {width}: a player needs at least one environment")
         self.policy, self.agent, self.width = policy, agent, width
+        self.reference: Controller | None = None
         self._world = world
         self._open: list[Environment | None] = [None] * width
 
@@ -113,10 +114,11 @@ class VectorPlayer:
         """
         waiting = list(_episodes(assignments, key))
         done: list[Trajectory | None] = [None] * len(waiting)
-        pool = _Pool(self, iter(waiting))
-        while pool.active:
-            for episode in pool.advance():
-                done[episode.place] = self._recorded(episode)
+        for actor in dict.fromkeys(episode.assignment.actor for episode in waiting):
+            pool = _Pool(self, self._controller(actor), iter([e for e in waiting if e.assignment.actor == actor]))
+            while pool.active:
+                for episode in pool.advance():
+                    done[episode.place] = self._recorded(episode)
         for episode in waiting:
             if done[episode.place] is None:
                 done[episode.place] = self._recorded(episode)
@@ -143,12 +145,24 @@ class VectorPlayer:
             except Exception:  # a broken environment may fail to close as well; it is forgotten either way
                 return
 
+    def _controller(self, actor: Literal["policy", "reference"]) -> Controller:
+        """Who decides: the policy, or what it was before training, where the trainer has set `reference`."""
+        if actor == "policy":
+            return self.policy
+        if self.reference is None:
+            raise ConfigurationError(
+                "the rollout samples from the policy as it was before training, which this player was not given; its "
+                "class must say plays_reference = True"
+            )
+        return self.reference
+
     def _recorded(self, episode: _Episode) -> Trajectory:
         if episode.failure is None and not episode.finite:
             episode.failure = "environment: a reward or the last observation is not finite"
+        played = episode.assignment.actor
         turn = Turn(
             agent=self.agent,
-            policy=self.policy.name,
+            policy=self.policy.name if played == "policy" else before_training(self.policy.name),
             observation=np.stack(episode.observations) if episode.observations else self._nothing(),
             action=np.array(episode.actions),
             logp=np.array(episode.logps, np.float32),
@@ -175,11 +189,11 @@ class VectorPlayer:
 class _Pool:
     """The episodes being played now, one per slot."""
 
-    def __init__(self, player: VectorPlayer, waiting: Iterator[_Episode]) -> None:
-        self.player, self.waiting = player, waiting
-        width, draws = player.width, player.policy.draws
+    def __init__(self, player: VectorPlayer, policy: Controller, waiting: Iterator[_Episode]) -> None:
+        self.player, self.policy, self.waiting = player, policy, waiting
+        width, draws = player.width, policy.draws
         self.slots: list[_Episode | None] = [None] * width
-        self.observations = np.zeros((width, player.policy.observations), np.float32)
+        self.observations = np.zeros((width, policy.observations), np.float32)
         self.words = np.zeros((width, 1), np.uint64)
         self.counters = np.zeros((width, draws), np.uint64)
         self.temperature = np.ones(width, np.float32)
@@ -225,7 +239,7 @@ class _Pool:
     def advance(self) -> list[_Episode]:
         """One decision in every slot; returns the episodes that ended, whose slots are filled anew."""
         draws = uniforms(self.words, self.counters)
-        actions, logps = self.player.policy.sample(self.observations, draws, self.temperature)
+        actions, logps = self.policy.sample(self.observations, draws, self.temperature)
         self.counters += np.uint64(self.counters.shape[1])
         chosen = actions.tolist() if actions.ndim == 1 else actions  # plain integers: environments check them faster
         values = logps.tolist()
@@ -261,9 +275,10 @@ class _Pool:
 def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]:
     place = 0
     for assignment in assignments:
-        if assignment.decoding.truncates:
+        if assignment.decoding.truncates or assignment.decoding.nucleus < 1:
             raise ConfigurationError(
-                "a controller samples from its whole distribution; leave top_k, top_p and min_p unset"
+                "a controller samples from its whole distribution; leave top_k, top_p, min_p, nucleus unset, and use "
+                "no rollout that sets them"
             )
         for sample in range(assignment.first, assignment.first + assignment.samples):
             word = key.derive(assignment.scenario.id, assignment.source, sample).word

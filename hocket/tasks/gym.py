@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hocket.components import has_path
 from hocket.errors import ConfigurationError
 from hocket.stages import Reward, Split
-from hocket.types import Scenario, Trajectory
+from hocket.types import Level, Scenario, Trajectory
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,12 @@ class GymTask:
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """What lets a recipe learn the classic problems within a minute; see the constants of this module."""
-        if not has_path(recipe, "credit.lam"):
-            return GROUPED
-        return ACTOR_CRITIC if self.discrete else {**ACTOR_CRITIC, **CONTINUOUS}
+        if has_path(recipe, "credit.lam"):
+            chosen = ACTOR_CRITIC if self.discrete else {**ACTOR_CRITIC, **CONTINUOUS}
+        else:
+            chosen = GROUPED
+        # A loss of the whole batch is not cut into parts.
+        return {**chosen, "update.minibatches": 1} if recipe.couples is Level.BATCH else chosen
 
     # ------------------------------------------------------------ environments
 

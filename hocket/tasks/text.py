@@ -51,6 +51,10 @@ class TextTask(ABC):
         text = trajectory.text
         return {"format": float(tagged_answer(text) is not None), "working": float(has_working(text))}
 
+    def label(self, trajectory: Trajectory) -> str | None:
+        """The final answer as a word, by which samples of a scenario agree or differ; None without one."""
+        return tagged_answer(trajectory.text)
+
     def success(self, trajectory: Trajectory) -> float:
         """1 if the verdict is 1, else 0. Raises `HocketError` if `verify` does not work."""
         try:

@@ -12,19 +12,24 @@ T = TypeVar("T")
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Runs `work` to its end. Inside a running event loop (a notebook) it runs in a thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
     outcome: list[T] = []
     failure: list[BaseException] = []
 
+    async def kept() -> None:
+        # What a task returns is written out as text when asyncio.run gives signals back: milliseconds for a batch.
+        outcome.append(await work)
+
     def runner() -> None:
         try:
-            outcome.append(asyncio.run(work))
+            asyncio.run(kept())
         except BaseException as error:  # Handed to the caller's thread.
             failure.append(error)
 
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(kept())
+        return outcome[0]
     thread = threading.Thread(target=runner, name="hocket")
     thread.start()
     thread.join()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hocket.evaluating import evaluate_detached, policy_decisions
 from hocket.stages import Policy
+from hocket.train.divergence import divergence_by_place
 from hocket.types import Batch, Column, Quantity, Recorded
 
 
@@ -21,8 +22,11 @@ def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: 
     if Column.REFERENCE in reads:
         if reference is None:
             raise ValueError(f"the recipe reads reference log-probs, but policy {policy.name!r} has no reference")
-        now = evaluate_detached(reference, batch, {Quantity.LOGP}, decisions)
+        # A mask belongs to the policy's sampling; the reference is asked about its whole distribution.
+        now = evaluate_detached(reference, batch.but(allowed=()), {Quantity.LOGP}, decisions)
         batch = _with_logp(batch, "reference", now.logp, decisions)
+    if Column.DIVERGENCE in reads:
+        batch = batch.but(divergence=_into(batch.divergence, divergence_by_place(batch, policy, decisions), decisions))
     return batch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,8 @@ from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
+from hocket.types import before_training
+from hocket.workflows import TextPlayer
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
@@ -57,6 +60,7 @@ def build_parts(
         journal=journal,
     )
     parts.learners = build_learners(config, policies, config.phases[0][0])
+    seat_references(config, parts)
     # Only now: the learners' references are copies of the configured models, not of what training made of them.
     for name, folder in (weights or {}).items():
         policies[name].load(folder)
@@ -74,6 +78,59 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
     if all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners
+
+
+def seat_references(config: Config, parts: Parts) -> None:
+    """Gives the player the learners' references to sample from, where the rollout asks for them.
+
+    Raises:
+        ConfigurationError: when what samples is not in this process, or a policy that plays has no reference.
+    """
+    recipe, player = parts.lead.recipe, parts.player
+    if not getattr(recipe.rollout, "plays_reference", False):
+        return
+    away = "overlap" if config.overlap else f"engine.kind {config.engine.kind}"
+    if config.overlap or config.engine.kind != "local":
+        raise ConfigurationError(
+            f"recipe {recipe.name} samples from the policy as it was before training, which {away} does not hold; "
+            "leave overlap at 0 and engine.kind local"
+        )
+    without = next((name for name, learner in parts.learners.items() if learner.reference is None), None)
+    if without is not None:
+        raise ConfigurationError(
+            f"recipe {recipe.name} samples from all policies as they were before training, but the recipe of "
+            f"{without!r} keeps no reference; give it the same recipe"
+        )
+    references = {name: cast(Policy, learner.reference) for name, learner in parts.learners.items()}
+    if isinstance(player, TextPlayer):
+        parts.player = _with_references(player, references, config)
+    else:
+        cast(Any, player).reference = references[parts.lead.policy.name]
+
+
+def _with_references(player: TextPlayer, references: Mapping[str, Policy], config: Config) -> TextPlayer:
+    """The player with a seat for each role's reference; engines of an earlier phase serve on, with the new weights."""
+    from hocket.engine.local import LocalEngine
+    from hocket.policies.causal_lm import CausalLM
+
+    engines: dict[str, LocalEngine] = {}
+    seats = {}
+    for role, seat in player.seats.items():
+        if not seat.learns:
+            continue
+        reference, name = cast(CausalLM, references[seat.policy]), seat.policy
+        local = cast(LocalEngine, seat.engine)
+        reference.end_of_turn = local.policy.end_of_turn
+        if name not in engines:
+            earlier = player.references.get(role)
+            engines[name] = (
+                cast(LocalEngine, earlier.engine)
+                if earlier is not None
+                else LocalEngine(reference, max_rows=config.engine.max_rows, lobby=local.lobby)
+            )
+            engines[name].policy = reference
+        seats[role] = replace(seat, policy=before_training(name), engine=engines[name])
+    return replace(player, references=seats)
 
 
 def _of_policies(config: Config) -> dict[str, RoleSettings]:
@@ -96,7 +153,7 @@ def _text(
     from hocket.policies.shared import Bases
     from hocket.train.endpoints import outside_seat
     from hocket.train.engines import Engines
-    from hocket.workflows import Chat, Seat, SingleTurn, TextPlayer
+    from hocket.workflows import Chat, Seat, SingleTurn
 
     flow = workflow or (_workflow(config.workflow) if config.workflow else SingleTurn())
     unknown = [role for role in config.roles if role not in flow.roles]

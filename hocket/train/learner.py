@@ -67,8 +67,9 @@ class Learner:
         """Fills what this learner's recipe reads, for its own decisions."""
         return self.sparing(lambda: annotate(batch, self.recipe.reads, self.policy, self.reference))
 
-    def assess(self, batch: Batch, weights: Mapping[str, float]) -> Batch:
-        """Gives credit over the joint experience by this learner's recipe."""
+    def assess(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
+        """Gives credit over the joint experience of `step` by this learner's recipe."""
+        batch = batch.but(step=step, progress=min(1.0, (step - 1) / max(1, self.total_steps - 1)))
         with torch.no_grad():
             batch, self.memory = self.recipe.assess(batch, self.memory, weights)
         return batch
@@ -86,10 +87,13 @@ class Learner:
             idle_without_advantage=all(loss.idle_without_advantage for loss in self.recipe.losses),
             reference=self.reference,
             lr_factor=self.recipe.update.lr_factor(step, self.total_steps),
+            memory=self.memory.get("update", {}),
             sparing=self.sparing,
         )
         if len(problem.live(mine)):
             metrics = self.recipe.update.step(problem, key)
+            if "update" in self.memory:
+                self.memory = {**self.memory, "update": problem.memory}
         else:
             metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
         metrics |= self._agree(problem, mine)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -119,12 +120,13 @@ def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int)
     if not trajectories:
         return None, {}
     batch = pack(trajectories)
+    batch = batch.but(info=described(parts, trajectories) | dict(batch.info))
     for learner in parts.learners.values():
         batch = learner.annotate(batch)
     metrics: Metrics = {}
     credited = batch
     for name, learner in parts.learners.items():
-        assessed = learner.assess(batch, parts.weights)
+        assessed = learner.assess(batch, parts.weights, step)
         found = credit_metrics(assessed.of_policy(name))
         if not learner.frozen:
             found |= learner.learn(assessed, key.derive("update", name), step)
@@ -135,16 +137,63 @@ def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int)
     return credited, metrics
 
 
+def described(parts: Parts, trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
+    """What stages may read of every trajectory besides its numbers: see `Batch.info`."""
+    label = getattr(parts.task, "label", None)
+    pieces: dict[str, list[Any]] = {}
+    if any(learner.recipe.reads_pieces for learner in parts.learners.values()):
+        pieces["pieces"] = spelt(trajectories, getattr(parts.player, "decode", None))
+    return pieces | {
+        "feedback": [{n: s.feedback for n, s in t.scores.items() if s.feedback} for t in trajectories],
+        "text": [trajectory.text for trajectory in trajectories],
+        "label": [label(trajectory) if label else None for trajectory in trajectories],
+        "history": [{"rewards": list(parts.ledger.history(t.scenario.id))} for t in trajectories],
+        "metadata": [t.scenario.metadata for t in trajectories],
+        "origin": [t.scenario.origin for t in trajectories],
+    }
+
+
+def spelt(trajectories: Sequence[Trajectory], decode: Callable[[Sequence[int]], str] | None) -> list[list[str]]:
+    """The text of every decision of each trajectory; empty texts for decisions that are no tokens."""
+    known: dict[int, str] = {}
+    found = []
+    for trajectory in trajectories:
+        actions = [action for turn in trajectory.turns for action in turn.action.tolist()]
+        if decode is None:
+            found.append([""] * len(actions))
+            continue
+        for token in set(actions) - known.keys():
+            known[token] = decode([token])
+        found.append([known[token] for token in actions])
+    return found
+
+
 def _joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
     """`batch` with the credit that `assessed` gives to one policy's decisions."""
-    if len(batch.names["policy"]) == 1:
+    names = batch.names["policy"]
+    if len(names) == 1:
         return assessed
     seen, given = batch.occurrences, assessed.occurrences
-    mine = batch.policy[batch.turn[seen.decision]] == batch.names["policy"].index(policy)
+    mine = batch.policy[batch.turn[seen.decision]] == (names.index(policy) if policy in names else -1)
     return batch.but(scores=assessed.scores).credited(
         advantage=torch.where(mine, given.advantage, seen.advantage.to(given.advantage.dtype)),
         weight=torch.where(mine, given.weight, seen.weight.to(given.weight.dtype)),
     )
+
+
+@dataclass(frozen=True)
+class Playing:
+    """What a rollout plays with: a player under the step's key, and its words where it has any."""
+
+    player: Player
+    key: Key
+
+    @property
+    def words(self) -> object:
+        return self.player
+
+    async def __call__(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
+        return await self.player.play(assignments, key=self.key)
 
 
 async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
@@ -159,15 +208,12 @@ async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
         parts.asked += count
         return [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
 
-    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
-        return await parts.player.play(assignments, key=key.derive("play"))
-
     async def score(trajectories: Sequence[Trajectory]) -> None:
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
     experience = await recipe.rollout.collect(
         more(recipe.curriculum.prompts),
-        play=play,
+        play=Playing(parts.player, key.derive("play")),
         score=score,
         ledger=parts.ledger,
         key=key.derive("rollout"),
@@ -209,7 +255,8 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
     names = {name for trajectory in whole for name in trajectory.scores}
     for name in sorted(names) if len(names) > 1 else []:
         alone = {other: float(other == name) for other in names}
-        metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in kept if name in t.scores])
+        judged = [t for t in kept if name in t.scores and t.scores[name].value is not None]
+        metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in judged])
     return metrics
 
 

@@ -52,7 +52,7 @@ class Machine:
 
     Attributes:
         threads: torch threads. precision: of matrix products.
-        compiled: whether language models run on the compiled kernels (`hocket.kernels`), not on torch's operators alone.
+        compiled: whether language models run on the compiled kernels (`hocket.kernels`), not on torch's alone.
         memory: what the learner holds at once.
         why: the reason for each choice, by its name. rates: GFLOP/s that were measured, by precision and threads.
         changes: made since, in order of their steps.

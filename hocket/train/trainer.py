@@ -15,7 +15,7 @@ from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
 from hocket.train.adapting import Adapting, in_words
 from hocket.train.aio import run_async
-from hocket.train.assemble import build_learners, build_parts, configured_models
+from hocket.train.assemble import build_learners, build_parts, configured_models, seat_references
 from hocket.train.checkpoint import CheckpointError, Checkpoints
 from hocket.train.config import Config
 from hocket.train.episodes import write_episodes
@@ -220,6 +220,7 @@ class Trainer:
         self.progress.phase = phase
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
         self.parts.learners = build_learners(self.config, policies, self.config.phases[phase][0])
+        seat_references(self.config, self.parts)
 
     # ------------------------------------------------------------ evaluation
 
@@ -409,6 +410,7 @@ class Trainer:
             policies = {name: learner.policy for name, learner in self.parts.learners.items()}
             recipe = self.config.phases[self.progress.phase][0]
             self.parts.learners = build_learners(self.config, policies, recipe)
+            seat_references(self.config, self.parts)
         kept = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():
             learner.restore(state["learners"][name])

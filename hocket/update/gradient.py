@@ -15,7 +15,7 @@ from hocket.update.problem import Problem
 
 @dataclass(frozen=True)
 class GradientStep:
-    """AdamW on the gradient of the loss, `epochs` passes in `minibatches` parts each.
+    """AdamW (or plain SGD) on the gradient of the loss, `epochs` passes in `minibatches` parts each.
 
     Attributes:
         lr: learning rate; None takes the policy's own for its size.
@@ -23,6 +23,7 @@ class GradientStep:
         warmup: steps over which the learning rate rises linearly.
         schedule: what follows over the run: `constant`, `linear` to 0 or `cosine` to 0.
         target_kl: ends a step early once KL(before || now) exceeds it, nats.
+        method: `adamw`, or `sgd` without momentum, for which `betas` mean nothing.
     """
 
     lr: float | None = None
@@ -34,6 +35,7 @@ class GradientStep:
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     target_kl: float | None = None
+    method: Literal["adamw", "sgd"] = "adamw"
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.minibatches < 1:
@@ -42,11 +44,15 @@ class GradientStep:
             raise ValueError(f"lr must be positive, not {self.lr}")
         if self.warmup < 0:
             raise ValueError(f"warmup must be at least 0, not {self.warmup}")
+        if self.method not in ("adamw", "sgd"):
+            raise ValueError(f"method must be adamw or sgd, not {self.method!r}")
 
     def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
         """A fresh optimiser over the policy's trainable weights."""
         weights = [p for p in policy.module.parameters() if p.requires_grad]
         lr = policy.default_lr if self.lr is None else self.lr
+        if self.method == "sgd":
+            return torch.optim.SGD(weights, lr=lr, weight_decay=self.weight_decay)
         return torch.optim.AdamW(weights, lr=lr, betas=self.betas, weight_decay=self.weight_decay, fused=True)
 
     def lr_factor(self, step: int, total: int) -> float:

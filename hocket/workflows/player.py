@@ -16,7 +16,9 @@ from hocket.engine.requests import ContextFull, Engine
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.types import Assignment, Level, Message, Score, Source, Trajectory, Turn
+from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Episode, LimitReached, Limits
+from hocket.workflows.plain import TextChat
 from hocket.workflows.team import Agent, Seat, Team, headed
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
@@ -39,6 +41,7 @@ class TextPlayer:
         workflow: what an episode does.
         seats: who plays each role.
         limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
+        references: who plays each role where an assignment's actor is the reference; the others stay in their seats.
 
     Raises:
         ConfigurationError: when a role has no seat, or a seat no role.
@@ -47,6 +50,7 @@ class TextPlayer:
     workflow: Workflow
     seats: Mapping[str, Seat]
     limits: Limits = field(default_factory=Limits)
+    references: Mapping[str, Seat] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
@@ -71,8 +75,15 @@ class TextPlayer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""
-        seats = sorted(self.seats.values(), key=lambda seat: not seat.learns)
-        return seats[0].chat.render(tokens)
+        return self._chat.render(tokens)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of a piece of text, without any special token around it, by a learning role's tokenizer."""
+        return self._chat.encode(text)
+
+    @property
+    def _chat(self) -> Chat | TextChat:
+        return min(self.seats.values(), key=lambda seat: not seat.learns).chat
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.
@@ -142,10 +153,22 @@ class TextPlayer:
         """The engines of all seats, each once."""
         return list({id(seat.engine): seat.engine for seat in self.seats.values()}.values())
 
+    def _seated(self, assignment: Assignment) -> Mapping[str, Seat]:
+        """Who plays this assignment."""
+        if assignment.actor == "policy":
+            return self.seats
+        if not self.references:
+            raise ConfigurationError(
+                "the rollout samples from the policies as they were before training, which this player was not given; "
+                "its class must say plays_reference = True"
+            )
+        return {**self.seats, **self.references}
+
     def _team(self, episode: Episode) -> Team:
         prompts, tools = self.workflow.prompts, self.workflow.tools
+        seats = self._seated(episode.assignment)
         agents = {
-            role: Agent(role, self.seats[role], episode, system=prompts.get(role), tools=tools.get(role))
+            role: Agent(role, seats[role], episode, system=prompts.get(role), tools=tools.get(role))
             for role in self.workflow.roles
         }
         return Team(agents, episode.assignment, episode.key.derive("workflow"))

@@ -192,7 +192,7 @@ class Agent:
             text=said,
             prompt=call.messages,
             decoding=call.request.decoding,
-            extras={"conversation": self._conversation, "call": call.number},
+            extras={"conversation": self._conversation, "call": call.number, **sample.extras},
         )
 
 

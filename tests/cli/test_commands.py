@@ -12,7 +12,7 @@ from tiny_runs import TINY, call, train
 
 from hocket.recipes import all_recipes
 
-COMMANDS = ("train", "eval", "recipes", "tasks", "report", "compare", "pretrain", "doctor", "microscope")
+COMMANDS = ("train", "eval", "recipes", "tasks", "report", "compare", "study", "pretrain", "doctor", "microscope")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ SPLITTABLE = sorted(
 def problem_for(recipe: Recipe, policy: TablePolicy, batch: Batch) -> tuple[Problem, Batch]:
     learner = Learner(policy, recipe, total_steps=1)
     learner.reference = TablePolicy(5, 4, seed=99)
-    credited = learner.assess(learner.annotate(batch), {})
+    credited = learner.assess(learner.annotate(batch), {}, 1)
     problem = Problem(
         batch=credited,
         policy=policy,
@@ -45,7 +45,10 @@ def gradient_of(recipe: Recipe, seed: int, *, chunk: int, order: list[int] | Non
     if order is not None:
         trajectories = [trajectories[i] for i in order]
     policy = TablePolicy(5, 4, seed=1, chunk=chunk)
-    problem, _ = problem_for(recipe, policy, pack(trajectories))
+    batch = pack(trajectories)
+    if order is not None:
+        batch = batch.but(order=torch.tensor(order))  # The place in assignment order, by which ties are broken.
+    problem, _ = problem_for(recipe, policy, batch)
     loss = problem.gradient()["loss"]
     flat = [torch.zeros_like(p) if p.grad is None else p.grad for p in policy.module.parameters()]
     return loss, torch.cat([g.flatten() for g in flat])

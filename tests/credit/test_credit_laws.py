@@ -16,31 +16,57 @@ from hocket.credit import (
     GAE,
     AllPairs,
     BestAgainstWorst,
+    BetaDensity,
+    Difficulty,
+    EachScore,
     GreedyBaseline,
     GroupRelative,
+    LogisticAccuracy,
     MaskedImportance,
+    MixedDeviation,
+    NoiseAware,
+    ReferenceMargin,
+    RememberedBaseline,
     ReturnToGo,
     RunningMean,
+    SemanticEntropy,
+    SignalShare,
+    StepRelative,
     TruncatedImportance,
     Uniform,
 )
 from hocket.rewards import KLInReward, MaskTruncated, OverlongPenalty
 from hocket.types import Column, GroupBy, Turn
 
+WEIGHTS = [
+    MixedDeviation(),
+    BetaDensity(),
+    NoiseAware(),
+    Difficulty(),
+    LogisticAccuracy(),
+    SignalShare(),
+    SemanticEntropy(),
+]
 PLAIN = [
     GroupRelative(),
     GroupRelative(leave_one_out=True, scale=None),
     GroupRelative(scale_by=GroupBy()),
     GroupRelative(by=GroupBy("scenario", "agent", "turn_index")),
     GroupRelative(by=GroupBy("scenario", "state"), scale_by=GroupBy("scenario")),
+    GroupRelative(virtual=(1.0, 2.5)),
+    *(GroupRelative(weigh=(weight,)) for weight in WEIGHTS if not isinstance(weight, SemanticEntropy)),
+    StepRelative(),
+    EachScore(),
+    ReferenceMargin(),
     ReturnToGo(gamma=0.9),
     ReturnToGo(whiten=True),
     GreedyBaseline(),
+    GreedyBaseline(to_go=True),
     Uniform(),
     GAE(gamma=0.9, lam=0.8),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
-NAMED = [*PLAIN, *PAIRING, RunningMean(), TruncatedImportance(), MaskedImportance()]
+NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 

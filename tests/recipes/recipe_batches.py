@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from fakes import told
 from torch import Tensor
 
 from hocket.keys import Key
@@ -27,7 +28,13 @@ def sample(scenario: str, reward: float, length: int, *, source: Source = "own",
     )
     scores = {"reward": Score(reward)}
     return Trajectory(
-        Scenario(scenario), [turn], scores=scores, source=source, truncated=truncated, terminated=not truncated
+        Scenario(scenario),
+        [turn],
+        scores=scores,
+        source=source,
+        truncated=truncated,
+        terminated=not truncated,
+        info=told(length, length, right=reward > 0),
     )
 
 
@@ -48,6 +55,8 @@ def packed(trajectories: Sequence[Trajectory], seed: int = 0) -> Batch:
             "reference": Recorded(behaviour + reference, known),
         },
         value=column(),
+        entropy=column().abs(),
+        divergence=column().abs(),
         final_value=torch.zeros(batch.trajectories, dtype=torch.float64),
     )
 

@@ -241,6 +241,7 @@ def test_every_recipe_gives_finite_numbers_that_do_not_depend_on_order(name):
         truncated=batch.truncated[order],
         scores={key: score._replace(values=score.values[order]) for key, score in batch.scores.items()},
         final_value=batch.final_value[order],
+        info={name: [column[i] for i in order.tolist()] for name, column in batch.info.items()},
     ).credited(
         decision=seen.decision[index],
         trajectory=place[seen.trajectory[index]],

@@ -1,0 +1,90 @@
+"""Credit that is changed once it was given: by entropy, by conflict between samples, by choosing among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hocket.credit.group import GroupRelative
+from hocket.errors import ConfigurationError
+from hocket.segments import segment_count, segment_mean
+from hocket.stages import Credit, Stateful
+from hocket.types import Batch, Column, Occurrences
+
+
+@dataclass(frozen=True)
+class Refined:
+    """What such credits share: `of` gives credit first, then `refine` changes it.
+
+    Raises:
+        ValueError: for an `of` that yields pairs or that remembers from step to step.
+    """
+
+    of: Credit = GroupRelative()
+
+    adds: ClassVar[frozenset[Column]] = frozenset()
+    """Columns that the change reads, besides those of `of`."""
+
+    def __post_init__(self) -> None:
+        if self.of.pairs or isinstance(self.of, Stateful):
+            raise ValueError(f"of must be a credit of advantages without memory, not {type(self.of).__name__}")
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return self.of.reads | self.adds
+
+    @property
+    def pairs(self) -> bool:
+        return False
+
+    @property
+    def least_samples(self) -> int:
+        """As many as `of` compares."""
+        return int(getattr(self.of, "least_samples", 1))
+
+    @property
+    def gives_targets(self) -> bool:
+        """Whether `of` gives targets of a value function."""
+        return bool(getattr(self.of, "gives_targets", False))
+
+    @property
+    def needs_baseline(self) -> bool:
+        """Whether `of` reads a greedy baseline."""
+        return bool(getattr(self.of, "needs_baseline", False))
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with changed advantages `[E]` float64, or changed weights."""
+        return self.refine(batch.but(occurrences=self.of(batch)))
+
+    def refine(self, batch: Batch) -> Occurrences:
+        """The occurrences of an already credited batch, changed."""
+        raise NotImplementedError
+
+    def entropy(self, batch: Batch) -> Tensor:
+        """The recorded entropy at each occurrence, nats, a constant, `[E]` float64."""
+        if batch.entropy is None:
+            raise ConfigurationError(f"{type(self).__name__} reads the entropy of every decision, which is missing")
+        return batch.entropy.detach().double()[batch.occurrences.decision]
+
+
+def mean_by_trajectory(values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The mean of `values` `[E]` over each trajectory's counted decisions, and whether it has any; both `[N]`."""
+    seen = batch.occurrences
+    used = seen.weight != 0
+    size = batch.trajectories
+    counted = segment_count(seen.trajectory[used], size) > 0
+    return segment_mean(values[used], seen.trajectory[used], size), counted
+
+
+def in_assignment_order(batch: Batch) -> Tensor:
+    """All occurrences, those of trajectories asked earlier first: a permutation `[E]` that no packing order changes."""
+    seen = batch.occurrences
+    return torch.argsort(batch.order[seen.trajectory], stable=True)
+
+
+def only(seen: Occurrences, kept: Tensor) -> Occurrences:
+    """The occurrences with weight 0 outside of `kept` `[E]` bool."""
+    return replace(seen, weight=torch.where(kept, seen.weight, torch.zeros_like(seen.weight)))

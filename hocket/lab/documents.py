@@ -1,0 +1,69 @@
+"""Random batches in the microscope's form, with every field that recipes read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hocket.keys import Key
+
+_WORDS = ("first", "then", "so", "because", "check", "sum", "two", "three", "four", "again")
+
+
+def random_document(
+    key: Key, *, groups: int = 3, samples: int = 4, longest: int = 6, gap: float = 0.2, graded: bool = False
+) -> dict[str, Any]:
+    """A batch of `groups` x `samples` answers of 1 to `longest` decisions.
+
+    Rewards are 0 or 1, or uniform when `graded`. `gap` is the standard deviation of log-prob differences between the
+    current policy and the one that sampled, per decision; half of it to the proximal one, thrice it to the reference.
+    """
+    rng = key.numpy()
+    rows = [_row(rng, group, number, longest, gap, graded) for group in range(groups) for number in range(samples)]
+    return {"version": 1, "trajectories": rows}
+
+
+def _row(rng: np.random.Generator, group: int, number: int, longest: int, gap: float, graded: bool) -> dict[str, Any]:
+    length = int(rng.integers(1, longest + 1))
+    behaviour = -rng.exponential(1.0, length) - 0.01
+    right = bool(rng.random() < 0.5)
+    reward = float(rng.random()) if graded else float(right)
+    words = [_WORDS[int(rng.integers(len(_WORDS)))] for _ in range(length)]
+    label = "right" if right else f"wrong {int(rng.integers(2))}"
+    embedding = rng.random(4)
+    return {
+        "id": f"{group}/{number}",
+        "group": f"group {group}",
+        "scores": {"reward": reward},
+        "tokens": [int(token) for token in rng.integers(0, 20, length)],
+        "logp_behaviour": behaviour.tolist(),
+        "logp_proximal": np.minimum(behaviour + gap / 2 * rng.normal(size=length), -1e-3).tolist(),
+        "logp_ref": np.minimum(behaviour + 3 * gap * rng.normal(size=length), -1e-3).tolist(),
+        "logp": np.minimum(behaviour + gap * rng.normal(size=length), -1e-3).tolist(),
+        "entropy": rng.exponential(0.5, length).tolist(),
+        "value": rng.normal(size=length).tolist(),
+        "segment": sorted(int(place) for place in rng.integers(0, 3, length)),
+        "text": f"<think>{' '.join(words)}</think><answer>{label}</answer>",
+        "label": label,
+        "embedding": (embedding / np.linalg.norm(embedding)).tolist(),
+        "truncated": bool(rng.random() < 0.1),
+        "history": {"rewards": rng.random(2).tolist()},
+        "info": _told(number, length, right),
+    }
+
+
+def _told(number: int, length: int, right: bool) -> dict[str, Any]:
+    """What rollouts and curricula would have written beside an answer: budgets, exits, forced answers, cut thoughts."""
+    cut = {"tag": length - 1, "kept": length, "original": 2 * length, "reached": number % 3 > 0}
+    return {
+        "metadata": {"budget": 1 + number % 5},
+        "origin": None,
+        "pieces": [f"{_WORDS[(number + place) % len(_WORDS)]} " for place in range(length)],
+        "exit": number,
+        "forced_values": [0.25, 0.5, number % 2 / 2, float(right)],
+        "thinking": cut if right else None,
+        "tool_calls": number % 3,
+        "accuracy_with": 0.75,
+        "accuracy_without": 0.25,
+    }

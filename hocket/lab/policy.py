@@ -1,0 +1,242 @@
+"""A policy as a table of logits."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hocket.lab.world import Answer, World
+from hocket.policies.masking import ALLOWED, UNMASKED, allowed_at, masked, nucleus
+from hocket.stages import Policy
+from hocket.types import Batch, Evaluation, Level, Quantity
+
+Places = tuple[Tensor, Tensor, Tensor, int]
+"""Contexts and tokens of answers, one after another `[K]`, whose they are `[K]`, and the number of answers."""
+
+
+class Table(nn.Module):
+    """Logits `[rows, tokens]` and, once required, a value per row; float64."""
+
+    def __init__(self, rows: int, tokens: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(rows, tokens, dtype=torch.float64))
+        self.values: nn.Parameter | None = None
+        self.delayed: Tensor | None = None
+
+
+class Tabular:
+    """A softmax over tokens in every context of a world; see `Policy`.
+
+    A turn's `observation` `[L]` holds the number of the context before each decision.
+    """
+
+    granularity = Level.TRAJECTORY
+    twice_differentiable = True
+
+    def __init__(self, world: World, *, lr: float = 0.05, name: str = "policy") -> None:
+        self.world = world
+        self.name, self.version = name, 0
+        self.default_lr = lr
+        self._rows: dict[tuple[Any, ...], int] = {}
+        self._known: dict[int, Places] = {}
+        self._module = Table(self._count(), world.tokens)
+
+    @property
+    def module(self) -> Table:
+        return self._module
+
+    @property
+    def logits(self) -> Tensor:
+        """The table, `[rows, tokens]`; write to `.data` to set a starting policy."""
+        return self._module.logits
+
+    # ------------------------------------------------------------ contexts
+
+    def _count(self) -> int:
+        for question in range(self.world.questions):
+            for answer in self.world.answers():
+                for length in range(len(answer)):
+                    self.row(question, answer[:length])
+        return len(self._rows)
+
+    def row(self, question: int, prefix: Sequence[int]) -> int:
+        """The number of the context in which the token after `prefix` is chosen."""
+        kind = self.world.context
+        if callable(kind):
+            key: tuple[Any, ...] = (kind(question, tuple(prefix)),)
+        elif kind == "prefix":
+            key = (question, tuple(prefix))
+        elif kind == "last":
+            key = (question, len(prefix), prefix[-1] if prefix else None)
+        elif kind == "shared":
+            key = tuple(prefix)
+        else:
+            key = (question, len(prefix))
+        return self._rows.setdefault(key, len(self._rows))
+
+    def path(self, question: int, answer: Sequence[int]) -> list[int]:
+        """The context of each token of an answer."""
+        return [self.row(question, tuple(answer[:length])) for length in range(len(answer))]
+
+    # ------------------------------------------------------------ exact quantities
+
+    def logp(self, question: int, answers: Sequence[Answer] | None = None, temperature: float = 1.0) -> Tensor:
+        """Log-probability of each answer (all of them, in the world's order, when None), differentiable."""
+        rows, tokens, owner, size = self._everything(question) if answers is None else self._places(question, answers)
+        table = torch.log_softmax(self.logits / temperature, -1)
+        return torch.zeros(size, dtype=torch.float64).index_add(0, owner, table[rows, tokens])
+
+    def _everything(self, question: int) -> Places:
+        """The places of all answers, found once per question."""
+        if question not in self._known:
+            self._known[question] = self._places(question, tuple(self.world.answers()))
+        return self._known[question]
+
+    def _places(self, question: int, answers: Sequence[Answer]) -> Places:
+        rows = [row for answer in answers for row in self.path(question, answer)]
+        tokens = [token for answer in answers for token in answer]
+        owner = [number for number, answer in enumerate(answers) for _ in answer]
+        return torch.tensor(rows), torch.tensor(tokens), torch.tensor(owner), len(answers)
+
+    def expectation(self, question: int, values: Sequence[float] | Tensor, temperature: float = 1.0) -> Tensor:
+        """The mean over answers of `values`, one per answer in the world's order, differentiable."""
+        known = torch.as_tensor(values, dtype=torch.float64)
+        return (self.logp(question, temperature=temperature).exp() * known).sum()
+
+    # ------------------------------------------------------------ sampling
+
+    def refresh(self) -> None:
+        """Makes the delayed copy, which sets masks, equal to the table as it is now."""
+        self._module.delayed = self.logits.detach().clone()
+
+    def allowed(self, rows: NDArray[np.int64], mass: float) -> NDArray[np.bool_]:
+        """The nucleus of the delayed copy in contexts `rows`: `[M, tokens]`."""
+        if self._module.delayed is None:
+            self.refresh()
+        assert self._module.delayed is not None
+        found: NDArray[np.bool_] = nucleus(torch.log_softmax(self._module.delayed[rows], -1), mass).numpy()
+        return found
+
+    def draw(
+        self,
+        question: NDArray[np.int64],
+        prefixes: Sequence[Sequence[int]],
+        uniforms: NDArray[np.float64],
+        heat: float,
+        mass: float = 1.0,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+        """The next token of each of M answers: tokens, log-probs and contexts, `[M]` each; heat 0 takes the mode.
+
+        A `mass` below 1 keeps tokens to that nucleus of the delayed copy.
+        """
+        rows = np.array([self.row(int(q), prefix) for q, prefix in zip(question, prefixes, strict=True)], np.int64)
+        only = torch.from_numpy(self.allowed(rows, mass)) if mass < 1 else None
+        with torch.no_grad():
+            logp = torch.log_softmax(masked(self.logits[rows], only) / (heat or 1.0), -1).numpy()
+        if heat == 0:
+            tokens = logp.argmax(-1)
+        else:
+            tokens = (np.exp(logp).cumsum(-1) < uniforms[:, None]).sum(-1).clip(max=self.world.tokens - 1)
+        return tokens, logp[np.arange(len(rows)), tokens].astype(np.float32), rows
+
+    def masks(
+        self, rows: Sequence[int], tokens: Sequence[int], forced: NDArray[np.bool_], heat: float, mass: float
+    ) -> dict[str, NDArray[Any]]:
+        """What a turn sampled under masks keeps in its `extras`; forced tokens are not masked."""
+        at = np.array(rows, np.int64)
+        return {
+            ALLOWED: self.allowed(at, mass) | forced[:, None],
+            UNMASKED: self.forced(at, np.array(tokens, np.int64), heat),
+        }
+
+    def forced(self, rows: NDArray[np.int64], tokens: NDArray[np.int64], heat: float) -> NDArray[np.float32]:
+        """Log-probs of imposed tokens in contexts `rows`, `[M]`."""
+        with torch.no_grad():
+            logp = torch.log_softmax(self.logits[rows] / (heat or 1.0), -1).numpy()
+        found: NDArray[np.float32] = logp[np.arange(len(rows)), tokens].astype(np.float32)
+        return found
+
+    # ------------------------------------------------------------ learning
+
+    def require(self, needs: frozenset[Quantity]) -> None:
+        if Quantity.VALUE in needs and self._module.values is None:
+            self._module.values = nn.Parameter(torch.zeros(len(self.logits), dtype=torch.float64))
+
+    def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
+        return [decisions] if len(decisions) else []
+
+    def evaluate(
+        self,
+        batch: Batch,
+        needs: Iterable[Quantity],
+        decisions: Tensor | None = None,
+        *,
+        reference: Policy | None = None,
+    ) -> Evaluation:
+        wanted = frozenset(needs)
+        chosen = torch.arange(batch.decisions) if decisions is None else decisions
+        rows = self._observed(batch)[chosen]
+        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        heat = heat[batch.turn[chosen]].double()[:, None]
+        only = allowed_at(batch, chosen, self.world.tokens)
+        table = torch.log_softmax(masked(self.logits[rows], only) / heat, -1)
+        # What is not allowed has probability 0 and adds nothing.
+        finite = table.masked_fill(torch.isneginf(table), 0.0)
+
+        def scattered(values: Tensor) -> Tensor:
+            return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
+
+        value = kl = None
+        if Quantity.VALUE in wanted:
+            assert self._module.values is not None, "call require first"
+            value = scattered(self._module.values[rows])
+        if Quantity.KL_EXACT in wanted:
+            assert isinstance(reference, Tabular), "an exact KL needs a Tabular as reference"
+            other = torch.log_softmax(reference.logits[rows].detach() / heat, -1)
+            kl = scattered((table.exp() * (finite - other)).sum(-1))
+        return Evaluation(
+            logp=scattered(table.gather(1, batch.action[chosen].long()[:, None])[:, 0]),
+            entropy=scattered(-(table.exp() * finite).sum(-1)) if Quantity.ENTROPY in wanted else None,
+            value=value,
+            kl_exact=kl,
+        )
+
+    def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
+        """Whole distributions at `decisions` `[K]`, without gradient: places in it `[M]` to log-probs `[M, V]`."""
+        rows = self._observed(batch)[decisions]
+        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        heat = heat[batch.turn[decisions]].double()[:, None]
+
+        def logp(chosen: Tensor) -> Tensor:
+            return torch.log_softmax(self.logits.detach()[rows[chosen]] / heat[chosen], -1)
+
+        return logp
+
+    def _observed(self, batch: Batch) -> Tensor:
+        return torch.from_numpy(np.concatenate([np.asarray(seen, np.int64) for seen in batch.observation]))
+
+    def final_values(self, batch: Batch) -> Tensor:
+        return torch.zeros(batch.trajectories, dtype=torch.float64)
+
+    def frozen_copy(self) -> Tabular:
+        twin = copy.copy(self)
+        twin._module = copy.deepcopy(self._module)
+        twin._module.requires_grad_(False)
+        return twin
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = {} if self._module.delayed is None else {"delayed": self._module.delayed}
+        torch.save(self._module.state_dict() | held, folder / "table.pt")
+
+    def load(self, folder: Path) -> None:
+        found = torch.load(folder / "table.pt")
+        self._module.delayed = found.pop("delayed", None)
+        self._module.load_state_dict(found)

@@ -1,0 +1,310 @@
+"""Hybrid latent reasoning: a language model whose inputs, while it thinks, mix a token with what it might have said.
+
+HRPO (arXiv 2505.18454): after each thought the next input is x = a e + sqrt(1 - a^2) (i h), where e is the embedding of
+the token drawn, h the embeddings averaged under the distribution it was drawn from, and a and i are gates. Tokens are
+still drawn, so log-probs are those of tokens given the inputs; the h of the rollout are stored and read again when
+learning. Continuous inputs do not fit an engine that knows tokens only, so the sampler is here: plain, and for small
+models.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hocket.errors import HocketError
+from hocket.keys import Key, uniforms
+from hocket.policies.loading import read_model, without_progress_bars
+from hocket.stages import Policy
+from hocket.types import Assignment, Batch, Evaluation, Level, Quantity, Scenario, Trajectory, Turn
+
+SHARPNESS = 8.0
+"""c, the paper's."""
+
+HASTE = 20.0
+"""Lambda is stored divided by this, so that Adam moves it so many times faster; the paper gives it its own rate."""
+
+LATENTS, THINKING = "latents", "thinking"
+"""Columns of `Batch.info`: the summaries `[L, H]` after each decision, and whether the next input was mixed, `[L]`."""
+
+
+class LatentGate(nn.Module):
+    """The gates: r = sigmoid(W_r e), i = sigmoid(W_i e), a = exp(-c softplus(-Lambda) r), per component.
+
+    Lambda is drawn so that a lies in [`least`, 0.999] where r = 1: mostly tokens at first.
+    """
+
+    def __init__(self, width: int, *, key: Key, least: float = 0.99) -> None:
+        super().__init__()
+        noise = key.torch()
+        self.reset, self.entry = (_undrawn(width) for _ in range(2))
+        self.decay = nn.Parameter(torch.empty(width))
+        with torch.no_grad():
+            for layer in (self.reset, self.entry):
+                layer.weight.normal_(0.0, width**-0.5, generator=noise)
+                layer.bias.zero_()
+            first = torch.empty(width).uniform_(least, 0.999, generator=noise)
+            # a = first at r = 1: softplus(-Lambda) = -log(first) / c.
+            self.decay.copy_(-torch.log(torch.expm1(-first.log() / SHARPNESS)) / HASTE)
+
+    def log_share(self, embedding: Tensor) -> Tensor:
+        """log a `[..., H]` of token embeddings `[..., H]`; at most 0."""
+        return -SHARPNESS * F.softplus(-HASTE * self.decay) * torch.sigmoid(self.reset(embedding))
+
+    def weights(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """a and sqrt(1 - a^2), whose squares sum to 1; exactly 1 and 0 where log a is 0."""
+        log_share = self.log_share(embedding)
+        rest = -torch.expm1(2 * log_share)
+        # The square root has no derivative at 0.
+        root = torch.where(rest > 0, rest, torch.ones_like(rest)).sqrt()
+        return log_share.exp(), torch.where(rest > 0, root, torch.zeros_like(rest))
+
+    def forward(self, embedding: Tensor, summary: Tensor) -> Tensor:
+        """The mixed input of token embeddings and summaries, all `[..., H]`."""
+        share, rest = self.weights(embedding)
+        return share * embedding + rest * (torch.sigmoid(self.entry(embedding)) * summary)
+
+
+def _undrawn(width: int) -> nn.Linear:
+    """A linear layer whose weights have not been drawn, as torch would from its global generator."""
+    return nn.Linear(width, width, device="meta").to_empty(device="cpu")
+
+
+class LatentModule(nn.Module):
+    """All weights: the language model and its gates."""
+
+    def __init__(self, model: nn.Module, gate: LatentGate) -> None:
+        super().__init__()
+        self.model, self.gate = model, gate
+
+
+class LatentLM:
+    """A causal language model with latent thoughts; implements `hocket.stages.Policy`.
+
+    Attributes:
+        marker: the token after which answers are plain; None for none.
+        thoughts: decisions at most after which the next input is mixed; 0 is the ordinary language model.
+    """
+
+    granularity = Level.TRAJECTORY
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        key: Key,
+        thoughts: int,
+        marker: int | None = None,
+        least: float = 0.99,
+        lr: float = 1e-3,
+        name: str = "policy",
+    ) -> None:
+        self.name, self.version, self.default_lr = name, 0, lr
+        self.marker, self.thoughts = marker, thoughts
+        gate = LatentGate(int(model.config.hidden_size), key=key, least=least)
+        self._module = LatentModule(model.eval(), gate)
+
+    @property
+    def module(self) -> LatentModule:
+        return self._module
+
+    @property
+    def gate(self) -> LatentGate:
+        """The gates."""
+        return self._module.gate
+
+    @property
+    def model(self) -> Any:
+        """The `transformers` model."""
+        return self._module.model
+
+    # ------------------------------------------------------------ inputs
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """Token embeddings `[..., H]`."""
+        found: Tensor = self.model.get_input_embeddings()(tokens)
+        return found
+
+    def summarised(self, logp: Tensor) -> Tensor:
+        """Embeddings averaged under `logp` `[..., V]` and divided by the norm of the probabilities: `[..., H]`.
+
+        The norm, the released code's, gives the average the length that embeddings have.
+        """
+        chance = logp.exp()
+        table: Tensor = self.model.get_input_embeddings().weight
+        return chance @ table / chance.square().sum(-1, keepdim=True).sqrt()
+
+    def thinking(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """After which tokens `[..., L]` of a response the next input is mixed: before the marker, and not too late."""
+        early = np.broadcast_to(np.arange(tokens.shape[-1]) < self.thoughts, tokens.shape)
+        if self.marker is None:
+            return early.copy()
+        before: NDArray[np.bool_] = np.cumsum(tokens == self.marker, -1) == 0
+        return early & before
+
+    def _inputs(self, tokens: Tensor, summary: Tensor, mixed: Tensor) -> Tensor:
+        """Inputs `[..., H]`: of tokens alone, or mixed with a summary where `mixed`."""
+        plain = self.embedded(tokens)
+        return torch.where(mixed[..., None], self.gate(plain, summary), plain)
+
+    # ------------------------------------------------------------ sampling
+
+    def sample(
+        self, contexts: Sequence[Sequence[int]], words: NDArray[np.uint64], horizon: int, heat: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """L = `horizon` tokens after R contexts of one length: tokens, log-probs `[R, L]`, summaries `[R, L, H]`.
+
+        Token t of row i is drawn with uniform t of stream `words[i]`; heat 0 takes the likeliest.
+        """
+        drawn: list[Tensor] = []
+        logps: list[Tensor] = []
+        summaries: list[Tensor] = []
+        with torch.inference_mode():
+            inputs, cache = self.embedded(torch.tensor([list(context) for context in contexts])), None
+            for place in range(horizon):
+                out = self.model(inputs_embeds=inputs, past_key_values=cache, use_cache=True)
+                cache = out.past_key_values
+                logp = torch.log_softmax(out.logits[:, -1].double() / (heat or 1.0), -1)
+                threshold = torch.from_numpy(uniforms(words, np.full(len(words), place, np.uint64)))[:, None]
+                mass = logp.exp().cumsum(-1)
+                token = (mass < threshold * mass[:, -1:]).sum(-1).clamp(max=logp.shape[-1] - 1)
+                token = logp.argmax(-1) if heat == 0 else token
+                drawn.append(token)
+                logps.append(logp.gather(1, token[:, None])[:, 0].float())
+                summaries.append(self.summarised(logp.float()))
+                mixed = torch.from_numpy(self.thinking(torch.stack(drawn, 1).numpy())[:, -1])
+                inputs = self._inputs(token, summaries[-1], mixed)[:, None]
+        return torch.stack(drawn, 1).numpy(), torch.stack(logps, 1).numpy(), torch.stack(summaries, 1).numpy()
+
+    # ------------------------------------------------------------ learning
+
+    def require(self, needs: frozenset[Quantity]) -> None:
+        if Quantity.VALUE in needs or Quantity.KL_EXACT in needs:
+            raise HocketError(
+                "a latent policy gives log-probs and entropies; use a recipe without a critic or exact KL"
+            )
+
+    def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
+        return [decisions] if len(decisions) else []
+
+    def evaluate(
+        self,
+        batch: Batch,
+        needs: Iterable[Quantity],
+        decisions: Tensor | None = None,
+        *,
+        reference: Policy | None = None,
+    ) -> Evaluation:
+        """Log-probs and entropies given the stored summaries, which get no gradient; see `Policy.evaluate`."""
+        chosen = torch.arange(batch.decisions) if decisions is None else decisions
+        logits, heat = self._logits(batch, chosen)
+        logp = torch.log_softmax(logits / heat, -1)
+
+        def scattered(values: Tensor) -> Tensor:
+            return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
+
+        entropy = scattered(-(logp.exp() * logp).sum(-1)) if Quantity.ENTROPY in frozenset(needs) else None
+        return Evaluation(logp=scattered(logp.gather(1, batch.action[chosen].long()[:, None])[:, 0]), entropy=entropy)
+
+    def _logits(self, batch: Batch, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `[K, V]` and temperatures `[K, 1]` of decisions; each trajectory is read once, padded on the right."""
+        seen = batch.occurrences
+        owner = torch.full((batch.decisions,), -1, dtype=torch.long)
+        owner[seen.decision] = seen.trajectory
+        turns, index = torch.unique(batch.turn[chosen], return_inverse=True)
+        starts = torch.searchsorted(batch.turn, torch.arange(batch.turns))
+        lengths = torch.bincount(batch.turn, minlength=batch.turns)
+        rows = []
+        for turn in turns.tolist():
+            first, length = int(starts[turn]), int(lengths[turn])
+            prompt = torch.from_numpy(np.asarray(batch.observation[turn], np.int64))
+            tokens = batch.action[first : first + length].long()
+            trajectory = int(owner[first])
+            summary = torch.from_numpy(np.asarray(batch.info[LATENTS][trajectory], np.float32))
+            mixed = torch.from_numpy(np.asarray(batch.info[THINKING][trajectory]))
+            rows.append(torch.cat([self.embedded(prompt), self._inputs(tokens, summary, mixed)]))
+        width = max(len(row) for row in rows)
+        padded = torch.stack([F.pad(row, (0, 0, 0, width - len(row))) for row in rows])
+        out = self.model(inputs_embeds=padded, use_cache=False).logits
+        prompts = torch.tensor([len(batch.observation[turn]) for turn in turns.tolist()])
+        place = prompts[index] - 1 + chosen - starts[batch.turn[chosen]]
+        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        return out[index, place].float(), heat[batch.turn[chosen]][:, None]
+
+    def final_values(self, batch: Batch) -> Tensor:
+        return torch.zeros(batch.trajectories)
+
+    def frozen_copy(self) -> LatentLM:
+        twin = copy.copy(self)
+        twin._module = copy.deepcopy(self._module)
+        twin._module.requires_grad_(False)
+        return twin
+
+    def save(self, folder: Path) -> None:
+        """Writes the model as an HF folder, and the gates beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with without_progress_bars():
+            self.model.save_pretrained(str(folder))
+        torch.save(self.gate.state_dict(), folder / "gate.pt")
+
+    def load(self, folder: Path) -> None:
+        self.model.load_state_dict(read_model(str(folder), self.model.dtype).state_dict())
+        self.gate.load_state_dict(torch.load(folder / "gate.pt"))
+
+
+@dataclass(frozen=True)
+class LatentPlayer:
+    """Answers scenarios with a latent policy: `horizon` tokens after what `encode` makes of each; a `Player`.
+
+    Contexts of one assignment are equal, so they are read together. Summaries and where they were used go into the
+    trajectory's `info`.
+    """
+
+    policy: LatentLM
+    encode: Callable[[Scenario], Sequence[int]]
+    horizon: int
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        played: list[Trajectory] = []
+        for assignment in assignments:
+            played += self._group(assignment, key)
+        return played
+
+    def _group(self, assignment: Assignment, key: Key) -> list[Trajectory]:
+        numbers = range(assignment.first, assignment.first + assignment.samples)
+        scenario, policy = assignment.scenario, self.policy
+        words = np.array([key.derive(scenario.id, assignment.source, n).word for n in numbers], np.uint64)
+        context = list(self.encode(scenario))
+        heat = assignment.decoding.temperature
+        tokens, logps, summaries = policy.sample([context] * len(words), words, self.horizon, heat)
+        mixed = policy.thinking(tokens)
+        return [
+            Trajectory(
+                scenario,
+                [
+                    Turn(
+                        agent="agent",
+                        policy=policy.name,
+                        observation=np.array(context, np.int64),
+                        action=tokens[row],
+                        logp=logps[row],
+                        version=np.full(self.horizon, policy.version, np.int64),
+                        text=" ".join(map(str, tokens[row].tolist())),
+                        decoding=assignment.decoding,
+                    )
+                ],
+                sample=number,
+                source=assignment.source,
+                info={LATENTS: summaries[row], THINKING: mixed[row]},
+            )
+            for row, number in enumerate(numbers)
+        ]

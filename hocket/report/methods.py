@@ -1,0 +1,206 @@
+"""Recipes for people and programs: lists, one in full, two compared, and the verdicts of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from hocket.checks.check import Verdict
+from hocket.checks.record import status_of, verdicts_of
+from hocket.components import to_plain
+from hocket.errors import HocketError
+from hocket.keys import Key
+from hocket.lab.documents import random_document
+from hocket.microscope import look, relation
+from hocket.recipe import Recipe
+from hocket.recipes import all_recipes
+
+SLOTS = (
+    *("curriculum", "rollout", "rewards", "combine", "shaping", "credit"),
+    *("correction", "objective", "regularisers", "update"),
+)
+MARKS = {"works": "[green]works[/]", "partial": "[yellow]partial[/]", "open": "[red]open[/]"}
+
+# ---------------------------------------------------------------- as data
+
+
+def composition(recipe: Recipe) -> dict[str, Any]:
+    """Its stages as plain data, by slot."""
+    plain = to_plain(recipe)
+    return {name: plain[name] for name in SLOTS}
+
+
+def status(recipe: Recipe) -> str:
+    """Of its catalogue rows; a standard method that is no row works by the tests of the library."""
+    if not recipe.catalogue_ids:
+        return "partial" if recipe.note else "works"
+    return status_of(recipe.catalogue_ids, recipe.note)
+
+
+def as_row(recipe: Recipe) -> dict[str, Any]:
+    """As in `hocket recipes --json`."""
+    checks = [verdict for row in recipe.catalogue_ids for verdict in verdicts_of(row) if verdict is not None]
+    found = status(recipe)
+    note = recipe.note or ("" if found == "works" else "not all checks of its row have been run and held")
+    return {
+        "name": recipe.name,
+        "title": recipe.title,
+        "source": recipe.source,
+        "catalogue_ids": list(recipe.catalogue_ids),
+        "family": recipe.family,
+        "axes": list(recipe.axes),
+        "parent": recipe.parent,
+        "needs": sorted({*(need.value for need in recipe.needs), *(column.value for column in recipe.reads)}),
+        "checks": [verdict.to_json() for verdict in checks],
+        "status": found,
+        "note": note,
+    }
+
+
+def in_full(recipe: Recipe) -> dict[str, Any]:
+    """As in `hocket recipes NAME --json`."""
+    parent = all_recipes().get(recipe.parent or "")
+    return {
+        **as_row(recipe),
+        "formula": recipe.formula,
+        "conventions": dict(recipe.conventions),
+        "composition": composition(recipe),
+        "differs": [] if parent is None else [list(one) for one in differences(parent, recipe)],
+    }
+
+
+def differences(left: Recipe, right: Recipe) -> list[tuple[str, Any, Any]]:
+    """The settings in which two recipes differ: dotted path, the one's value, the other's. A stage of another kind is
+    one difference."""
+    return list(_differing(composition(left), composition(right), ""))
+
+
+def _differing(left: Any, right: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    if left == right:
+        return
+    mappings = isinstance(left, Mapping) and isinstance(right, Mapping)
+    if mappings and left.get("type") == right.get("type"):
+        for name in {**left, **right}:
+            yield from _differing(left.get(name), right.get(name), f"{where}.{name}" if where else name)
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for place, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from _differing(one, other, f"{where}.{place}")
+    else:
+        yield where, left, right
+
+
+BATCHES = 20
+"""Random batches on which two recipes are compared: half with rewards 0 and 1, half with graded ones."""
+
+
+def relations(left: Recipe, right: Recipe) -> dict[str, str]:
+    """How their gradients lie on random batches: on the policy's own samples, and after it has moved."""
+    found = {}
+    for name, gap in (("on-policy", 0.0), ("off-policy", 0.2)):
+        seen = {_relation(left, right, number, gap) for number in range(BATCHES)}
+        kinds = {one.split(" ")[0] for one in seen}
+        if len(seen) == 1:
+            found[name] = seen.pop()
+        elif kinds <= {"equal", "proportional"}:
+            found[name] = "proportional, by a factor that depends on the batch"
+        else:
+            found[name] = "different" if "different" in kinds else "; ".join(sorted(seen))
+    return found
+
+
+def _relation(left: Recipe, right: Recipe, number: int, gap: float) -> str:
+    document = random_document(Key.of(number).derive("compare"), gap=gap, graded=number % 2 == 1)
+    try:
+        return relation(look(left, document), look(right, document))
+    except (HocketError, ValueError) as error:
+        return f"not computable from numbers alone: {error}"
+
+
+# ---------------------------------------------------------------- for people
+
+
+def listing(recipes: Iterable[Recipe]) -> Group:
+    """By family, one line each."""
+    families: dict[str, list[Recipe]] = {}
+    for recipe in recipes:
+        families.setdefault(recipe.family, []).append(recipe)
+    parts: list[Any] = []
+    for family, members in sorted(families.items()):
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for recipe in sorted(members, key=lambda one: one.name):
+            mark = MARKS[status(recipe)] if recipe.catalogue_ids else "[dim]standard[/]"
+            table.add_row(f"  [bold]{recipe.name}[/]", mark, escape(recipe.title), f"[dim]{recipe.parent or ''}[/]")
+        parts += [f"[cyan]{family}[/] ({len(members)})", table, ""]
+    return Group(*parts, "[dim]the last column names the method it is derived from; hocket recipes NAME shows one[/]")
+
+
+def page(recipe: Recipe) -> Group:
+    """One recipe in full."""
+    lines: list[Any] = [
+        f"[bold]{recipe.name}[/]  {escape(recipe.title)}",
+        f"[dim]{escape(recipe.source)}[/]\n",
+        escape(f"  {recipe.formula}\n"),
+    ]
+    if recipe.note:
+        lines.append(f"[yellow]note[/] {escape(recipe.note)}\n")
+    parent = all_recipes().get(recipe.parent or "")
+    if parent is not None:
+        lines += [f"[dim]differs from[/] [bold]{parent.name}[/]", difference_table(parent, recipe), ""]
+    lines.append("[dim]conventions[/]")
+    lines += [escape(f"  {name}: {choice}") for name, choice in recipe.conventions.items()]
+    shown = yaml.safe_dump(composition(recipe), sort_keys=False, width=100)
+    lines += ["\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]", escape(shown)]
+    checks = [verdict for row in recipe.catalogue_ids for verdict in verdicts_of(row) if verdict is not None]
+    if checks:
+        lines += ["[dim]checks, as last run[/]", verdict_table(checks)]
+    return Group(*lines)
+
+
+def difference_table(left: Recipe, right: Recipe) -> Table:
+    """A row per setting."""
+    table = Table(box=None, header_style="dim")
+    for heading in ("setting", left.name, right.name):
+        table.add_column(heading, overflow="fold")
+    for path, one, other in differences(left, right):
+        table.add_row(path, escape(_brief(one)), escape(_brief(other)))
+    return table
+
+
+def comparison(left: Recipe, right: Recipe) -> Group:
+    """Two recipes side by side: settings, conventions, and how their gradients lie on random batches."""
+    table = Table(box=None, header_style="dim")
+    for heading in ("convention", left.name, right.name):
+        table.add_column(heading, overflow="fold")
+    for name in {**left.conventions, **right.conventions}:
+        one, other = left.conventions.get(name, "–"), right.conventions.get(name, "–")
+        if one != other:
+            table.add_row(name, escape(one), escape(other))
+    lies = [f"gradients {name}: [bold]{escape(found)}[/]" for name, found in relations(left, right).items()]
+    formulas = [escape(f"{one.name:>16}  {one.formula}") for one in (left, right)]
+    return Group(*formulas, "", difference_table(left, right), "", table, "", *lies)
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    """A row per check."""
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 1))
+    for verdict in verdicts:
+        mark = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
+        table.add_row(
+            mark, f"{escape(verdict.claim)}\n[dim]{escape(verdict.saw)}[/]", f"[dim]{verdict.seconds:.1f} s[/]"
+        )
+    return table
+
+
+def _brief(value: Any) -> str:
+    """A plain value in a line: stages as `Name(changed settings)`."""
+    if isinstance(value, Mapping) and "type" in value:
+        inner = ", ".join(f"{name}={_brief(item)}" for name, item in value.items() if name != "type")
+        return f"{str(value['type']).rsplit('.', 1)[-1]}({inner})"
+    if isinstance(value, list):
+        return "[" + ", ".join(_brief(item) for item in value) + "]"
+    return "null" if value is None else str(value)

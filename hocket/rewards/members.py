@@ -1,0 +1,31 @@
+"""What shapings of groups share: who belongs together, and rewards of whole trajectories."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hocket.rewards.combine import counted
+from hocket.signals import REWARD, returns
+from hocket.types import Batch, GroupBy, Level, LevelScores
+
+__all__ = ["counted", "groups_of", "with_return"]
+
+
+def groups_of(batch: Batch, by: GroupBy) -> list[list[int]]:
+    """The counted trajectories of each group, in assignment order (so that nothing depends on that of the batch)."""
+    found = by(batch)
+    index, order, used = found.index.tolist(), batch.order.tolist(), counted(batch).tolist()
+    members: list[list[int]] = [[] for _ in range(found.size)]
+    for row in sorted((row for row in range(batch.trajectories) if used[row]), key=lambda row: order[row]):
+        members[index[row]].append(row)
+    return members
+
+
+def with_return(batch: Batch, value: Tensor) -> Batch:
+    """The batch with returns `value` `[N]`. Rewards of turns and decisions stay where they are; the rest comes last."""
+    name, value = REWARD[Level.TRAJECTORY], value.to(torch.float64)
+    if any(REWARD[level] in batch.scores for level in (Level.TURN, Level.DECISION)):
+        known = batch.scores[name].values if name in batch.scores else torch.zeros_like(value)
+        value = known + (value - returns(batch))
+    return batch.but(scores={**batch.scores, name: LevelScores(Level.TRAJECTORY, value)})

@@ -1,0 +1,98 @@
+"""Cutting a recorded response, and going on from the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.stages import Words
+from hocket.types import Assignment, Trajectory, Turn
+
+OPENED, CLOSED, ANSWER = "<think>", "</think>", "<answer>"
+"""The tags that open and close a thought, and open an answer."""
+
+NUMBERED = 1 << 20
+"""Continuations are numbered from here, so that their draws differ from those of the samples they continue."""
+
+
+def only_turn(trajectory: Trajectory) -> Turn | None:
+    """The one turn of a whole attempt; None where there are several, or nothing was decided."""
+    whole = trajectory.failure is None and len(trajectory.turns) == 1 and len(trajectory.turns[0]) > 0
+    return trajectory.turns[0] if whole else None
+
+
+def continued(asking: Assignment, tokens: Sequence[int], *, first: int, samples: int = 1, more: int) -> Assignment:
+    """`samples` further attempts, numbered from `first`, that begin with `tokens` and may add `more`."""
+    limit = len(tokens) + more
+    return replace(
+        asking,
+        prefix=tuple(int(token) for token in tokens),
+        samples=samples,
+        first=first,
+        budget=limit,
+        decoding=replace(asking.decoding, max_tokens=limit),
+    )
+
+
+def adopt(turn: Turn, source: Turn, length: int) -> None:
+    """Makes the first `length` decisions of `turn`, copied from `source`, decisions of the policy again.
+
+    They were imposed when the response was continued, but the policy had sampled them, with these log-probs.
+    """
+    length = min(length, len(turn), len(source))
+    forced = np.zeros(len(turn), np.bool_) if turn.forced is None else turn.forced.copy()
+    forced[:length] = False if source.forced is None else source.forced[:length]
+    turn.forced = forced
+    if turn.logp is not None and source.logp is not None:
+        turn.logp = np.concatenate([source.logp[:length], turn.logp[length:]])
+
+
+# ---------------------------------------------------------------- places in the text
+
+
+def tokens_covering(words: Words, tokens: NDArray[np.int64], characters: int) -> int:
+    """The fewest first tokens whose text has at least so many characters; all of them where it has fewer."""
+    low, high = 0, len(tokens)
+    while low < high:
+        middle = (low + high) // 2
+        if len(words.decode(tokens[:middle].tolist())) >= characters:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def thinking_span(words: Words | None, tokens: NDArray[np.int64]) -> tuple[int, int]:
+    """Where the thought of a response begins and ends, in tokens: `tokens[begin:end]`, its tags left out.
+
+    Without a closing tag it ends before the answer's, without that at the end; without an opening tag it begins with
+    the response. Decisions that are no words are all thought.
+    """
+    if words is None:
+        return 0, len(tokens)
+    text = words.decode(tokens.tolist())
+    opened = text.find(OPENED)
+    begin = opened + len(OPENED) if opened >= 0 else 0
+    ends = [place for tag in (CLOSED, ANSWER) if (place := text.find(tag, begin)) >= 0]
+    end = min(ends, default=None)
+    return (
+        tokens_covering(words, tokens, begin),
+        len(tokens) if end is None else max(tokens_covering(words, tokens, end + 1) - 1, 0),
+    )
+
+
+def ending_tokens(words: Words | None, tokens: NDArray[np.int64], cut: int, phrase: str) -> tuple[int, ...]:
+    """The ids of a phrase that ends thinking after `tokens[:cut]`; a closing tag is left out where no thought is open.
+
+    A response that closes a thought it never opened began inside one: some templates open it in the prompt.
+    """
+    if words is None:
+        return ()
+    whole, begun = words.decode(tokens.tolist()), words.decode(tokens[:cut].tolist())
+    before, closed, _ = whole.partition(CLOSED)
+    inside = bool(closed) and OPENED not in before
+    is_open = CLOSED not in begun if inside else begun.rfind(OPENED) > begun.rfind(CLOSED)
+    return words.encode(phrase if is_open else phrase.removeprefix(CLOSED))

@@ -1,0 +1,135 @@
+"""Thoughts cut where the answer was first found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.keys import Key
+from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
+from hocket.rollout.dynamic import total
+from hocket.stages import Grade, LedgerView, More, Play, Words, words_of
+from hocket.types import Assignment, Experience, Trajectory
+
+
+class Extractor(Protocol):
+    """Finds where a thought first reaches the right answer."""
+
+    def __call__(self, thought: str, answer: Any) -> int | None:
+        """How many characters of `thought` lead up to and include it; None if it never does."""
+        ...
+
+
+@dataclass(frozen=True)
+class FirstMention:
+    """The end of the first mention of the answer as a word or number of its own.
+
+    A script in place of LC-R1's trained extractor; a mention by chance (a term of the problem that equals the answer)
+    counts as found. With `behind` only mentions right behind that text count, such as `= `.
+    """
+
+    behind: str = ""
+
+    def __call__(self, thought: str, answer: Any) -> int | None:
+        known = answer if isinstance(answer, (list, tuple)) else [answer]
+        pattern = "|".join(re.escape(str(one).strip()) for one in known if str(one).strip())
+        if not pattern:
+            return None
+        found = re.search(rf"{re.escape(self.behind)}(?<![\w.])(?:{pattern})(?![\w]|\.\d)", thought)
+        return None if found is None else found.end()
+
+
+@dataclass(frozen=True)
+class CompressedThoughts:
+    """`samples` trajectories, the right ones with their thought cut right after it first reaches the answer.
+
+    LC-R1 (arXiv 2506.14755). What remains of the thought, its closing tag and what follows are read again by the
+    policy, which gives their log-probs in the shorter context; all of it is learnt from, as the public trainer does.
+    The uncut original is set aside. Column `thinking` of a right trajectory holds `tag` (the place of the closing tag
+    among its decisions), `kept` and `original` (lengths of the thought) and `reached` (whether the thought reached the
+    answer).
+
+    Attributes:
+        extract: finds the place. least: the total score of a right trajectory.
+    """
+
+    samples: int = 8
+    extract: Extractor = field(default_factory=FirstMention)
+    least: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, not {self.samples}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The trajectories in their order, cut ones in place of their originals, which are discarded."""
+        words = words_of(play)
+        played = await play([replace(asking, samples=self.samples) for asking in asked])
+        await score(played)
+        shorter: dict[int, Assignment] = {}
+        for number, trajectory in enumerate(played):
+            tokens = self._cut(trajectory, words)
+            if tokens is not None:
+                asking = asked[number // self.samples]
+                first = asking.first + NUMBERED + trajectory.sample
+                shorter[number] = continued(asking, tokens.tolist(), first=first, more=0)
+        again = dict(zip(shorter, await play(list(shorter.values())), strict=True))
+        for number, trajectory in again.items():
+            _take_over(trajectory, played[number])
+        left = [replace_source(played[number]) for number in again]
+        return Experience([again.get(number, trajectory) for number, trajectory in enumerate(played)], left)
+
+    def _cut(self, trajectory: Trajectory, words: Words | None) -> NDArray[np.int64] | None:
+        """The tokens of the compressed response; None to leave it. Describes its thought in `info["thinking"]`."""
+        turn = only_turn(trajectory)
+        if turn is None or words is None or trajectory.scenario.answer is None or not self._right(trajectory):
+            return None
+        text = words.decode(turn.action.tolist())
+        opened, closed = text.find(OPENED), text.find(CLOSED)
+        if closed < 0 or opened > closed:
+            return None
+        begin = opened + len(OPENED) if opened >= 0 else 0
+        tag = tokens_covering(words, turn.action, closed + 1) - 1
+        start = tokens_covering(words, turn.action, begin)
+        reached = self.extract(text[begin:closed], trajectory.scenario.answer)
+        end = tag if reached is None else min(tokens_covering(words, turn.action, begin + reached), tag)
+        trajectory.info["thinking"] = {
+            "tag": end,
+            "kept": end - start,
+            "original": tag - start,
+            "reached": reached is not None,
+        }
+        return np.concatenate([turn.action[:end], turn.action[tag:]]) if end < tag else None
+
+    def _right(self, trajectory: Trajectory) -> bool:
+        return sum(total(score) for score in trajectory.scores.values()) >= self.least
+
+
+def _take_over(shorter: Trajectory, original: Trajectory) -> None:
+    """Gives a compressed trajectory what its original earned and how it ended, and makes its decisions its own."""
+    shorter.scores, shorter.sample = dict(original.scores), original.sample
+    shorter.info |= original.info
+    shorter.terminated, shorter.truncated = original.terminated, original.truncated
+    for turn, source in zip(shorter.turns, original.turns, strict=False):
+        turn.forced = np.zeros(len(turn), np.bool_)
+        turn.finish = source.finish
+
+
+def replace_source(trajectory: Trajectory) -> Trajectory:
+    """The trajectory as one that only informs, so that no history counts its scenario's reward twice."""
+    trajectory.source = "baseline"
+    return trajectory

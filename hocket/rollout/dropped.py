@@ -1,0 +1,63 @@
+"""Demonstrations some of whose thoughts are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hocket.keys import Key
+from hocket.rollout.demonstrations import Demonstrations, demonstrated
+from hocket.stages import Grade, LedgerView, More, Play
+from hocket.types import Assignment, Experience, Scenario
+
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+
+
+def without_thought(text: str) -> str:
+    """The text with every thought emptied: `<think></think>` stays."""
+    return _THOUGHT.sub("<think></think>", text)
+
+
+@dataclass(frozen=True)
+class DroppedThoughts(Demonstrations):
+    """Demonstrations whose thoughts are emptied with probability `share`: thought dropout, TON (arXiv 2505.16854).
+
+    So both forms, an empty thought and a full one, have probability before reinforcement begins. A demonstration
+    given as a list of messages is left as it is.
+    """
+
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share must lie in [0, 1], not {self.share}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The demonstrations as trajectories, each sample's thought kept or dropped by a draw of its own."""
+        asking = []
+        for one in asked:
+            for number in range(one.first, one.first + self.samples):
+                drawn = key.derive("dropout", one.scenario.id, number).numpy().random()
+                shown = self.shown(demonstrated(one.scenario), drop=bool(drawn < self.share))
+                asking.append(replace(one, scenario=shown, samples=1, first=number, source="expert"))
+        trajectories = await play(asking)
+        await score(trajectories)
+        return Experience(trajectories)
+
+    def shown(self, scenario: Scenario, *, drop: bool) -> Scenario:
+        """The scenario with its demonstration as it is to be learnt."""
+        said = scenario.metadata["demonstration"]
+        if not drop or not isinstance(said, str):
+            return scenario
+        return replace(scenario, metadata={**scenario.metadata, "demonstration": without_thought(said)})

@@ -1,0 +1,175 @@
+"""What a study says: every figure with its interval, as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hocket import __version__
+from hocket.keys import Key
+from hocket.recipes import find
+from hocket.studies import statistics
+from hocket.studies.conduct import Found
+from hocket.studies.planning import Planner
+from hocket.studies.statistics import Array, difference, estimate, improvement, smallest_difference
+from hocket.studies.study import TUNING_SEEDS, Study, without_recipe
+
+Result = Mapping[str, Any]
+Json = dict[str, Any]
+
+METRICS = ("final", "area", "tokens", "answers", "length", "entropy")
+"""Numbers of a run besides pass@k."""
+
+DEFINITIONS = {
+    "final": "greedy success on unseen problems after training",
+    "area": "mean height of the curve of greedy success over the budget of sampled answers",
+    "tokens": "tokens sampled for training",
+    "answers": "answers sampled for training",
+    "length": "mean tokens of a greedy answer after training",
+    "entropy": "mean of -log-prob of the sampled tokens over the last quarter of training, nats",
+    "pass@k": "1 - C(m - c, k)/C(m, k) with c right among m sampled answers after training, averaged over problems",
+    "value": "interquartile mean over seeds and tasks: the middle half of all runs",
+    "interval": f"{statistics.LEVEL:.0%} percentile interval of {statistics.DRAWS} bootstrap resamples of the seeds, "
+    "drawn within each task",
+    "improvement": "the probability that a run of the method ends above a run of the baseline on the same task, ties "
+    "counting half, averaged over tasks; both are resampled",
+    "difference": "interquartile mean of the method's final success minus the baseline's; both are resampled",
+    "resolvable": "the smallest true difference of mean final success that a two-sided t test at 5 % would find with "
+    "probability 80 %: (t_nu(0.975) + t_nu(0.8)) sqrt(v_x + v_y), v = sum_k s_k^2/n / K^2 over K tasks with n seeds, "
+    "nu = K (n_x + n_y - 2)",
+}
+
+
+def results(study: Study, planner: Planner, found: Found) -> Json:
+    """The whole study as JSON data."""
+    key = Key.of(0).derive("study")
+    baseline = found.methods[0].label
+    theirs = scores(found, study, baseline, "final")
+    told: dict[str, Json] = {}
+    for entry in found.tested:
+        told[entry.label] = _method(study, found, entry.label, key) | _against(
+            found, study, entry.label, theirs, key, itself=entry.label == baseline
+        )
+    rows = []
+    for entry in found.methods:
+        recipe = find(entry.recipe)
+        equal = found.equal.get(entry.label)
+        shown = told[baseline if equal else entry.label]
+        rows.append(
+            {
+                "label": entry.label,
+                "recipe": recipe.name,
+                "title": recipe.title,
+                "catalogue_ids": list(recipe.catalogue_ids),
+                "settings": {**found.tuned.get(baseline if equal else entry.label, {}), **entry.settings},
+                "refused": list(planner.refused.get(entry.label, ())),
+                "equal": None if equal is None else {"to": baseline, **equal},
+                "apart": found.apart.get(entry.label),
+                **shown,
+                "failures": found.failures.get(entry.label, []),
+            }
+        )
+    finished = [run for runs in found.results.values() for run in runs]
+    return {
+        "version": 1,
+        "hocket": __version__,
+        "study": study.name,
+        "baseline": baseline,
+        "tasks": list(study.tasks),
+        "model": study.model,
+        "budget": {"answers": study.answers, "steps": study.steps, "prompts": study.prompts, "samples": study.samples},
+        "settings": dict(study.settings),
+        "seeds": {"testing": list(study.testing_seeds), "tuning": f"from {TUNING_SEEDS}"},
+        "measure": finished[0]["measure"] if finished else None,
+        "definitions": DEFINITIONS,
+        "methods": rows,
+        "without_recipe": without_recipe(study),
+        "searches": found.searches,
+        "runs": {
+            "finished": len(finished),
+            "failed": sum(len(errors) for errors in found.failures.values()),
+            "seconds": sum(float(run["seconds"]) for run in finished),
+        },
+    }
+
+
+# ---------------------------------------------------------------- one method
+
+
+def scores(found: Found, study: Study, label: str, metric: str, task: str | None = None) -> Array:
+    """A metric of a method's runs `[seeds, tasks]`: those seeds that finished on every task (or on `task`)."""
+    tasks = study.tasks if task is None else (task,)
+    by_task = [{run["seed"]: _metric(run, metric) for run in found.results.get((label, name), ())} for name in tasks]
+    known = [{seed for seed, value in one.items() if value is not None} for one in by_task]
+    seeds = sorted(set.intersection(*known)) if known else []
+    return np.array([[one[seed] for one in by_task] for seed in seeds], np.float64).reshape(len(seeds), len(tasks))
+
+
+def _metric(run: Result, metric: str) -> float | None:
+    value = run["pass"].get(metric.removeprefix("pass@")) if metric.startswith("pass@") else run[metric]
+    return None if value is None else float(value)
+
+
+def _method(study: Study, found: Found, label: str, key: Key) -> Json:
+    runs = [run for task in study.tasks for run in found.results.get((label, task), ())]
+    names = [*METRICS, *(f"pass@{k}" for k in (runs[0]["pass"] if runs else ()))]
+    whole = _estimates(study, found, label, names, None, key)
+    alone = {task: _estimates(study, found, label, names, task, key) for task in study.tasks}
+    return {
+        "runs": len(runs),
+        "seconds": sum(float(run["seconds"]) for run in runs),
+        "metrics": whole,
+        "by_task": alone if len(alone) > 1 else {study.tasks[0]: whole},
+        "curves": {task: _curve(study, found.results.get((label, task), ()), key) for task in study.tasks},
+    }
+
+
+def _estimates(study: Study, found: Found, label: str, names: Sequence[str], task: str | None, key: Key) -> Json:
+    told = {}
+    for name in names:
+        values = scores(found, study, label, name, task)
+        told[name] = estimate(values, key.derive("of", name)).to_json() if len(values) else None
+    return told
+
+
+def _against(found: Found, study: Study, label: str, theirs: Array, key: Key, *, itself: bool) -> Json:
+    """Improvement over the baseline, and what the seeds could have resolved."""
+    ours = scores(found, study, label, "final")
+    if itself or not len(ours) or not len(theirs):
+        resolvable = smallest_difference(theirs, theirs) if itself and len(theirs) else None
+        return {"improvement": None, "difference": None, "resolvable": resolvable}
+    return {
+        "improvement": improvement(ours, theirs, key.derive("improvement")).to_json(),
+        "difference": difference(ours, theirs, key.derive("difference")).to_json(),
+        "resolvable": smallest_difference(ours, theirs),
+    }
+
+
+def _curve(study: Study, runs: Sequence[Result], key: Key) -> Json:
+    """Success, reward, entropy and length along the budget: interquartile means over seeds, success with interval.
+
+    Every run's curve is read at the same numbers of answers: straight between its points, level after its last.
+    """
+    budget, every = float(study.answers), study.answers / (study.steps // max(1, study.steps // study.measure.points))
+    places = [min(budget, every * number) for number in range(round(budget / every) + 1)]
+    read = _read(runs, "value", places)
+    lines: Json = {"success": []}
+    for place, column in zip(places, read.T, strict=True):
+        found = estimate(column[:, None], key.derive("curve"))
+        lines["success"].append([place, found.value, found.low, found.high])
+    places = [budget * (number + 1) / study.steps for number in range(study.steps)]
+    for name in ("reward", "entropy", "length"):
+        read = _read(runs, name, places)
+        middle = statistics.interquartile_mean(read.T[:, :, None]) if len(read) else np.zeros(0)
+        lines[name] = [[place, float(value)] for place, value in zip(places, middle, strict=False)]
+    return lines
+
+
+def _read(runs: Sequence[Result], name: str, places: Sequence[float]) -> Array:
+    """A column of runs at numbers of answers, `[runs, places]`; runs that never measured it are left out."""
+    last = places[-1]
+    known = [[(min(last, row["answers"]), row[name]) for row in run["rows"] if row[name] is not None] for run in runs]
+    curves = [np.interp(places, *np.array(points, np.float64).T) for points in known if points]
+    return np.array(curves, np.float64).reshape(len(curves), len(places))

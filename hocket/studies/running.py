@@ -1,0 +1,189 @@
+"""One run of a study, from its plan to its numbers; what a worker process does."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hocket import tasks
+from hocket.errors import HocketError
+from hocket.keys import Key
+from hocket.packing import unique_turns
+from hocket.stages import Player
+from hocket.studies.planning import Run
+from hocket.studies.statistics import area
+from hocket.train.aio import run_async
+from hocket.train.config import configure
+from hocket.train.evaluate import Evaluated, evaluate_samples
+from hocket.train.trainer import Trainer
+from hocket.types import Assignment, Trajectory
+
+TRIAL_STEPS = 2
+"""Steps in which a rollout that decides itself how much to sample shows how much that is."""
+
+LAST = 0.25
+"""The share of a run, at its end, over which entropy is averaged."""
+
+
+class Meter:
+    """Counts the answers that a player samples for training, and their tokens; evaluations do not count."""
+
+    def __init__(self, player: Player) -> None:
+        self.answers = 0
+        self.tokens = 0
+        self._player = player
+        self._running = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._player, name)
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        played = await self._player.play(assignments, key=key)
+        if self._running:
+            self.answers += len(played)
+            self.tokens += sum(_sampled(turn) for turn in unique_turns(played))
+        return played
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self._running = False
+        try:
+            yield
+        finally:
+            self._running = True
+
+
+def _sampled(turn: Any) -> int:
+    """The decisions of a turn that were not imposed."""
+    return len(turn.action) - (0 if turn.forced is None else int(turn.forced.sum()))
+
+
+class MeteredTrainer(Trainer):
+    """A trainer that counts what it samples and keeps no checkpoints: a run cut off is short, and run again."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.meter = Meter(self.parts.player)
+        self.parts.player = self.meter
+
+    def evaluate(self, n: int | None = None) -> Evaluated:
+        with self.meter.paused():
+            return super().evaluate(n)
+
+    def save(self, *, best: bool = False) -> Path | None:
+        return None
+
+
+def perform(run: Run, place: Path) -> dict[str, Any]:
+    """Trains and measures; `place` is an empty folder's path for the time being. Returns the result as JSON data.
+
+    Raises:
+        HocketError: when the run cannot be made; other exceptions when it fails.
+    """
+    began, busy = time.monotonic(), time.process_time()
+    pairs = dict(run.pairs)
+    if run.metered:
+        pairs["steps"] = _steps(run, place)
+        pairs["evaluation.every"] = max(1, pairs["steps"] // run.measure["points"])
+    trainer = _trainer(pairs, place)
+    try:
+        found = _trained(trainer, run)
+    finally:
+        trainer.folder.release()
+        shutil.rmtree(place, ignore_errors=True)
+    return {
+        **found,
+        "seconds": time.process_time() - busy,
+        "wall": time.monotonic() - began,
+    }
+
+
+def _trainer(pairs: dict[str, Any], place: Path) -> MeteredTrainer:
+    shutil.rmtree(place, ignore_errors=True)
+    source = tasks.find(str(pairs["task"]))
+    settings = [*pairs.items(), ("runs", str(place.parent)), ("run", place.name)]
+    return MeteredTrainer(configure(settings, source), task=source)
+
+
+def _steps(run: Run, place: Path) -> int:
+    """How many steps the budget lasts, by a trial that no later result depends on otherwise."""
+    trial = {"evaluation.n": 1, "evaluation.between": 1, "evaluation.every": 0, "steps": TRIAL_STEPS + 1}
+    trainer = _trainer({**dict(run.pairs), **trial}, place)
+    try:
+        for _ in range(TRIAL_STEPS + 1):  # The first is the measurement before training.
+            trainer.step()
+    finally:
+        trainer.folder.release()
+    if not trainer.meter.answers:
+        raise HocketError(f"{run.label} samples no answers, so it has no equal budget; leave it out")
+    return max(1, round(run.budget * TRIAL_STEPS / trainer.meter.answers))
+
+
+def _trained(trainer: MeteredTrainer, run: Run) -> dict[str, Any]:
+    """Steps until the budget or the steps are used up, then measures."""
+    measure = "accuracy" if trainer.task.kind == "text" else "return"
+    meter, rows = trainer.meter, []
+    while not trainer.done and not _spent(trainer, run):
+        row = trainer.step()
+        rows.append({**_told(row, measure), "answers": meter.answers, "tokens": meter.tokens})
+    if not trainer.done:  # The budget ended it early.
+        final = trainer.evaluate()
+        rows[-1] |= {"value": final.success, "eval_length": final.length}
+    values = [(min(1.0, row["answers"] / run.budget), row["value"]) for row in rows if row["value"] is not None]
+    last = rows[-max(1, round(LAST * len(rows))) :]
+    return {
+        "measure": measure,
+        "steps": trainer.progress.step,
+        "before": rows[0]["value"],
+        "final": rows[-1]["value"],
+        "area": area(values),
+        "answers": meter.answers,
+        "tokens": meter.tokens,
+        "length": rows[-1]["eval_length"],
+        "entropy": _mean([row["entropy"] for row in last]),
+        "pass": _pass(trainer, run),
+        "rows": rows,
+    }
+
+
+def _spent(trainer: MeteredTrainer, run: Run) -> bool:
+    """Whether another step like those before would end further from the budget than the run is now."""
+    answers, steps = trainer.meter.answers, trainer.progress.step
+    return steps > 0 and answers + answers / steps / 2 > run.budget
+
+
+def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
+    """What a study keeps of a step."""
+    names = {"value": f"eval/{measure}", "eval_length": "eval/length", "reward": "reward/mean"}
+    kept = {name: row.get(key) for name, key in names.items()}
+    return {"step": row["step"], **kept, "entropy": row.get("entropy"), "length": row.get("length/mean")}
+
+
+def _pass(trainer: MeteredTrainer, run: Run) -> dict[str, float]:
+    """pass@k of the trained policy by k, from sampled answers."""
+    samples = run.measure["samples"]
+    if not samples or trainer.task.kind != "text":
+        return {}
+    parts = trainer.parts
+    work = evaluate_samples(
+        trainer.task,
+        parts.player,
+        parts.rewards,
+        n=run.measure["problems"],
+        samples=samples,
+        decoding=parts.decoding,
+        key=parts.key.derive("evaluation"),
+    )
+    with trainer.meter.paused():
+        found = run_async(work)
+    return {str(k): value for k, (value, _, _) in found.items()}
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,181 @@
+"""Drifts: each formula against a plain computation, their three conditions, and finiteness."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from objective_batches import batch_of, batches, close, occurrences, total_of, value_and_gradient
+
+from hocket.errors import ConfigurationError
+from hocket.objectives import (
+    ClipDrift,
+    ClippedSurrogate,
+    DriftSurrogate,
+    ForwardKLDrift,
+    LearntDrift,
+    QuadraticDrift,
+    TanhDrift,
+)
+from hocket.objectives.drift import reach
+from hocket.objectives.learnt_drift import drift_features, network_drift, write_drift
+from hocket.types import Evaluation
+
+many = settings(max_examples=60, deadline=None)
+DRIFTS = [ClipDrift(), TanhDrift(), QuadraticDrift(), ForwardKLDrift(), LearntDrift()]
+numbers = st.floats(-4, 4)
+
+
+def double(number):
+    return torch.tensor([number], dtype=torch.float64)
+
+
+def by_hand(drift, x, advantage):
+    """The drift of one decision, in plain Python."""
+    r = math.exp(x)
+    if isinstance(drift, ClipDrift):
+        return max(0.0, (r - min(max(r, 0.8), 1.2)) * advantage)
+    if isinstance(drift, TanhDrift):
+        y, scale = ((r - 1) * advantage, 2.0) if advantage >= 0 else (x * advantage, 0.6)
+        return max(0.0, y - scale * math.tanh(y / scale))
+    if isinstance(drift, QuadraticDrift):
+        return abs(advantage) * (r - 1) ** 2 / (2 * 0.2)
+    if isinstance(drift, ForwardKLDrift):
+        return r * x - r + 1
+    inner, outer = drift.weights
+    plain = [1 - r, (1 - r) ** 2, x, x * x]
+    features = [*plain, *(value * advantage for value in plain)]
+    hidden = [
+        math.tanh(sum(f * float(w) for f, w in zip(features, column, strict=True))) for column in inner.T.tolist()
+    ]
+    return max(0.0, sum(h * float(w) for h, w in zip(hidden, outer, strict=True)) - 1e-6)
+
+
+@many
+@given(x=numbers, advantage=numbers, drift=st.sampled_from(DRIFTS))
+def test_each_drift_is_its_formula(x, advantage, drift):
+    found = drift(double(x), double(advantage), 0.0)
+    assert float(found) == pytest.approx(by_hand(drift, x, advantage), rel=1e-9, abs=1e-12)
+
+
+@many
+@given(x=numbers, advantage=numbers, drift=st.sampled_from(DRIFTS))
+def test_a_drift_is_never_negative_and_flat_where_the_policy_is_unchanged(x, advantage, drift):
+    a = double(advantage)
+    assert float(drift(double(x), a, 0.3)) >= 0
+    leaf = torch.zeros(1).double().requires_grad_()
+    value = drift(leaf, a, 0.3)
+    (slope,) = torch.autograd.grad(value.sum(), leaf)
+    assert float(value.detach()) == 0
+    assert abs(float(slope)) < 1e-12
+
+
+@many
+@given(case=batches(), aggregate=st.sampled_from(["token-mean", "sequence-mean", "sequence-sum", "constant-length"]))
+def test_the_clip_as_a_drift_is_the_clipped_surrogate(case, aggregate):
+    batch, logp = case
+    ours = value_and_gradient(total_of(DriftSurrogate(ClipDrift(), aggregate), batch), logp)
+    theirs = value_and_gradient(total_of(ClippedSurrogate(aggregate=aggregate), batch), logp)
+    close(ours[0], theirs[0])
+    close(ours[1], theirs[1])
+
+
+@many
+@given(case=batches(), drift=st.sampled_from([None, *DRIFTS]))
+def test_only_counted_occurrences_matter(case, drift):
+    batch, logp = case
+    objective = DriftSurrogate(drift)
+    value, gradient = value_and_gradient(total_of(objective, batch), logp)
+    counted = [one for row in occurrences(batch) for one in row]
+    old, expected = batch.logp["behaviour"].values, 0.0
+    for decision, advantage, weight in counted:
+        x = float(logp[decision] - old[decision])
+        penalty = 0.0 if drift is None else by_hand(drift, x, advantage)
+        expected += weight * (penalty - math.exp(x) * advantage) / len(counted)
+    assert float(value) == pytest.approx(expected, rel=1e-7, abs=1e-9)
+    idle = torch.ones(len(logp), dtype=torch.bool)
+    idle[[decision for decision, _, _ in counted]] = False
+    assert not gradient[idle].any()
+
+
+@many
+@given(
+    gap=st.sampled_from([-50.0, -41.0, 41.0, 50.0, 700.0, -700.0]),
+    advantage=st.sampled_from([-30.0, -1.0, 0.0, 1.0, 30.0]),
+    drift=st.sampled_from([None, *DRIFTS]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_all_stays_finite_and_saturation_is_counted(gap, advantage, drift, dtype):
+    batch = batch_of(
+        [[0, 1]], behaviour=torch.zeros(2, dtype=dtype), advantage=torch.full((2,), advantage, dtype=dtype)
+    )
+    value, gradient = value_and_gradient(total_of(DriftSurrogate(drift), batch), torch.full((2,), gap, dtype=dtype))
+    assert math.isfinite(float(value))
+    assert bool(torch.isfinite(gradient).all())
+    told = DriftSurrogate(drift)(Evaluation(torch.full((2,), gap, dtype=dtype)), batch).metrics
+    bound = reach(dtype, 1 if drift is None else drift.power)
+    active = advantage != 0 or getattr(drift, "regardless_of_advantage", False)
+    assert float(told["ratio/saturated"]) == (2.0 if abs(gap) > bound and active else 0.0)
+
+
+def test_log_ratios_saturate_at_50_but_for_a_square_in_float32():
+    assert reach(torch.float64, 1) == reach(torch.float64, 2) == reach(torch.float32, 1) == 50.0
+    assert 40.0 < reach(torch.float32, 2) < 41.0
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.2, 0.7])
+@pytest.mark.parametrize("advantage", [-2.0, 0.5])
+def test_the_quadratic_is_drawn_to_epsilon(epsilon, advantage):
+    batch = batch_of([[0]], behaviour=torch.zeros(1).double(), advantage=double(advantage))
+    objective = DriftSurrogate(QuadraticDrift(epsilon))
+
+    def slope(ratio):
+        return float(value_and_gradient(total_of(objective, batch), double(ratio).log())[1])
+
+    best = 1 + math.copysign(epsilon, advantage)
+    assert slope(best) == pytest.approx(0.0, abs=1e-12)
+    assert slope(best - 0.05) * slope(best + 0.05) < 0
+
+
+def test_the_mirror_step_size_falls_over_the_run():
+    x, a = torch.tensor([0.3]).double(), torch.ones(1).double()
+    drift = ForwardKLDrift(first=2.0, last=0.5)
+    early, middle, late = (float(drift(x, a, progress)) for progress in (0.0, 0.5, 1.0))
+    assert [early * 2.0, middle * 1.25, late * 0.5] == pytest.approx([float(ForwardKLDrift(1.0, 1.0)(x, a, 0.0))] * 3)
+
+
+def test_a_learnt_drift_goes_through_its_file(tmp_path):
+    noise = torch.Generator().manual_seed(1)
+    inner = torch.randn(8, 3, generator=noise, dtype=torch.float64).round(decimals=4)
+    outer = torch.randn(3, generator=noise, dtype=torch.float64).round(decimals=4)
+    write_drift(tmp_path / "mine.json", inner, outer, seed=1)
+    drift = LearntDrift(str(tmp_path / "mine.json"))
+    x, a = torch.linspace(-1, 1, 9).double(), torch.ones(9).double()
+    close(drift(x, a, 0.0), network_drift(x, a, inner, outer))
+    assert drift_features(x, a).shape == (9, 8)
+
+
+@pytest.mark.parametrize("content", [None, "no json", json.dumps({"inner": [[1.0]], "outer": [1.0]}), "{}"])
+def test_a_bad_file_is_named(tmp_path, content):
+    file = tmp_path / "bad.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigurationError, match=r"bad\.json"):
+        LearntDrift(str(file))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: QuadraticDrift(0.0),
+        lambda: ClipDrift(low=1.5),
+        lambda: TanhDrift(alpha=0.0),
+        lambda: ForwardKLDrift(last=0.0),
+        lambda: DriftSurrogate(aggregate="mean"),
+    ],
+)
+def test_settings_are_checked(make):
+    with pytest.raises(ValueError, match=r"must|choose"):
+        make()

@@ -1,0 +1,58 @@
+"""Pages about methods: generated docs stand as committed, and the microscope's page holds what was computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hocket.keys import Key
+from hocket.lab.documents import random_document
+from hocket.microscope import look
+from hocket.recipes import find
+from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
+from hocket.report.methods import differences, relations
+from hocket.report.microscope import html
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("recipes.md", recipes_page),
+        ("primitives.md", primitives_page),
+        ("equivalences.md", equivalences_page),
+        ("theorems.md", theorems_page),
+    ],
+)
+def test_the_docs_say_what_the_code_says(name, page):
+    assert (DOCS / name).read_text() == page(), "run: hocket recipes --docs docs"
+
+
+def test_differences_name_settings_and_replaced_stages():
+    found = {path: (left, right) for path, left, right in differences(find("grpo"), find("dr-grpo"))}
+    assert found["credit.scale"] == ("std", None)
+    assert found["objective.aggregate"] == ("sequence-mean", "constant-length")
+    assert "objective" in {path for path, _, _ in differences(find("grpo"), find("cispo"))}
+    assert differences(find("grpo"), find("grpo")) == []
+
+
+def test_relations_between_recipes():
+    assert relations(find("grpo"), find("grpo")) == {"on-policy": "equal", "off-policy": "equal"}
+    found = relations(find("rloo"), find("dr-grpo"))
+    assert found["on-policy"].startswith("proportional")
+    assert found["off-policy"] == "different"
+
+
+def test_the_page_holds_every_number_and_no_markup_of_its_input():
+    document = random_document(Key.of(0))
+    document["trajectories"][0]["info"] = {"pieces": ["</script><b>"] * len(document["trajectories"][0]["logp"])}
+    found = [look(find("grpo"), document), {"recipe": "broken", "error": "it needs <value>"}]
+    page = html(found, document, "A & B")
+    assert "</script><b>" not in page
+    assert "A &amp; B" in page
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert [row["under"][0]["gradient"] for row in data["rows"]] == found[0]["gradient"]
+    assert all(row["under"][1] is None for row in data["rows"])

@@ -1,0 +1,86 @@
+"""An expert's answer among the samples of a group."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import torch
+
+from hocket.keys import Key
+from hocket.lab import Bench, World
+from hocket.recipes.graded_rewards import TEMPSAMP_R1
+from hocket.rollout import WithExpert
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario
+
+
+def collected(rollout, scenarios):
+    seen = []
+
+    async def play(assignments):
+        seen.extend(assignments)
+        return []
+
+    async def score(trajectories):
+        return None
+
+    asked = [Assignment(scenario) for scenario in scenarios]
+    asyncio.run(rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    return [(one.scenario.id, one.samples, one.source, one.scenario.metadata.get("demonstration")) for one in seen]
+
+
+def test_groups_hold_experts_where_something_is_known():
+    scenarios = [Scenario("shown", metadata={"demonstration": "so"}), Scenario("known", answer=7), Scenario("open")]
+    assert collected(WithExpert(samples=4), scenarios) == [
+        ("shown", 3, "own", "so"),
+        ("shown", 1, "expert", "so"),
+        ("known", 3, "own", None),
+        ("known", 1, "expert", "7"),
+        ("open", 4, "own", None),
+    ]
+    assert collected(WithExpert(samples=4, experts=0), scenarios[:1]) == [("shown", 4, "own", "so")]
+
+
+@pytest.mark.parametrize(("samples", "experts"), [(4, 4), (4, -1), (0, 0)])
+def test_an_expert_is_never_alone(samples, experts):
+    with pytest.raises(ValueError, match="fewer than samples"):
+        WithExpert(samples=samples, experts=experts)
+
+
+def world():
+    return World(
+        questions=2,
+        tokens=6,
+        horizon=2,
+        reward=lambda question, answer: float(answer == (3, 4)),
+        metadata=lambda question: {"demonstration": (3, 4)},
+    )
+
+
+def test_an_expert_is_learnt_from_with_ratio_one():
+    bench = Bench(world(), TEMPSAMP_R1.but({"rollout.samples": 4}), seed=0)
+    before = bench.policy.logits.detach().clone()
+    result = bench.step()
+    taught = [t for t in result.trajectories if t.source == "expert"]
+    assert [tuple(t.turns[0].action.tolist()) for t in taught] == [(3, 4), (3, 4)]
+    assert all(t.turns[0].logp is None for t in taught)
+    batch = result.batch
+    assert batch is not None
+    rows = [n for n, t in enumerate(result.trajectories) if t.source == "expert"]
+    own = torch.isin(batch.occurrences.trajectory, torch.tensor(rows))
+    assert bool((batch.occurrences.weight[own] == 1).all())
+    assert bool((batch.occurrences.advantage[own] > 0).all())
+    table = torch.log_softmax(before, -1)
+    wanted = [float(table[bench.policy.row(0, (3, 4)[:length]), (3, 4)[length]]) for length in range(2)]
+    found = batch.logp["behaviour"].values[batch.occurrences.decision[own]][:2].tolist()
+    assert found == pytest.approx(wanted, abs=1e-6)
+    bench.run(30, every=30)
+    assert bench.success() > 0.5
+
+
+def test_text_demonstrations_are_read_as_tokens():
+    told = replace(world(), metadata=lambda question: {"demonstration": "3 4"})
+    taught = [t for t in Bench(told, TEMPSAMP_R1, seed=0).step().trajectories if t.source == "expert"]
+    assert [t.turns[0].action.tolist() for t in taught] == [[3, 4], [3, 4]]

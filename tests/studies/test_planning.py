@@ -1,0 +1,168 @@
+"""Studies as they are read, fitted to recipes, and searched."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hocket.errors import ConfigurationError
+from hocket.recipes import find
+from hocket.studies.planning import Planner, equal_budget
+from hocket.studies.study import TUNING_SEEDS, Entry, Study, Tuning, entries, read, without_recipe
+from hocket.studies.tuning import best, rounds, runs_of_search, tuning_seeds, units
+
+GRPO = Entry("grpo", "grpo")
+
+
+def test_a_file_and_flags_and_flags_win(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "recipes: [grpo, {recipe: dapo, label: wide, rollout.samples: 4}]\ntasks: sums\nsteps: 9\n"
+        "settings: {update: {epochs: 2}, decoding.max_tokens: 20}\ntuning: {grid: {update.lr: [1.0e-4, 1.0e-3]}}\n"
+    )
+    study = read(file, [("steps", 3), ("measure.n", 7), ("update.lr", 1e-3), ("tuning.seeds", 2)])
+    assert (study.name, study.steps, study.measure.n, study.tuning.seeds) == ("mine", 3, 7, 2)
+    assert study.tasks == ("sums",)
+    assert study.settings == {"update.epochs": 2, "decoding.max_tokens": 20, "update.lr": 1e-3}
+    assert study.tuning.grid == {"update.lr": [1e-4, 1e-3]}
+    assert entries(study) == [GRPO, Entry("wide", "dapo", {"rollout.samples": 4})]
+    again = tmp_path / "again.yaml"
+    import yaml
+
+    again.write_text(yaml.safe_dump(study.to_json()))
+    assert read(again) == study
+
+
+def test_rows_of_the_catalogue_bring_their_recipes() -> None:
+    study = Study(catalogue=("dr-grpo", "no-such-row"))
+    assert {entry.label for entry in entries(study)} >= {"grpo", "dr-grpo"}
+    assert without_recipe(study) == ["no-such-row"]
+
+
+# ---------------------------------------------------------------- equal budgets
+
+
+@pytest.mark.parametrize("name", ["grpo", "remax", "rloo", "dr-grpo"])
+def test_every_recipe_samples_as_many_answers(name: str) -> None:
+    study = Study(prompts=8, samples=8)
+    recipe = find(name)
+    found, metered = equal_budget(recipe, study, {})
+    each = found["rollout.samples"] + (1 if name == "remax" else 0)
+    assert not metered
+    assert abs(found["curriculum.prompts"] * each - 64) <= each / 2
+
+
+def test_a_group_size_of_its_own_stays_and_the_usual_one_follows_the_study() -> None:
+    study = Study(prompts=8, samples=16)
+    assert equal_budget(find("grpo"), study, {})[0] == {"rollout.samples": 16, "curriculum.prompts": 8}
+    assert equal_budget(find("grpo"), study, {"rollout.samples": 4})[0]["curriculum.prompts"] == 32
+    pairs = find("grpo").but({"rollout.samples": 2})
+    assert equal_budget(pairs, study, {})[0] == {"rollout.samples": 2, "curriculum.prompts": 64}
+
+
+def test_a_rollout_that_decides_itself_is_metered() -> None:
+    assert equal_budget(find("dapo"), Study(), {}) == ({"rollout.samples": 8, "curriculum.prompts": 8}, True)
+
+
+def test_what_samples_nothing_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="samples no answers"):
+        equal_budget(find("sft"), Study(), {})
+
+
+# ---------------------------------------------------------------- runs and their keys
+
+
+def key(study: Study, entry: Entry = GRPO, seed: int = 0, **settings: Any) -> str:
+    return Planner(study).run(entry, study.tasks[0], seed, settings or None).key
+
+
+def test_a_key_is_the_content_of_a_run() -> None:
+    study = Study()
+    assert key(study) == key(Study(name="other", seeds=9)) == key(study, Entry("another label", "grpo"))
+    others = [
+        key(study, seed=1),
+        key(Study(steps=29)),
+        key(Study(settings={"update.epochs": 2})),
+        key(Study(), **{"update.lr": 1e-3}),
+        key(study, Entry("dr-grpo", "dr-grpo")),
+        key(Study(tasks=("sums?instruct=true",))),
+    ]
+    assert len({key(study), *others}) == 1 + len(others)
+
+
+def test_a_changed_file_is_another_run(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    text = "from hocket.recipes import GRPO\nfrom hocket.credit import GroupRelative\n"
+    text += "class Mine(GroupRelative):\n    pass\nMINE = GRPO.but(name='mine', credit=Mine())\n"
+    file.write_text(text)
+    entry = Entry("mine", f"{file}:MINE")
+    first = key(Study(), entry)
+    assert key(Study(), entry) == first
+    file.write_text(text + "# changed\n")
+    assert key(Study(), entry) != first
+
+
+def test_settings_are_left_out_where_a_recipe_cannot_take_them() -> None:
+    study = Study(recipes=("reinforce",), settings={"update.epochs": 2, "objective.low": 0.1})
+    planner = Planner(study)
+    assert planner.recipe(GRPO, "sums").update.epochs == 2
+    assert planner.recipe(Entry("reinforce", "reinforce"), "sums").update.epochs == 1
+    assert planner.refused == {"reinforce": ("update.epochs", "objective.low")}
+    with pytest.raises(ConfigurationError, match="epoch"):
+        Planner(Study(settings={"update.epoch": 2})).run(GRPO, "sums", 0)
+
+
+def test_what_a_method_sets_itself_stays_when_its_family_is_tuned() -> None:
+    entry = Entry("slow", "grpo", {"update.lr": 1e-5})
+    assert Planner(Study()).recipe(entry, "sums", {"update.lr": 1e-3}).update.lr == 1e-5
+
+
+# ---------------------------------------------------------------- searches
+
+searches = st.builds(
+    Tuning,
+    seeds=st.integers(1, 4),
+    halving=st.one_of(st.none(), st.integers(2, 5)),
+)
+
+
+@given(st.integers(1, 30), searches)
+def test_a_search_narrows_and_counts_its_runs(candidates: int, tuning: Tuning) -> None:
+    found = rounds(candidates, tuning)
+    assert bool(found) == (candidates > 1)
+    for before, after in itertools.pairwise(found):
+        assert 2 <= after.candidates < before.candidates
+        assert after.seeds > before.seeds
+    had, runs = 0, 0
+    for stage in found:
+        runs += stage.candidates * (stage.seeds - had)
+        had = stage.seeds
+    assert runs_of_search(candidates, tuning) == runs
+    if found and tuning.halving is None:
+        assert runs == candidates * tuning.seeds
+
+
+def test_the_best_go_on_and_the_unmeasured_do_not() -> None:
+    assert best({0: 0.1, 1: float("nan"), 2: 0.9, 3: 0.9}, 1) == [2]
+    assert best({0: 0.1, 1: float("nan"), 2: 0.9, 3: 0.9}, 3) == [0, 2, 3]
+
+
+def test_tuning_and_testing_seeds_never_meet() -> None:
+    assert not set(tuning_seeds(1000)) & set(Study(seeds=TUNING_SEEDS).testing_seeds)
+    with pytest.raises(ValueError, match="seeds"):
+        Study(seeds=TUNING_SEEDS + 1)
+
+
+def test_families_are_tuned_together_and_every_search_is_as_large() -> None:
+    study = Study(recipes=("grpo", "dr-grpo", "cispo", "ppo"), tuning=Tuning(grid={"update.lr": [1e-4, 1e-3]}))
+    found = units(study, Planner(study), entries(study))
+    names = {unit.name: [member.label for member in unit.members] for unit in found}
+    assert names["group-relative, ClippedSurrogate"] == ["grpo", "dr-grpo"]
+    assert names["actor-critic, ClippedSurrogate"] == ["ppo"]
+    assert len(found) == 3
+    assert {len(unit.candidates) for unit in found} == {2}
