@@ -47,6 +47,19 @@ What is finished stays in the study's folder, and the same command goes on from 
   hocket study STUDY.yaml --update.epochs 2 --measure.n 400   settings of all runs, of the study"""
 
 
+MICROSCOPE = """what recipes make of one recorded batch, in float64 and without a model
+
+A batch is one JSON object: {"version": 1, "trajectories": [..], "state": {..}}. A trajectory has
+  group, scores {name: number}, logp [..]                       and if it has them
+  id, logp_behaviour, logp_proximal, logp_ref, entropy, value, trained, segment, turn, tokens     one per decision
+  token_scores {name: [..]}   turn_scores, agent, state         one per turn
+  source ("own", "baseline", "expert"), truncated, final_value, parent {id, length}
+  text, label, embedding, history, info {..}                    what stages read besides: pieces, tool_calls, ..
+state holds step and progress (the share of the run that lies before, for schedules), and what stages remember.
+Rows are ordered by id where order matters (ties, pairs, serial groups), not by their place in the file.
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -193,7 +206,9 @@ def build_parser() -> _Parser:
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
-    microscope = command("microscope", "what recipes make of one recorded batch: credit, weights, gradients")
+    microscope = command(
+        "microscope", "what recipes make of one recorded batch: credit, weights, gradients", details=MICROSCOPE
+    )
     microscope.add_argument("--batch", metavar="FILE.json", help="a recorded batch")
     microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="one or several")
     microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="changes every recipe")

@@ -13,30 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.batch_document import natural, rows_of
 from hocket.errors import ConfigurationError, HocketError
 from hocket.packing import Codes
 from hocket.recipe import Recipe
 from hocket.types import Batch, Column, Evaluation, Level, LevelScores, Occurrences, Quantity, Recorded
-
-Row = Mapping[str, Any]
-
-REQUIRED = ("group", "scores", "logp")
-OPTIONAL = (
-    *("id", "tokens", "logp_behaviour", "logp_proximal", "logp_ref", "logp_under", "entropy", "value", "final_value"),
-    *("trained", "segment", "turn", "agent", "state", "final_state", "turn_scores", "token_scores", "source", "parent"),
-    *("text", "label", "embedding", "truncated", "info", "history"),
-)
-PER_DECISION = (
-    "tokens",
-    "logp_behaviour",
-    "logp_proximal",
-    "logp_ref",
-    "entropy",
-    "value",
-    "trained",
-    "segment",
-    "turn",
-)
 
 
 def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,8 +131,9 @@ class Reading:
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        rows = _rows(document)
-        self.rows = [{"id": f"#{number}", **row} for number, row in enumerate(rows)]
+        rows = rows_of(document)
+        self._named = {number for number, row in enumerate(rows) if row.get("id") is not None}
+        self.rows = [{**row, "id": row["id"] if n in self._named else f"#{n}"} for n, row in enumerate(rows)]
         self._place = {row["id"]: number for number, row in enumerate(self.rows)}
         if len(self._place) < len(self.rows):
             raise ConfigurationError("two trajectories have one id; ids must differ")
@@ -181,7 +163,13 @@ class Reading:
                 parent = self._place.get(row["parent"]["id"])
                 if parent is None or parent in path:
                     raise ConfigurationError(f"trajectory {row['id']}: its parent {row['parent']['id']!r} is not there")
-                shared = [(d, False) for d, _ in visit(parent, (*path, number))[: int(row["parent"]["length"])]]
+                above, length = visit(parent, (*path, number)), int(row["parent"]["length"])
+                if length > min(len(above), len(row["logp"])):
+                    raise ConfigurationError(
+                        f"trajectory {row['id']}: parent.length is {length}, but its parent has {len(above)} decisions "
+                        f"and itself {len(row['logp'])}"
+                    )
+                shared = [(d, False) for d, _ in above[:length]]
             own = [(count + i, True) for i in range(len(row["logp"]) - len(shared))]
             count += len(own)
             visits[number] = shared + own
@@ -256,10 +244,18 @@ class Reading:
         )
 
     def _order(self) -> list[int]:
-        """A place for each trajectory that its content settles, so that ties do not depend on the input's order."""
-        content = [json.dumps({k: v for k, v in row.items() if k != "id"}, sort_keys=True) for row in self.rows]
-        ranked = sorted(range(len(self.rows)), key=lambda number: (content[number], str(self.rows[number]["id"])))
-        place = {number: rank for rank, number in enumerate(ranked)}
+        """A place for each trajectory, by which ties are broken: by id where given, else by its content.
+
+        So it does not depend on the input's order, unless two rows without id are alike in everything.
+        """
+
+        def key(number: int) -> tuple[bool, Any, str]:
+            row = self.rows[number]
+            content = json.dumps({k: v for k, v in row.items() if k != "id"}, sort_keys=True)
+            named = number in self._named
+            return (not named, natural(str(row["id"])) if named else (), content)
+
+        place = {number: rank for rank, number in enumerate(sorted(range(len(self.rows)), key=key))}
         return [place[number] for number in range(len(self.rows))]
 
     def _under(self, name: str) -> Tensor:
@@ -330,25 +326,3 @@ def _apart(name: str, taken: Mapping[str, Any], level: str) -> str:
 
 def _number(value: Any) -> float:
     return torch.nan if value is None else float(value)
-
-
-def _rows(document: Mapping[str, Any]) -> Sequence[Row]:
-    """The trajectories of a document, checked field by field."""
-    if document.get("version") != 1:
-        raise ConfigurationError(f"the batch has version {document.get('version')!r}; this reads version 1")
-    rows = document.get("trajectories")
-    if not isinstance(rows, list) or not rows:
-        raise ConfigurationError("the batch has no trajectories")
-    for number, row in enumerate(rows):
-        missing = [name for name in REQUIRED if name not in row]
-        if missing:
-            raise ConfigurationError(f"trajectory {number} lacks {missing[0]!r}")
-        unknown = sorted(set(row) - {*REQUIRED, *OPTIONAL})
-        if unknown:
-            raise ConfigurationError(f"trajectory {number} has an unknown field {unknown[0]!r}")
-        for name in PER_DECISION:
-            if row.get(name) is not None and len(row[name]) != len(row["logp"]):
-                raise ConfigurationError(
-                    f"trajectory {number}: {name} has {len(row[name])} entries for {len(row['logp'])} decisions"
-                )
-    return rows

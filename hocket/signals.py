@@ -23,7 +23,10 @@ def info_column(batch: Batch, name: str, reader: str) -> Sequence[Any]:
         ConfigurationError: when there is none, naming the stage that wants it.
     """
     if name not in batch.info:
-        raise ConfigurationError(f"{reader} reads {name!r} of every trajectory, which this experience does not hold")
+        raise ConfigurationError(
+            f"{reader} reads {name!r} of every trajectory, which this experience does not hold; in a recorded batch it "
+            "stands in the trajectory or in its info"
+        )
     return batch.info[name]
 
 

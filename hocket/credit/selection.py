@@ -80,7 +80,7 @@ def largest_variance(values: Tensor, size: int) -> Tensor:
 
     A subset of largest variance is made of some of the lowest and some of the highest: if a member lay strictly between
     two that are left out, moving it to one of them would raise the variance, which is convex in it. So the number of
-    lowest ones is scanned. Among equally good splits the one with the fewest lowest is taken.
+    lowest ones is scanned. Among equally good splits the one with the fewest lowest is taken, among equals the earlier.
     """
     ranked = torch.argsort(values, stable=True)
     ordered = values[ranked].double()
@@ -93,7 +93,9 @@ def largest_variance(values: Tensor, size: int) -> Tensor:
     total = sums[low] + sums[-1] - sums[high]
     variance = squares[low] + squares[-1] - squares[high] - total.square() / max(size, 1)
     best = int(torch.argmax(variance))
-    return torch.cat([ranked[:best], ranked[len(values) - (size - best) :]])
+    left = torch.argsort(values, descending=True, stable=True)
+    left = left[~torch.isin(left, ranked[:best])]
+    return torch.cat([ranked[:best], left[: size - best]])
 
 
 @dataclass(frozen=True)

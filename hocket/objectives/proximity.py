@@ -10,11 +10,9 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, counted_lengths, mean, trajectory_sums, weights
 from hocket.objectives.divergence import kl_estimate
+from hocket.objectives.drift import reach
 from hocket.objectives.ratios import log_ratios, saturated
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
-
-SQUARED_BOUND = 30.0
-"""Where a log-ratio saturates whose exponential is squared: exp(30)^2 leaves room in float32, exp(50)^2 does not."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class HingeTrustRegion:
 
     DisCO (arXiv 2505.12366); radius 1e-4 and coefficient 1e3 are its scripts'. KL is the mean over counted decisions of
     an unbiased estimate, r - 1 - log r (`k3`) or -log r (`k1`), r = pi/pi_old; so its gradient is
-    coefficient * max(0, KL - radius) * grad KL. Log-ratios saturate at +-30 nats here, since r is squared.
+    coefficient * max(0, KL - radius) * grad KL. Log-ratios saturate at +-50 nats, in float32 at 40, since r is squared.
     """
 
     radius: float = 1e-4
@@ -123,7 +121,8 @@ class HingeTrustRegion:
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         # The roles are exchanged: samples are of pi_old, so log pi_old - log pi is what k1 averages.
-        estimate = kl_estimate(-saturated(log_ratios(now, batch), SQUARED_BOUND), self.estimator)
+        log_ratio = log_ratios(now, batch)
+        estimate = kl_estimate(-saturated(log_ratio, reach(log_ratio.dtype, 2)), self.estimator)
         weight = weights(batch, "token-mean", dtype=estimate.dtype)
         divergence = _total(estimate, weight)
         value = self.coefficient / 2 * (divergence - self.radius).clamp(min=0).square()

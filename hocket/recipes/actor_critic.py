@@ -36,6 +36,9 @@ PPO_RLHF = PPO.but(
     title="PPO with a KL penalty in the reward",
     source="Ouyang et al., InstructGPT, arXiv:2203.02155",
     formula=PPO.formula + ",  r_t = score at the end - beta log(pi_t/ref_t)",
-    conventions={**PPO.conventions, "KL": "k1 in the reward at every decision, coefficient 0.02 (the paper's)"},
+    conventions={
+        **PPO.conventions,
+        "KL": "k1 in the reward at every decision not imposed, coefficient 0.02 (the paper's)",
+    },
     shaping=(KLInReward(coefficient=0.02, estimator="k1"),),
 )

@@ -35,6 +35,7 @@ GMPO = GRPO.but(
         "aggregation": "mean over a trajectory's log-ratios, then over trajectories",
         "clipping side": "each token's log-ratio, pessimistically: above where A > 0, below where A < 0; 0.4",
         "advantages that differ within a trajectory": "each token is clipped by its own",
+        "saturation": "a trajectory's mean log-ratio beyond +-50 nats takes the value and the gradient of the bound",
         "KL": "none, as in the paper",
     },
     objective=GeometricMean(low=0.4, high=0.4),
@@ -71,7 +72,7 @@ NFT = GRPO.but(
     conventions={
         **GRPO.conventions,
         **CENTRED,
-        "right": "reward above the group's mean, which for rewards in {0, 1} is reward 1",
+        "right": "reward above the group's mean: for rewards in {0, 1} reward 1, in a mixed group; others are silent",
         "success rate": "q of the group, cut to [0.02, 0.98]",
         "prompt weight": "1 - q, as in the released script; objective.prompts = deviation has sqrt((1 - q)/q)",
         "floor": "1, as in the released script; values below have the gradient of the floor (straight-through)",
@@ -93,7 +94,7 @@ DISCO = GRPO.but(
     conventions={
         **GRPO.conventions,
         **CENTRED,
-        "right": "reward above the group's mean, which for rewards in {0, 1} is reward 1",
+        "right": "reward above the group's mean: for rewards in {0, 1} reward 1, in a mixed group; others are silent",
         "aggregation": "scores are means over decisions; mean over all scenarios, those of one verdict adding 0",
         "clipping side": "nothing is clipped",
         "temperature of the soft-max": "10, as in the scripts for log-prob scores; null is DisCO-b's plain mean",
@@ -120,9 +121,10 @@ TRPA = DPO.but(
         "aggregation": "log-ratios averaged over a trajectory's decisions; mean over pairs and lone trajectories",
         "pairs": "all across levels of a scenario; a level is a return, or the scores that credit.order names",
         "top level": "the highest of the batch; pairs it wins count 2.5-fold in the margin, as in the code",
-        "constant group": "-log sigmoid(+-d): up on the top level, down elsewhere; left out if the batch has one level",
+        "constant group": "and a group of one: -log sigmoid(+-d), up on the top level, down elsewhere; "
+        "nothing, the KL included, if the batch has one level",
         "old policy": "the sampler's own log-probs",
-        "KL": "k3 to the policy that sampled, coefficient 0.001; regularisers.0.root = 0.25 is the square-root form",
+        "KL": "k3 to the policy that sampled, coefficient 0.001; regularisers.0.root = a is sqrt(mean k3 + a)",
     },
     credit=PreferenceLevels(),
     objective=DPO.objective,
@@ -213,7 +215,7 @@ LENS = GRPO.but(
     conventions={
         **GRPO.conventions,
         "confidence": "exp of the mean log-prob over decisions; shaping.0.confidence = sequence is the formula's own",
-        "difficulty": "estimated per group as mean c over the smoothed success rate, in [max c, 1]",
+        "difficulty": "per group mean c over (k + 1/2)/(G + 1), k of G right, within [max c, 1]",
         "bound": "the penalty g is bounded smoothly by shaping.0.limit = 1; null is the formula's own",
         "constant group": "of right answers: advantage 0; of wrong ones: the surer, the lower",
     },

@@ -255,7 +255,7 @@ TEXT2GRAD = PPO_RLHF.but(
         **PPO_RLHF.conventions,
         "critique": "the column critique, or the words of a score named critique, JSON [[words, score], ...]",
         "alignment": "spans in order, each after the one before; every token a span touches gets its score",
-        "KL": "k1 in the reward at every decision, coefficient 0.02; the code's full, controlled KL is left out",
+        "KL": "k1 in the reward at every decision not imposed, coefficient 0.02; the code's full KL is left out",
         "other rewards": "added as they are",
     },
     shaping=(SpanRewards(), KLInReward(coefficient=0.02, estimator="k1")),

@@ -435,7 +435,7 @@ def old_to_new(b: Recorded, logp: Flat) -> Flat:
     """r - 1 - log r, r = pi/old: KL(old || pi) from the old policy's samples."""
     out = []
     for x, o in zip(logp, b.old, strict=True):
-        d = saturated(x - o, 30.0)
+        d = saturated(x - o, 50.0)
         out.append(np.exp(d) - 1 - d)
     return out
 

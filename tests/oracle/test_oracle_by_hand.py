@@ -380,13 +380,11 @@ def test_what_cannot_be_shown_is_said() -> None:
         said("tw-grpo", row("a", 1, [-1]), row("a", 0, [-1]))
 
 
-@pytest.mark.xfail(strict=True, reason="shares of a shared prefix beyond the parent's end are cut without a word")
 def test_a_shared_prefix_longer_than_the_parent_is_refused() -> None:
     with pytest.raises(HocketError):
         said("grpo", row("a", 1, [-1], id="p"), row("a", 0, [-1, -2], id="q", parent={"id": "p", "length": 9}))
 
 
-@pytest.mark.xfail(strict=True, reason="only the total length of token_scores is checked, so they slip to the next row")
 def test_token_scores_of_another_length_are_refused() -> None:
     with pytest.raises(HocketError):
         said(
@@ -396,43 +394,35 @@ def test_token_scores_of_another_length_are_refused() -> None:
         )
 
 
-@pytest.mark.xfail(strict=True, reason="scores of turns that do not exist are dropped, missing ones count as nothing")
 @pytest.mark.parametrize("scores", [[{"r": 5}, {"r": 7}, {"r": 9}], [{"r": 5}]])
 def test_turn_scores_of_another_length_are_refused(scores: list[dict[str, float]]) -> None:
     with pytest.raises(HocketError):
         said("dr-grpo", row("a", 0, [-1, -1], turn=[0, 1], turn_scores=scores), row("a", 0, [-1]))
 
 
-@pytest.mark.xfail(strict=True, reason="the contract says turn starts at 0 and never falls; neither is looked at")
 @pytest.mark.parametrize("turn", [[1, 0], [1, 1]])
 def test_turns_that_fall_or_start_late_are_refused(turn: list[int]) -> None:
     with pytest.raises(HocketError):
         said("dr-grpo", row("a", 0, [-1, -1], turn=turn), row("a", 0, [-1]))
 
 
-@pytest.mark.xfail(strict=True, reason="unknown fields are refused in trajectories but not beside them")
 @pytest.mark.parametrize("field", ["bogus", "progress"])
 def test_unknown_fields_of_the_document_are_refused(field: str) -> None:
     with pytest.raises(HocketError):
         said("grpo", row("a", 1, [-1]), row("a", 0, [-1]), **{field: 0.5})
 
 
-@pytest.mark.xfail(strict=True, reason="the conventions say 'among equals the earlier stays'; the later does")
 def test_d3s_keeps_the_earlier_of_equals() -> None:
     recipe = find("d3s").but({"credit.decisions": 1.0})
     got = look(recipe, document(*[row("a", r, [-1], entropy=[1.0], id=f"m{k}") for k, r in enumerate([1, 0, 1, 1])]))
     assert got["kept"] == [True, True, False, False]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the conventions give 50 nats for every log-ratio; the trust region's k3 stops at 30"
-)
 def test_discos_trust_region_saturates_at_the_stated_bound() -> None:
     got = said("disco", row("a", 1, [-1], logp_behaviour=[-41]), row("a", 0, [-1]))
     assert got["metrics"]["kl/trust"] == pytest.approx((math.exp(40) - 1 - 40) / 2)
 
 
-@pytest.mark.xfail(strict=True, reason="names made up for nameless rows sort as words: row 10 comes before row 2")
 def test_s_grpo_without_ids_takes_the_order_of_the_document() -> None:
     got = said("s-grpo", *[row("a", 1, [-1]) for _ in range(12)])
     r = 0.5 ** np.arange(12)
@@ -443,13 +433,11 @@ SERIAL = [0, 1, 1, 0, 1]
 DECAYED = np.array([0, 1, 0.5, 0, 0.25])
 
 
-@pytest.mark.xfail(strict=True, reason="rows are put in the order of their log-probs before their ids are looked at")
 def test_s_grpo_counts_front_to_back_whatever_the_log_probs() -> None:
     got = said("s-grpo", *[row("a", r, [-9.0 + k], id=f"m{k}") for k, r in enumerate(SERIAL)])
     close([a[0] for a in got["advantages"]], DECAYED - DECAYED.mean())
 
 
-@pytest.mark.xfail(strict=True, reason="rows are put in the order of their log-probs before their ids are looked at")
 def test_aapo_pairs_by_place_whatever_the_log_probs() -> None:
     got = said(
         "aapo",
@@ -461,13 +449,11 @@ def test_aapo_pairs_by_place_whatever_the_log_probs() -> None:
     close(got["advantages"][:2], [[0.28], [-0.1]])
 
 
-@pytest.mark.xfail(strict=True, reason="rows are put in the order of their log-probs before their ids are looked at")
 def test_rec_drop_drops_the_last_whatever_the_log_probs() -> None:
     got = said("rec-drop", *[row("a", float(k == 0), [-9.0 + k], id=str(k)) for k in range(3)])
     assert got["kept"] == [True, True, False]
 
 
-@pytest.mark.xfail(strict=True, reason="rows are put in the order of their log-probs before their ids are looked at")
 def test_cppo_keeps_the_earlier_of_equals_whatever_the_log_probs() -> None:
     got = said("cppo", *[row("a", 0, [-9.0 + k], id=str(k)) for k in range(4)])
     assert got["kept"] == [True, False, False, False]

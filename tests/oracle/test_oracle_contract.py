@@ -301,7 +301,6 @@ def test_no_batch_is_2(show: Any, text: str) -> None:
     assert "Traceback" not in got.err
 
 
-@pytest.mark.xfail(strict=True, reason="values of another type end as a failed run, 1, with Python's words")
 @pytest.mark.parametrize(
     "more",
     [
