@@ -50,13 +50,14 @@ What is finished stays in the study's folder, and the same command goes on from 
 MICROSCOPE = """what recipes make of one recorded batch, in float64 and without a model
 
 A batch is one JSON object: {"version": 1, "trajectories": [..], "state": {..}}. A trajectory has
-  group, scores {name: number}, logp [..]                       and if it has them
-  id, logp_behaviour, logp_proximal, logp_ref, entropy, value, trained, segment, turn, tokens     one per decision
-  token_scores {name: [..]}   turn_scores, agent, state         one per turn
-  source ("own", "baseline", "expert"), truncated, final_value, parent {id, length}
-  text, label, embedding, history, info {..}                    what stages read besides: pieces, tool_calls, ..
-state holds step and progress (the share of the run that lies before, for schedules), and what stages remember.
-Rows are ordered by id where order matters (ties, pairs, serial groups), not by their place in the file.
+  group, scores {name: number}, logp [..]                 and what it has of
+  per decision: logp_behaviour, logp_proximal, logp_ref, entropy, value, trained, segment, turn,
+                tokens, token_scores {name: [..]}
+  per turn:     turn_scores, agent, state
+  id, source ("own", "baseline", "expert"), truncated, final_value, parent {id, length}
+  what stages read besides: text, label, embedding, history, info {pieces, tool_calls, ..}
+state holds step and progress (the share of the run that lies before, for schedules), and what
+stages remember. Where order matters (ties, pairs, serial groups) rows are ordered by id.
 """
 
 
@@ -187,6 +188,7 @@ def build_parser() -> _Parser:
     recipes.add_argument("--docs", metavar="DIR", help="write the pages recipes.md and primitives.md")
     recipes.add_argument("--compare", metavar="NAME", nargs=2, help="two recipes: settings, conventions, gradients")
     _json(recipes)
+    _json(command("catalogue", "the published rows hocket answers for, and whether what they claim was seen here"))
     listing = command("tasks", "list the tasks, or show samples of one")
     listing.add_argument("name", nargs="?", help="a task to sample")
     listing.add_argument("--n", type=int, default=3, help="samples to show (3)")

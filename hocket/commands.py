@@ -248,6 +248,18 @@ def _check(options: argparse.Namespace) -> int:
     return 0 if all(one.holds for one in found) else 1
 
 
+def catalogue(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket catalogue`."""
+    from hocket.checks.analyses import ANALYSES
+    from hocket.report.methods import rows_table
+
+    if options.json:
+        emit([row.to_json() for row in ANALYSES])
+    else:
+        _out().print(rows_table())
+    return 0
+
+
 # ---------------------------------------------------------------- tasks
 
 
@@ -434,5 +446,17 @@ def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
 
 
 __all__: Sequence[str] = (
-    *("compare", "doctor", "eval", "microscope", "pretrain", "recipes", "report", "study", "tasks", "train"),
+    *(
+        "catalogue",
+        "compare",
+        "doctor",
+        "eval",
+        "microscope",
+        "pretrain",
+        "recipes",
+        "report",
+        "study",
+        "tasks",
+        "train",
+    ),
 )

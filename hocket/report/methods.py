@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from hocket.checks.analyses import ANALYSES
 from hocket.checks.check import Verdict
 from hocket.checks.record import status_of, verdicts_of
 from hocket.components import to_plain
@@ -137,6 +138,26 @@ def listing(recipes: Iterable[Recipe]) -> Group:
             table.add_row(f"  [bold]{recipe.name}[/]", mark, escape(recipe.title), f"[dim]{recipe.parent or ''}[/]")
         parts += [f"[cyan]{family}[/] ({len(members)})", table, ""]
     return Group(*parts, "[dim]the last column names the method it is derived from; hocket recipes NAME shows one[/]")
+
+
+def rows_table() -> Table:
+    """Every catalogue row: its state, how many of its claims held, and where it stands."""
+    where: dict[str, list[str]] = {}
+    for recipe in all_recipes().values():
+        for row in recipe.catalogue_ids:
+            where.setdefault(row, []).append(recipe.name)
+    states = {row: status_of((row,), all_recipes()[row].note if row in all_recipes() else "") for row in where}
+    for analysis in ANALYSES:
+        where.setdefault(analysis.id, []).append(analysis.where)
+        states[analysis.id] = status_of((analysis.id,), "")
+    table = Table(box=None, header_style="dim")
+    for heading in ("row", "state", "claims that held", "where"):
+        table.add_column(heading)
+    for row in sorted(where):
+        found = verdicts_of(row)
+        held = sum(verdict is not None and verdict.holds for verdict in found)
+        table.add_row(f"[bold]{row}[/]", MARKS[states[row]], f"{held} of {len(found)}", ", ".join(where[row]))
+    return table
 
 
 def page(recipe: Recipe) -> Group:

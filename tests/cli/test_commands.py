@@ -12,7 +12,19 @@ from tiny_runs import TINY, call, train
 
 from hocket.recipes import all_recipes
 
-COMMANDS = ("train", "eval", "recipes", "tasks", "report", "compare", "study", "pretrain", "doctor", "microscope")
+COMMANDS = (
+    "train",
+    "eval",
+    "recipes",
+    "catalogue",
+    "tasks",
+    "report",
+    "compare",
+    "study",
+    "pretrain",
+    "doctor",
+    "microscope",
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +107,33 @@ def test_one_recipe_as_json_and_as_text(name: str) -> None:
     text = call("recipes", name).out
     assert " ".join(found["formula"].split()) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 200
+
+
+def test_the_catalogue() -> None:
+    rows = call("catalogue", "--json").json
+    assert {"id", "status", "kind", "where", "checks"} == rows[0].keys()
+    assert all(row["status"] == "works" and row["checks"] for row in rows)
+    assert not {row["id"] for row in rows} & set(all_recipes())
+    said = call("catalogue").out
+    assert "gvpo" in said
+    assert "grpo-success-amplification" in said
+
+
+def test_checks_are_run_and_told() -> None:
+    found = call("recipes", "--check", "mapo", "gmpo", "--quick", "--json").json
+    assert [row["id"] for row in found] == ["mapo", "gmpo"]
+    assert all(row["verdict"] == "works" and row["checks"] for row in found)
+    assert "claims hold" in call("recipes", "--check", "mapo", "--quick").out
+    wrong = call("recipes", "--check", "mapp")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "mapo" in wrong.err
+
+
+def test_two_recipes_are_compared() -> None:
+    found = call("recipes", "--compare", "grpo", "dr-grpo", "--json").json
+    assert {row["setting"] for row in found["differences"]} == {"credit.scale", "objective.aggregate"}
+    assert found["gradients"]["on-policy"] == "different"
+    assert "credit.scale" in call("recipes", "--compare", "grpo", "dr-grpo").out
 
 
 def test_tasks() -> None:
