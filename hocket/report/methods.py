@@ -152,7 +152,7 @@ def rows_table() -> Table:
         states[analysis.id] = status_of((analysis.id,), "")
     table = Table(box=None, header_style="dim")
     for heading in ("row", "state", "claims that held", "where"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "row", overflow="fold")
     for row in sorted(where):
         found = verdicts_of(row)
         held = sum(verdict is not None and verdict.holds for verdict in found)
