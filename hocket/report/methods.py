@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -165,15 +166,15 @@ def page(recipe: Recipe) -> Group:
     lines: list[Any] = [
         f"[bold]{recipe.name}[/]  {escape(recipe.title)}",
         f"[dim]{escape(recipe.source)}[/]\n",
-        escape(f"  {recipe.formula}\n"),
+        escape(_wrapped(f"  {recipe.formula}") + "\n"),
     ]
     if recipe.note:
-        lines.append(f"[yellow]note[/] {escape(recipe.note)}\n")
+        lines.append(f"[yellow]note[/] {escape(_wrapped(recipe.note))}\n")
     parent = all_recipes().get(recipe.parent or "")
     if parent is not None:
         lines += [f"[dim]differs from[/] [bold]{parent.name}[/]", difference_table(parent, recipe), ""]
     lines.append("[dim]conventions[/]")
-    lines += [escape(f"  {name}: {choice}") for name, choice in recipe.conventions.items()]
+    lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe.conventions.items()]
     shown = yaml.safe_dump(composition(recipe), sort_keys=False, width=100)
     lines += ["\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]", escape(shown)]
     checks = [verdict for row in recipe.catalogue_ids for verdict in verdicts_of(row) if verdict is not None]
@@ -215,6 +216,11 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
             mark, f"{escape(verdict.claim)}\n[dim]{escape(verdict.saw)}[/]", f"[dim]{verdict.seconds:.1f} s[/]"
         )
     return table
+
+
+def _wrapped(text: str) -> str:
+    """Long texts in lines of a width that a terminal has."""
+    return textwrap.fill(text, 110, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def _brief(value: Any) -> str:

@@ -129,12 +129,19 @@ def by_pages(qkv, trees, heads, weight, seed, *, longest, sharing, busy=1.0):
             store.table[row] = store.table[best][:shared]
         done.append(shared * PAGE)
         needs.append((best, shared * PAGE))
+
+    def written(row, until, ends):
+        """Whether the first `until` positions of a row are in the store; a shared one may itself share."""
+        source, common = needs[row]
+        own = ends[row] >= until
+        return own and (not common or written(source, min(until, common), ends))
+
     while any(at < len(path) for at, path in zip(done, rows, strict=True)):
         runs, ends = [], list(done)
         for row in draw.permutation(len(rows)).tolist():
             left = len(rows[row]) - done[row]
             source, until = needs[row]
-            if not left or draw.random() > busy or (until and ends[source] < until):
+            if not left or draw.random() > busy or (until and not written(source, until, ends)):
                 continue
             count = int(draw.integers(1, min(left, longest) + 1))
             runs.append((row, done[row], count))
