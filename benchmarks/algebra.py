@@ -74,7 +74,8 @@ def _answer(rng: np.random.Generator, number: int, length: int) -> Trajectory:
         "label": "3" if right else str(int(rng.integers(4, 9))),
         "embedding": rng.random(16).tolist(),
         "history": {"rewards": [0.5]},
-        "metadata": {},
+        "metadata": {"budget": 400},
+        "pieces": ["two "] * length,
     }
     source = "baseline" if number % SAMPLES == 0 else "own"
     return Trajectory(scenario, [turn], sample=number, scores={"reward": Score(float(right))}, source=source, info=info)
