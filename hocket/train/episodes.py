@@ -36,7 +36,8 @@ def episodes(
     Args:
         trajectories: what was sampled.
         batch: the credited batch packed from exactly these trajectories; advantages and weights are read off its
-            occurrences. An occurrence that is no longer in it has advantage null. None when nothing was credited.
+            occurrences, the final answer as a word off its column `label`. An occurrence that is no longer in it has
+            advantage null. None when nothing was credited.
         decode: gives the text of single tokens.
         step: the training step.
         rewards: total per trajectory before shaping; the batch's combined reward when None.
@@ -62,6 +63,8 @@ def episodes(
             reward=rewards[number] if rewards is not None and learnt else None,
             spell=spell,
         )
+        if learnt and batch is not None and "label" in batch.info:
+            row["label"] = batch.info["label"][number]
         found.append(row if learnt else row | {"discarded": True})
     return found
 
