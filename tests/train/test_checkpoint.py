@@ -459,9 +459,13 @@ def test_a_kill_at_any_write_leaves_a_valid_checkpoint(tmp_path):
         assert not list(folder.glob(".*"))
 
 
+BIG = torch.arange(200_000.0)
+"""Made before any fork: a forked child must not need threads that its parent had."""
+
+
 def _save_for_ever(folder, ready):
     checkpoints = Checkpoints(folder)
-    tree = {**TREE, "big": torch.arange(200_000.0)}
+    tree = {**TREE, "big": BIG}
     for step in range(1, 10_000):
         checkpoints.save(step, {**tree, "step": step}, {"policy": put("x" * 50_000)}, best=step % 3 == 0)
         ready.set()
@@ -481,7 +485,7 @@ def test_kills_at_random_moments_leave_a_valid_checkpoint(tmp_path):
         path = checkpoints.latest()
         state = checkpoints.load(path)
         assert state["step"] == Checkpoints.step(path)
-        assert torch.equal(state["big"], torch.arange(200_000.0))
+        assert torch.equal(state["big"], BIG)
         assert checkpoints.best() is not None or state["step"] < 3
         save(checkpoints, state["step"] + 1)
         assert not list(folder.glob(".*"))
