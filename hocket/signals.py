@@ -48,6 +48,12 @@ def token_texts(batch: Batch, reader: str) -> list[list[str]]:
     return pieces
 
 
+def counted_trajectories(batch: Batch) -> Tensor:
+    """Trajectories with at least one occurrence of non-zero weight, `[N]` bool; the others enter no statistic."""
+    seen = batch.occurrences
+    return segment_sum((seen.weight != 0).double(), seen.trajectory, batch.trajectories) > 0
+
+
 def rewards_by_occurrence(batch: Batch) -> Tensor:
     """The combined reward where it was earned, `[E]` float64.
 

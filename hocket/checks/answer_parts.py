@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +20,6 @@ from hocket.checks.token_weights import (
     document,
     drawn,
     logits,
-    mean,
     same,
     sample,
     shown,
@@ -220,8 +220,8 @@ def chains_start_sooner() -> Finding:
                 break
         first.setdefault((name, length), []).append(seen)
         ninety.setdefault((name, length), []).append(reached)
-    gain = [mean(ninety["grpo", length]) / mean(ninety["spectral-po", length]) for length in (2, 3, 4)]
-    sooner = [mean(first["grpo", length]) / mean(first["spectral-po", length]) for length in (2, 3, 4)]
+    gain = [fmean(ninety["grpo", length]) / fmean(ninety["spectral-po", length]) for length in (2, 3, 4)]
+    sooner = [fmean(first["grpo", length]) / fmean(first["spectral-po", length]) for length in (2, 3, 4)]
     holds = gain[0] < gain[1] < gain[2] and gain[1] > 1.2 and gain[2] > 1.5 and sooner[2] > 1.2
     return Finding(
         holds,
@@ -293,19 +293,19 @@ def entropy_settles() -> Finding:
             recipe = AEPO.but({"rollout.target": target, "rollout.extra": 8})
             bench = trained(Bench(world, recipe, seed=seed, lr=0.03), 100)
             seen = [trained(bench, 4).entropy() for _ in range(10)]
-            levels.setdefault(target, []).append(mean(seen))
+            levels.setdefault(target, []).append(fmean(seen))
             runs.append(bench.success())
-        rewards[target] = mean(runs)
+        rewards[target] = fmean(runs)
     fallen = [trained(Bench(world, GRPO.but({"rollout.samples": 16}), seed=seed, lr=0.03), 300) for seed in SEEDS]
     low = [bench.entropy() for bench in fallen]
     holds = all(abs(one - target) < 0.25 for target, found in levels.items() for one in found) and max(low) < 0.15
     plain = [bench.success() for bench in fallen]
-    curve = ", ".join(f"{mean(levels[t]):.2f} nats: {rewards[t]:.3f}" for t in levels)
+    curve = ", ".join(f"{fmean(levels[t]):.2f} nats: {rewards[t]:.3f}" for t in levels)
     return Finding(
         holds,
         "mean entropy by seed at targets "
         + "; ".join(f"{t}: {shown(found)}" for t, found in levels.items())
-        + f"; GRPO's falls to {shown(low)}; reward against entropy: {curve}, GRPO {mean(plain):.3f}",
+        + f"; GRPO's falls to {shown(low)}; reward against entropy: {curve}, GRPO {fmean(plain):.3f}",
     )
 
 
@@ -389,7 +389,7 @@ def ranks_well(rate: list[float]) -> float:
     """The area under the curve of triggering as a classifier of the harder half; rates within 0.02 are ties."""
     half = QUESTIONS // 2
     pairs = [(easy, hard) for easy in rate[:half] for hard in rate[half:]]
-    return mean([0.5 if abs(hard - easy) < 0.02 else float(hard > easy) for easy, hard in pairs])
+    return fmean([0.5 if abs(hard - easy) < 0.02 else float(hard > easy) for easy, hard in pairs])
 
 
 def prices_set_the_rate() -> Finding:
@@ -400,13 +400,14 @@ def prices_set_the_rate() -> Finding:
     for over, seed in itertools.product((0.1, 0.5, 1.0, 2.0), SEEDS):
         recipe = plain.but({"shaping.0.over": over, "shaping.0.miss": 0.2})
         bench = trained(Bench(thinking_world(), recipe, seed=seed, lr=0.1, start=undecided), 50)
-        found.setdefault(over / 0.2, []).append(mean(rates(bench)))
+        found.setdefault(over / 0.2, []).append(fmean(rates(bench)))
         areas.setdefault(over / 0.2, []).append(ranks_well(rates(bench)))
-    triggered, curve = [mean(runs) for runs in found.values()], [mean(runs) for runs in areas.values()]
+    triggered, curve = [fmean(runs) for runs in found.values()], [fmean(runs) for runs in areas.values()]
     falls = all(min(a) > max(b) for a, b in itertools.pairwise(found.values()))
     return Finding(
-        falls and mean(curve) > 0.8,
-        f"trigger rate at a2/a1 = {shown(list(found))}: {shown(triggered)}; AUC {shown(curve)}, mean {mean(curve):.2f}",
+        falls and fmean(curve) > 0.8,
+        f"trigger rate at a2/a1 = {shown(list(found))}: {shown(triggered)}; AUC {shown(curve)}, "
+        f"mean {fmean(curve):.2f}",
     )
 
 
@@ -484,8 +485,8 @@ def rising_weight_sweep() -> Finding:
     table = {}
     for name, weight in settings.items():
         runs = [figures(OTHINK.but({"regularisers.0.coefficient": weight}), seed) for seed in SEEDS]
-        table[name] = tuple(mean([run[n] for run in runs]) for n in range(3))
-    copied = mean([figures(find("sft"), seed)[1] for seed in SEEDS])
+        table[name] = tuple(fmean([run[n] for run in runs]) for n in range(3))
+    copied = fmean([figures(find("sft"), seed)[1] for seed in SEEDS])
     rising = table.pop("rising to 0.2")
     # Against the constant weights that stray no further than it does.
     comparable = [row for row in table.values() if row[2] <= rising[2] + 0.05]
@@ -568,7 +569,7 @@ def spans_learn_sooner() -> Finding:
         return float(sum(1 if right(question, place, letter) else -1 for place, letter in enumerate(answer)))
 
     def accuracy(bench: Bench) -> float:
-        return mean([float(chances(bench, q, (0,) * p)[(p + q) % 4]) for q in range(2) for p in range(SPAN)])
+        return fmean([float(chances(bench, q, (0,) * p)[(p + q) % 4]) for q in range(2) for p in range(SPAN)])
 
     world = Spelling(
         questions=2,
@@ -639,9 +640,9 @@ def weights_by_hand(policy: Tabular, answers: list[Answer]) -> list[float]:
     found = []
     for place in range(3):
         rows = [table[policy.row(0, answer[:place])].tolist() for answer in answers]
-        centre = [mean([row[v] for row in rows]) for v in range(3)]
+        centre = [fmean([row[v] for row in rows]) for v in range(3)]
         found.append(
-            mean([sum(math.exp(m - x) - (m - x) - 1 for m, x in zip(centre, row, strict=True)) for row in rows])
+            fmean([sum(math.exp(m - x) - (m - x) - 1 for m, x in zip(centre, row, strict=True)) for row in rows])
         )
     low, high = min(found), max(found)
     return [1 + 0.4 * (x - low) / (high - low + 1e-8) for x in found]
@@ -684,7 +685,7 @@ def weighed_places_learn_faster() -> Finding:
             for q in range(2)
             for free in range(4)
         ]
-        return 4 * mean([float(one) for one in each])
+        return 4 * fmean([float(one) for one in each])
 
     found: dict[tuple[str, bool], list[float]] = {}
     for name, recipe in (("weights", TW), ("uniform", TW.but({"credit.largest": 1.0}))):

@@ -6,13 +6,14 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, apart, document, line
-from hocket.checks.toys import LEFT, WORK, Instances, Verdict, WorkOrGuess, bench, length, mean, on
+from hocket.checks.toys import LEFT, WORK, Instances, Verdict, WorkOrGuess, bench, length, on
 from hocket.curriculum.budget import shrinking_budget
 from hocket.keys import Key
 from hocket.lab import Answer, Bench, Tabular
@@ -150,7 +151,7 @@ def long_then_short() -> Finding:
 def padding_is_learnt() -> Finding:
     """Padding up to the budget is learnt, as the shape pays for it."""
     found = hunts(5, 1.0, 1, 50, SEEDS)
-    padded = mean([n for _, n in found])
+    padded = fmean([n for _, n in found])
     return Finding(
         padded > 4.0 and min(a for a, _ in found) > 0.95,
         f"a task that two tokens solve, budget 5: after 50 steps answers have {line([n for _, n in found])} tokens: "
@@ -249,16 +250,16 @@ def thinks_when_it_pays() -> Finding:
     for name, skipped in (("dropout", 0.5), ("always", 0.01)):
         runs = [bench(world, recipe, seed, 60, start=demonstrated(skipped)) for seed in SEEDS]
         skips = [[on(q, b, lambda _, answer: float(len(answer) == 1)) for q in (0, 1)] for b in runs]
-        sizes = [mean([length(q, b) for q in (0, 1)]) for b in runs]
+        sizes = [fmean([length(q, b) for q in (0, 1)]) for b in runs]
         rows[name] = [(*skip, b.success(), n) for skip, b, n in zip(skips, runs, sizes, strict=True)]
     dropped, always = rows["dropout"], rows["always"]
     holds = min(r[0] for r in dropped) > 0.8 and max(r[1] for r in dropped) < 0.2
-    holds &= mean([r[2] for r in dropped]) >= mean([r[2] for r in always]) - 0.01
+    holds &= fmean([r[2] for r in dropped]) >= fmean([r[2] for r in always]) - 0.01
     holds &= max(r[3] for r in dropped) < min(r[3] for r in always) - 0.5
     holds &= max(r[k] for r in always for k in (0, 1)) < 0.1
 
     def said(rows: Sequence[tuple[float, ...]]) -> str:
-        skip, hard, right, size = (mean([row[k] for row in rows]) for k in range(4))
+        skip, hard, right, size = (fmean([row[k] for row in rows]) for k in range(4))
         return f"skips {skip:.3f} easy, {hard:.3f} hard, accuracy {right:.3f}, length {size:.2f}"
 
     return Finding(holds, f"60 steps, means of 5 seeds: after dropout {said(dropped)}; without it {said(always)}")

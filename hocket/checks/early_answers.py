@@ -6,13 +6,14 @@ import asyncio
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, advantages, apart, document, line, shaped
-from hocket.checks.toys import Instances, Verdict, bench, mean
+from hocket.checks.toys import Instances, Verdict, bench
 from hocket.credit import ProgressBonus
 from hocket.credit.progress import progress, progress_to_go
 from hocket.keys import Key
@@ -297,14 +298,14 @@ def bonuses_telescope() -> Finding:
     alone = {form: MRT.but(credit=ProgressBonus(base=None, form=form)) for form in ("own", "to-go")}
     for outcomes in itertools.product((0.0, 1.0), repeat=4):
         paths = {
-            f"{leaf}": ([mean(outcomes), mean(outcomes[leaf // 2 * 2 :][:2]), outcomes[leaf]], outcomes[leaf])
+            f"{leaf}": ([fmean(outcomes), fmean(outcomes[leaf // 2 * 2 :][:2]), outcomes[leaf]], outcomes[leaf])
             for leaf in range(4)
         }
         own, to_go = (look(alone[form], blocks_document(paths))["advantages"] for form in ("own", "to-go"))
         for (values, outcome), mine, rest in zip(paths.values(), own, to_go, strict=True):
             worst = max(worst, abs(sum(mine) - (values[-1] - values[0])))
             worst = max(worst, apart(rest, [outcome - before for before in values[:-1]]))
-        ranked &= apart([row[0] for row in to_go], [outcome - mean(outcomes) for outcome in outcomes]) < 1e-12
+        ranked &= apart([row[0] for row in to_go], [outcome - fmean(outcomes) for outcome in outcomes]) < 1e-12
     known = torch.from_numpy(Key.of(0).numpy().random(9))
     worst = max(worst, abs(float(progress(known).sum() - (known[-1] - known[0]))))
     worst = max(worst, float((progress_to_go(known) - progress(known).flip(0).cumsum(0).flip(0)).abs().max()))
@@ -374,7 +375,7 @@ def outcomes_of(made: Bench, samples: int = 128) -> tuple[float, float, list[flo
         size.append(float(len(answer)))
         after = [float(answer[:k].count(0) >= told["needed"]) for k in range(1, world.horizon)]
         values.append([cumulative_regret(after[:k]) for k in range(1, world.horizon)])
-    return mean(right), mean(size), [mean([row[k] for row in values]) for k in range(world.horizon - 1)]
+    return fmean(right), fmean(size), [fmean([row[k] for row in values]) for k in range(world.horizon - 1)]
 
 
 def hesitant(policy: Tabular) -> None:
@@ -394,9 +395,9 @@ def less_regret() -> Finding:
     steps = 75
     meta = search_runs(MRT.but({"rollout.blocks": 10, "rollout.tries": 1, "rollout.answer_tokens": 1}), steps)
     plain = search_runs(GRPO, steps)
-    accuracy = [mean([row[0] for row in found]) for found in (plain, meta)]
-    size = [mean([row[1] for row in found]) for found in (plain, meta)]
-    regret = [[mean([row[2][k] for row in found]) for k in range(9)] for found in (plain, meta)]
+    accuracy = [fmean([row[0] for row in found]) for found in (plain, meta)]
+    size = [fmean([row[1] for row in found]) for found in (plain, meta)]
+    regret = [[fmean([row[2][k] for row in found]) for k in range(9)] for found in (plain, meta)]
     lower = all(b < a for a, b in zip(*regret, strict=True))
     shorter = [a[1] - b[1] for a, b in zip(plain, meta, strict=True)]
     return Finding(

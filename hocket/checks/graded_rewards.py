@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -49,14 +50,9 @@ def runs(world: World, recipe: Recipe, steps: int, *, every: int = 10, **setting
     return [Bench(world, recipe, seed=seed, steps=steps, **setting).run(steps, every=every) for seed in SEEDS]
 
 
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
-    return sum(values) / len(values)
-
-
 def area(bench: Bench) -> float:
     """The mean success rate over a run's readings: high for one that learnt early."""
-    return mean([one.success for one in bench.readings])
+    return fmean([one.success for one in bench.readings])
 
 
 # ---------------------------------------------------------------- e-grpo
@@ -158,7 +154,7 @@ def near_misses_help() -> Finding:
     areas = [[area(bench) for bench in side] for side in (graded, plain)]
     return Finding(
         all(own > other for own, other in zip(*areas, strict=True))
-        and mean(areas[0]) > mean(areas[1]) + 0.15
+        and fmean(areas[0]) > fmean(areas[1]) + 0.15
         and max(spam) < dropped(start),
         f"mean success over the run {line(areas[0])} against 0/1 reward {line(areas[1])}, at the end {line(ends)} "
         f"against {line([bench.success() for bench in plain])}; entities matched without the answer "
@@ -263,7 +259,7 @@ def additions() -> World:
 
 def step_accuracy(bench: Bench) -> float:
     """The expected share of right digits."""
-    return bench.expected(lambda q, answer: mean([float(a == b) for a, b in zip(answer, column_sum(q), strict=True)]))
+    return bench.expected(lambda q, answer: fmean([float(a == b) for a, b in zip(answer, column_sum(q), strict=True)]))
 
 
 def silent_share(bench: Bench) -> float:
@@ -354,7 +350,7 @@ def miss(bench: Bench, questions: Sequence[int]) -> float:
         answers, chance = answers_of(bench, question)
         gaps = torch.tensor([abs(number(answer) - COUNTS[question]) for answer in answers], dtype=torch.float64)
         found.append(float(chance @ gaps))
-    return mean(found)
+    return fmean(found)
 
 
 def nearness_counts_better() -> Finding:
@@ -366,7 +362,7 @@ def nearness_counts_better() -> Finding:
         for steps, (name, chosen) in itertools.product((40, 80), spans.items()):
             values = [miss(bench.run(steps - bench.done, every=steps), chosen) for bench in benches]
             found.setdefault((name, steps), []).append(values)
-    gain = {key: mean(sides[1]) - mean(sides[0]) for key, sides in found.items()}
+    gain = {key: fmean(sides[1]) - fmean(sides[0]) for key, sides in found.items()}
     early, late = found["all", 40], found["all", 80]
     return Finding(
         max(early[0]) < min(early[1]) - 0.5 and gain["large", 40] > gain["small", 40] + 1 and gain["all", 80] < 0,
@@ -483,7 +479,7 @@ def a_quarter_is_enough() -> Finding:
     shares: list[float] = []
     for seed in SEEDS:
         numbers = chosen_items(world, seed)
-        shares.append(mean([float(kind(n) == "open") for n in numbers]))
+        shares.append(fmean([float(kind(n) == "open") for n in numbers]))
         few = TEMPORAL_R1.but(curriculum=Chosen(numbers=numbers))
         for side, recipe in ((full, TEMPORAL_R1), (part, few)):
             side.append(Bench(world, recipe, seed=seed, prompts=8, start=schooled).run(steps, every=steps).success())
@@ -703,8 +699,8 @@ def procedure_is_learnt() -> Finding:
     keeps = {name: [adherence(bench) for bench in side] for name, side in sides.items()}
     right = {name: [bench.success() for bench in side] for name, side in sides.items()}
     return Finding(
-        mean(keeps["taught"]) > mean(keeps["outcome"]) + 0.4
-        and mean(right["taught"]) > mean(right["outcome"]) + 0.4
+        fmean(keeps["taught"]) > fmean(keeps["outcome"]) + 0.4
+        and fmean(right["taught"]) > fmean(right["outcome"]) + 0.4
         and max(right["shuffled"]) <= max(right["outcome"]) + 0.01
         and max(keeps["shuffled"]) <= max(keeps["outcome"]) + 0.01,
         f"adherence {line(keeps['taught'])}, outcome only {line(keeps['outcome'])}, shuffled teacher "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
@@ -35,11 +36,6 @@ def trained(world: World, recipe: Recipe, seed: int, steps: int, **settings: Any
 def span(values: Sequence[float]) -> str:
     """The least and the largest."""
     return f"{min(values):.2f} to {max(values):.2f}"
-
-
-def mean(values: Sequence[float]) -> float:
-    """Their mean."""
-    return sum(values) / len(values)
 
 
 # ---------------------------------------------------------------- mixed-r1
@@ -123,10 +119,10 @@ def mixture_loses_nothing() -> Finding:
                 one.scores[kind].value for one in last.trajectories if one.scenario.metadata["reward"] == kind
             ]
             worst = max(worst, abs(last.metrics[f"reward/{kind}"] - sum(given) / len(given)))
-    saw = ", ".join(f"{kind} {mean(together[kind]):.2f} ({mean(alone[kind]):.2f})" for kind in kinds)
-    lost = max(mean(alone[kind]) - mean(together[kind]) for kind in kinds)
+    saw = ", ".join(f"{kind} {fmean(together[kind]):.2f} ({fmean(alone[kind]):.2f})" for kind in kinds)
+    lost = max(fmean(alone[kind]) - fmean(together[kind]) for kind in kinds)
     saw = f"mixed (alone), means of 5 seeds: {saw}; each kind's reported reward is off by at most {worst:.0e}"
-    return Finding(lost < 0.03 and min(map(mean, together.values())) > 0.8 and worst < 1e-9, saw)
+    return Finding(lost < 0.03 and min(map(fmean, together.values())) > 0.8 and worst < 1e-9, saw)
 
 
 @dataclass(frozen=True)
@@ -309,13 +305,13 @@ def checklist_beats_one_score() -> Finding:
                     float(bench.policy.expectation(q, [satisfied_share(q, answer) for answer in answers]))
                     for q in range(len(TRAINED), len(ORDER))
                 ]
-            found[name].append((bench.success(), mean(new)))
+            found[name].append((bench.success(), fmean(new)))
     seen = {name: span([run[0] for run in runs]) for name, runs in found.items()}
     new_sets = {name: [run[1] for run in runs] for name, runs in found.items()}
     saw = f"satisfied share on {len(TRAINED)} trained sets {seen['checklist']} (one score {seen['one score']}), "
     saw += f"on {len(UNSEEN)} unseen sets {span(new_sets['checklist'])} ({span(new_sets['one score'])})"
     ahead = min(new_sets["checklist"]) > max(new_sets["one score"]) + 0.05
-    return Finding(ahead and mean([a[0] - b[0] for a, b in zip(*found.values(), strict=True)]) > 0.05, saw)
+    return Finding(ahead and fmean([a[0] - b[0] for a, b in zip(*found.values(), strict=True)]) > 0.05, saw)
 
 
 def reward_is_the_share() -> Finding:
@@ -427,21 +423,21 @@ def orders_compared(vague: str, names: Sequence[str], updates: int = 75) -> dict
 
 
 def _listed(found: Mapping[str, Sequence[float]]) -> str:
-    told = "; ".join(f"{name} {span(values)}, mean {mean(values):.2f}" for name, values in found.items())
+    told = "; ".join(f"{name} {span(values)}, mean {fmean(values):.2f}" for name, values in found.items())
     return f"accuracy on open questions after 75 updates, 5 seeds: {told}"
 
 
 def easy_to_hard_wins() -> Finding:
     """Where a vague answer to an open question earns a third, by the words it shares."""
     found = orders_compared("some of the apples", ("staged", "shuffled", "open alone"))
-    ahead = mean(found["staged"]) - max(mean(found["shuffled"]), mean(found["open alone"]))
+    ahead = fmean(found["staged"]) - max(fmean(found["shuffled"]), fmean(found["open alone"]))
     return Finding(ahead > 0.2, _listed(found))
 
 
 def shuffled_may_do() -> Finding:
     """Where a vague answer earns nothing."""
     found = orders_compared("something", ("staged", "shuffled"))
-    return Finding(mean(found["shuffled"]) > mean(found["staged"]) - 0.1, _listed(found))
+    return Finding(fmean(found["shuffled"]) > fmean(found["staged"]) - 0.1, _listed(found))
 
 
 def _new_only(scenario: Scenario, form: str, key: Key) -> Scenario:
@@ -481,7 +477,7 @@ def self_training_restores() -> Finding:
         after = bench.policy.logits.detach().clone()
         second = Bench(world, CURR_REFT_SELF, seed, start=_from(after))
         rows.append((*before, *_both(bench), *_both(second.run(60, every=60))))
-    columns = [mean(column) for column in zip(*rows, strict=True)]
+    columns = [fmean(column) for column in zip(*rows, strict=True)]
     saw = (
         "new and old skill, means of 5 seeds: {:.2f} {:.2f}, after RL {:.2f} {:.2f}, after self-training {:.2f} {:.2f}"
     )

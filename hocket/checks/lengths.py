@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, advantages, apart, group_relative, line, shaped
-from hocket.checks.toys import accuracy, bench, judged, length, mean, patient, right_length, work_or_guess
+from hocket.checks.toys import accuracy, bench, judged, length, patient, right_length, work_or_guess
 from hocket.credit.weights import logistic_weight
 from hocket.lab import Tabular
 from hocket.recipe import Recipe
@@ -118,7 +119,7 @@ def lead_shortens() -> Finding:
     plain, lead = rows["grpo"], rows["grpo-lead"]
     shorter = all(b[2] < a[2] - 0.2 for a, b in zip(plain, lead, strict=True))
     equal = all(abs(b[0] - a[0]) < 0.01 for a, b in zip(plain, lead, strict=True))
-    hard = mean([b[1] - a[1] for a, b in zip(plain, lead, strict=True)])
+    hard = fmean([b[1] - a[1] for a, b in zip(plain, lead, strict=True)])
     return Finding(
         shorter and equal and hard >= 0,
         f"40 steps, 5 seeds: length of right easy answers {line([a[2] for a in plain])} under GRPO, "
@@ -189,9 +190,9 @@ def conciser_walks_before_it_runs() -> Finding:
         first = bench(WALK, CONCISER_1.but(rewards=(verdict,)), seed, 60, start=patient())
         then = bench(WALK, second.but(rewards=(verdict,)), seed + 100, 30, start=continued(first.policy))
         rows.append([measure(q, b) for b in (first, then) for measure in (accuracy, length) for q in (0, 1)])
-    shorter = all(row[6] < row[2] - 0.1 for row in rows) and mean([row[7] - row[3] for row in rows]) < 0
+    shorter = all(row[6] < row[2] - 0.1 for row in rows) and fmean([row[7] - row[3] for row in rows]) < 0
     kept = all(row[4] >= row[0] - 0.005 and row[5] >= row[1] - 0.005 for row in rows)
-    means = [mean([row[place] for row in rows]) for place in range(8)]
+    means = [fmean([row[place] for row in rows]) for place in range(8)]
     return Finding(
         shorter and kept,
         f"means of 5 seeds, 60 then 30 steps: easy length {means[2]:.2f} to {means[6]:.2f}, hard {means[3]:.2f} to "

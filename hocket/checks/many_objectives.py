@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
@@ -52,11 +53,6 @@ def trained(world: World, recipe: Recipe, seed: int, steps: int, **settings: Any
 def span(values: Sequence[float]) -> str:
     """The least and the largest."""
     return f"{min(values):.2f} to {max(values):.2f}"
-
-
-def mean(values: Sequence[float]) -> float:
-    """Their mean."""
-    return sum(values) / len(values)
 
 
 # ---------------------------------------------------------------- multi-objective-grpo
@@ -112,8 +108,8 @@ def front_is_monotone() -> Finding:
     for share in shares:
         recipe = MULTI_OBJECTIVE_GRPO.but({"combine.weights": {"first": 1 - share, "second": share}})
         runs = [trained(world, recipe, seed, 60) for seed in SEEDS]
-        firsts.append(mean([run.expected(lambda q, a: curve(a[0])[0]) for run in runs]))
-        seconds.append(mean([run.expected(lambda q, a: curve(a[0])[1]) for run in runs]))
+        firsts.append(fmean([run.expected(lambda q, a: curve(a[0])[0]) for run in runs]))
+        seconds.append(fmean([run.expected(lambda q, a: curve(a[0])[1]) for run in runs]))
     noise = 0.02
     rising = all(b > a - noise for a, b in itertools.pairwise(seconds))
     falling = all(b < a + noise for a, b in itertools.pairwise(firsts))
@@ -172,7 +168,7 @@ def learned_heads_raise_every_aspect() -> Finding:
         rises.append([b - a for a, b in zip(before, after, strict=True)])
     total = [sum(rise) for rise in rises]
     saw = f"R2 of the heads on new texts {span(quality)}; summed true aspects rise by {span(total)}"
-    means = [mean([rise[k] for rise in rises]) for k in range(len(ASPECTS))]
+    means = [fmean([rise[k] for rise in rises]) for k in range(len(ASPECTS))]
     saw += ", each by " + ", ".join(f"{value:.2f}" for value in means) + " (5 seeds)"
     return Finding(min(quality) > 0.8 and min(total) > 0.2 and min(means) > 0, saw)
 
@@ -336,7 +332,7 @@ def sweep_follows_the_curve() -> Finding:
         best = tilted(torch.zeros(5).double(), share * SWEEP[0] + (1 - share) * SWEEP[1], beta)
         exact.append([float((best * SWEEP[k]).sum()) for k in range(2)])
         runs = [trained(world, recipe, seed, 60) for seed in SEEDS]
-        measured.append([mean([run.expected(_swept(k)) for run in runs]) for k in range(2)])
+        measured.append([fmean([run.expected(_swept(k)) for run in runs]) for k in range(2)])
     gap = max(abs(a - b) for one, other in zip(measured, exact, strict=True) for a, b in zip(one, other, strict=True))
     order = all(b[0] > a[0] and b[1] < a[1] for a, b in itertools.pairwise(measured))
     listed = ", ".join(
@@ -398,7 +394,7 @@ def decoupled_beats_pooled() -> Finding:
         for seed in SEEDS:
             bench = trained(world, recipe, seed, 60)
             found[name].append([3 * bench.expected(_own(task, number)) for number, task in enumerate(names)])
-    means = {name: [mean([run[k] for run in runs]) for k in range(3)] for name, runs in found.items()}
+    means = {name: [fmean([run[k] for run in runs]) for k in range(3)] for name, runs in found.items()}
     saw = (
         f"the pooled model meets {pair_accuracy(pooled, pairs):.0%} of its comparisons; targets, decoupled and pooled: "
     )
@@ -406,7 +402,7 @@ def decoupled_beats_pooled() -> Finding:
         f"{task} {a:.2f} and {b:.2f}" for task, a, b in zip(names, means["decoupled"], means["pooled"], strict=True)
     )
     ahead = [a - b for a, b in zip(means["decoupled"], means["pooled"], strict=True)]
-    return Finding(min(ahead) > 0.0 and mean(ahead) > 0.1, saw + " (means of 5 seeds)")
+    return Finding(min(ahead) > 0.0 and fmean(ahead) > 0.1, saw + " (means of 5 seeds)")
 
 
 def _own(task: str, question: int) -> Callable[[int, Answer], float]:
@@ -469,7 +465,7 @@ def hybrid_keeps_length() -> Finding:
         f"accuracy where checked {span(alone[1])} and {span(both[1])}, elsewhere {span(alone[2])} and {span(both[2])}"
     )
     longer = min(alone[0]) > start + 1 and max(abs(length - start) for length in both[0]) < 1
-    better = min(both[1]) > max(alone[1]) + 0.1 and mean(both[2]) > mean(alone[2]) - 0.05
+    better = min(both[1]) > max(alone[1]) + 0.1 and fmean(both[2]) > fmean(alone[2]) - 0.05
     return Finding(longer and better, saw)
 
 

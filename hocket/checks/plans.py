@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import line
-from hocket.checks.toys import Instances, Verdict, mean
+from hocket.checks.toys import Instances, Verdict
 from hocket.credit import GroupRelative, PlanAndSolution
 from hocket.lab import Answer, Bench
 from hocket.packing import pack
@@ -57,7 +58,7 @@ def plan_value_is_unbiased() -> Finding:
         first = second = 0.0
         by_plan = np.zeros(2)
         for chance, (plan,), (results,) in cases(1, solutions):
-            value = mean(results)
+            value = fmean(results)
             first, second = first + chance * value, second + chance * value**2
             by_plan[plan] += chance * value
         variance, wanted = second - first**2, between + within / solutions
@@ -139,7 +140,7 @@ def more_solutions_prefer_sooner() -> Finding:
     """At an equal number of plans, 4 solutions prefer the best strategy sooner than 1."""
     seeds = range(10)
     runs = {shape: [best_plan(*shape, seed) for seed in seeds] for shape in ((2, 1), (2, 4), (8, 1))}
-    curves = {shape: [mean([run[k] for run in found]) for k in range(4)] for shape, found in runs.items()}
+    curves = {shape: [fmean([run[k] for run in found]) for k in range(4)] for shape, found in runs.items()}
     sooner = all(b > a for a, b in zip(curves[2, 1], curves[2, 4], strict=True))
     said = "; ".join(f"P={p}, m={m}: {line(curve)}" for (p, m), curve in curves.items())
     return Finding(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from hocket.checks.check import Check, Finding
@@ -18,7 +19,6 @@ from hocket.checks.toys import (
     bench,
     judged,
     length,
-    mean,
     patient,
     right_length,
     work_or_guess,
@@ -59,7 +59,7 @@ def mixing_steadies() -> Finding:
     hard, mixed = hard_accuracy((4, 4, 4, 4), range(8)), hard_accuracy((1, 2, 3, 4), range(8))
     spread = [statistics.stdev(found) for found in (hard, mixed)]
     return Finding(
-        spread[1] < 0.7 * spread[0] and mean(mixed) > mean(hard),
+        spread[1] < 0.7 * spread[0] and fmean(mixed) > fmean(hard),
         f"accuracy on hard problems after 80 steps of 4 x 8 samples, 8 seeds: hard alone {line(hard)}, deviation "
         f"{spread[0]:.3f}; easy to hard {line(mixed)}, deviation {spread[1]:.3f}",
     )
@@ -91,8 +91,8 @@ def long_training_narrows() -> Finding:
             made.run(steps, every=1000)
             seen.append((made.success(), made.entropy()))
         rows.append(seen)
-    gained = mean([later[0] - earlier[0] for earlier, later in rows])
-    entropy = [mean([seen[k][1] for seen in rows]) for k in (0, 1)]
+    gained = fmean([later[0] - earlier[0] for earlier, later in rows])
+    entropy = [fmean([seen[k][1] for seen in rows]) for k in (0, 1)]
     return Finding(
         gained < 0.05 and entropy[1] < 0.8 * entropy[0],
         f"from step 60 to 200 accuracy gains {gained:.3f} while the entropy of answers falls from {entropy[0]:.3f} to "

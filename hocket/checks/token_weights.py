@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -75,11 +76,6 @@ def spread(rows: Sequence[Sequence[float]]) -> list[float]:
 def shown(values: Sequence[float], digits: int = 3) -> str:
     """Numbers as text."""
     return "[" + ", ".join(f"{value:.{digits}g}" for value in values) + "]"
-
-
-def mean(values: Sequence[float]) -> float:
-    """The plain mean."""
-    return sum(values) / len(values)
 
 
 def logits(policy: Tabular, question: int, prefix: Answer, odds: dict[int, float], rest: float = 1e-6) -> None:
@@ -180,19 +176,19 @@ def equal_entropies_change_nothing() -> Finding:
 
 
 def entropy_scales_without_turning() -> Finding:
-    """Advantages against GRPO's times mean(H)/H_i."""
+    """Advantages against GRPO's times fmean(H)/H_i."""
     held = []
     for seed in range(30):
         batch = drawn(seed)
         ours, plain = look(EDGE, batch), look(GRPO, batch)
         signs = [[math.copysign(1, x) if x else 0 for x in row] for row in ours["advantages"]]
         before = [[math.copysign(1, x) if x else 0 for x in row] for row in plain["advantages"]]
-        entropies = [mean(row["entropy"]) for row in batch["trajectories"]]
-        factor = [min(10.0, max(0.1, mean(entropies) / one)) for one in entropies]
+        entropies = [fmean(row["entropy"]) for row in batch["trajectories"]]
+        factor = [min(10.0, max(0.1, fmean(entropies) / one)) for one in entropies]
         expected = [[a * f for a in row] for row, f in zip(plain["advantages"], factor, strict=True)]
         held.append(signs == before and same(ours["advantages"], expected) and "gradient_entropy" not in ours)
     return Finding(
-        all(held), f"signs kept, A mean(H)/H_i by hand, no gradient in the entropies on {sum(held)} of 30 batches"
+        all(held), f"signs kept, A fmean(H)/H_i by hand, no gradient in the entropies on {sum(held)} of 30 batches"
     )
 
 
@@ -246,8 +242,8 @@ def correction_finds_what_sampling_misses() -> Finding:
                 assert batch is not None
                 seen.append(float(batch.occurrences.advantage[batch.last()].var()))
             success.setdefault(name, []).append(bench.success())
-            variance.setdefault(name, []).append(mean(seen[:40]))
-    holds = min(success["edge"]) > mean(success["grpo"]) and min(variance["edge"]) > max(variance["grpo"])
+            variance.setdefault(name, []).append(fmean(seen[:40]))
+    holds = min(success["edge"]) > fmean(success["grpo"]) and min(variance["edge"]) > max(variance["grpo"])
     return Finding(
         holds,
         f"hard questions, 80 steps of 12 rollouts: accuracy {shown(success['edge'])} against GRPO's "
@@ -335,8 +331,8 @@ def tags_do_not_dip() -> Finding:
             entropies += [bench.entropy()] if step % 10 == 9 else []
         lowest.setdefault(name, []).append(min(tags) - opening)
         most.setdefault(name, []).append(max(entropies) - before)
-    holds = mean(lowest["grpo"]) < -0.01 and min(lowest["gtpo without entropy cost"]) >= 0
-    holds &= mean(lowest["gtpo"]) > mean(lowest["grpo"]) and max(most["gtpo"]) < 0.1
+    holds = fmean(lowest["grpo"]) < -0.01 and min(lowest["gtpo without entropy cost"]) >= 0
+    holds &= fmean(lowest["gtpo"]) > fmean(lowest["grpo"]) and max(most["gtpo"]) < 0.1
     return Finding(
         holds,
         f"lowest probability of the tag, minus the start's 0.8: GRPO {shown(lowest['grpo'])}, conflict mask alone "
@@ -440,12 +436,13 @@ def bonus_on_calls() -> Finding:
             bench = trained(Bench(world, recipe.but({"rollout.samples": 16}), seed=seed, lr=0.1, start=start), 60)
             entropy.setdefault(name, []).append(reasoning_entropy(bench))
             success.setdefault(name, []).append(bench.success())
-    slower = mean(entropy["bonus"]) > mean(entropy["grpo"])
-    holds = mean(success["bonus"]) >= mean(success["grpo"]) - 0.01 and not slower
+    slower = fmean(entropy["bonus"]) > fmean(entropy["grpo"])
+    holds = fmean(success["bonus"]) >= fmean(success["grpo"]) - 0.01 and not slower
     return Finding(
         holds,
-        f"accuracy {mean(success['bonus']):.3f} against GRPO's {mean(success['grpo']):.3f}; the published claim fails: "
-        f"entropy of reasoning {mean(entropy['bonus']):.3f} against {mean(entropy['grpo']):.3f} nats, 8 seeds, "
+        f"accuracy {fmean(success['bonus']):.3f} against GRPO's {fmean(success['grpo']):.3f}; the published claim "
+        "fails: "
+        f"entropy of reasoning {fmean(entropy['bonus']):.3f} against {fmean(entropy['grpo']):.3f} nats, 8 seeds, "
         f"start {math.log(2):.3f}",
     )
 
@@ -567,9 +564,9 @@ def pruning_saves_tokens() -> Finding:
         name: [spent(Bench(world, recipe, seed=seed, lr=0.1, prompts=4), 0.9, 120) for seed in SEEDS]
         for name, recipe in recipes.items()
     }
-    per = {name: mean([run.per_scenario for run in found]) for name, found in runs.items()}
+    per = {name: fmean([run.per_scenario for run in found]) for name, found in runs.items()}
     steps = {name: [run.steps for run in found] for name, found in runs.items()}
-    total = {name: mean([run.decisions for run in found]) for name, found in runs.items()}
+    total = {name: fmean([run.decisions for run in found]) for name, found in runs.items()}
     holds = 3.5 <= per["grpo"] / per["cppo"] <= 4.5 and total["cppo"] < total["grpo"]
     holds &= max(steps["cppo"]) < min(steps["grpo"]) and min(steps["random"]) > max(steps["unfilled"])
     return Finding(
@@ -645,7 +642,7 @@ def fewer_tokens_to_the_same() -> Finding:
 
     def right(bench: Bench) -> float:
         each = [float(chances(bench, q, (0, 0))[q] * chances(bench, q, (0,) * 4)[(q + 1) % 4]) for q in range(4)]
-        return mean(each)
+        return fmean(each)
 
     found: dict[str, list[tuple[float, float]]] = {}
     for name, recipe in (("grpo", GRPO), ("d3s", D3S)):
@@ -686,7 +683,7 @@ CHECKS = (
     Check("edge-grpo", "With equal entropies nothing changes.", equal_entropies_change_nothing, "derived"),
     Check(
         "edge-grpo",
-        "A' = A mean(H)/H_i never changes a sign, and entropies are constants.",
+        "A' = A fmean(H)/H_i never changes a sign, and entropies are constants.",
         entropy_scales_without_turning,
         "arXiv 2507.21848, entropy-driven advantage",
     ),

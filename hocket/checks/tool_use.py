@@ -7,13 +7,14 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, apart, document, line
-from hocket.checks.toys import Instances, Verdict, WorkOrGuess, bench, mean
+from hocket.checks.toys import Instances, Verdict, WorkOrGuess, bench
 from hocket.keys import Key
 from hocket.lab import Answer, Bench, Tabular
 from hocket.lab.bench import Player
@@ -249,7 +250,7 @@ def searches_when_needed() -> Finding:
     gaps = [unknown - known for known, unknown, _ in rows["sem"]]
     always = 1.0
     holds = min(gaps) > 0.6 and min(right for _, _, right in rows["sem"]) >= always - 0.02
-    told = {name: tuple(mean([row[k] for row in found]) for k in range(3)) for name, found in rows.items()}
+    told = {name: tuple(fmean([row[k] for row in found]) for k in range(3)) for name, found in rows.items()}
     said = "; ".join(f"{n}: {a:.3f} known, {b:.3f} unknown, accuracy {c:.3f}" for n, (a, b, c) in told.items())
     return Finding(
         holds, f"search rates after 50 steps, 5 seeds: {said}; smallest gap {min(gaps):.3f} (flat costs 0.1, 0.6)"

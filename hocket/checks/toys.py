@@ -150,8 +150,3 @@ def bench(world: Instances, recipe: Recipe, seed: int, steps: int, **settings: A
     """Trained for `steps` on all instances of a world, without readings on the way."""
     made = Bench(world, recipe, seed=seed, steps=steps, prompts=world.count, **settings)
     return made.run(steps, every=steps + 1)
-
-
-def mean(values: Sequence[float]) -> float:
-    """The mean."""
-    return sum(values) / len(values)

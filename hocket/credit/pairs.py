@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hocket.credit.units import counted_trajectories
 from hocket.errors import ConfigurationError
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Column, GroupBy, Level, Occurrences
 
 

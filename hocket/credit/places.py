@@ -10,9 +10,8 @@ from torch import Tensor
 
 from hocket.credit.formulas import centred
 from hocket.credit.group import GroupRelative
-from hocket.credit.units import counted_trajectories
 from hocket.segments import segment_count, segment_mean
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.stages import Credit
 from hocket.types import Batch, Column, GroupBy, Occurrences
 

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from hocket.credit.formulas import centred, whitened
-from hocket.credit.units import counted_trajectories
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_count, segment_mean, suffix_sum
-from hocket.signals import returns, rewards_by_occurrence
+from hocket.signals import counted_trajectories, returns, rewards_by_occurrence
 from hocket.stages import State
 from hocket.types import Batch, Column, Occurrences
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from hocket.credit.formulas import centred, scaled
-from hocket.credit.units import counted_trajectories
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Column, GroupBy, Occurrences
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from hocket.credit.refined import Refined, in_assignment_order, only
-from hocket.credit.units import counted_trajectories
 from hocket.schedules import Linear, Setting, bounds, value_at
 from hocket.segments import segment_count, segment_extreme, segment_mean
+from hocket.signals import counted_trajectories
 from hocket.types import Batch, Column, GroupBy, Occurrences
 
 

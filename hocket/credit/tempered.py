@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from hocket.credit.refined import Refined
-from hocket.credit.units import counted_trajectories
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Occurrences
 
 

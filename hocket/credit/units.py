@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hocket.segments import segment_count, segment_sum, suffix_sum
-from hocket.signals import returns, rewards_by_occurrence
+from hocket.signals import counted_trajectories, returns, rewards_by_occurrence
 from hocket.types import Batch, GroupBy, Level
 
 
@@ -38,12 +38,6 @@ class Units(NamedTuple):
         if self.turn is None:
             raise ValueError("whole trajectories cannot be grouped by columns of turns")
         return found.index[self.turn], found.size
-
-
-def counted_trajectories(batch: Batch) -> Tensor:
-    """Trajectories with at least one occurrence of non-zero weight, `[N]` bool."""
-    seen = batch.occurrences
-    return segment_sum((seen.weight != 0).double(), seen.trajectory, batch.trajectories) > 0
 
 
 def trajectory_units(batch: Batch) -> Units:

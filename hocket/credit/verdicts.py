@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 
 from hocket.credit.formulas import centred
-from hocket.credit.units import counted_trajectories
 from hocket.segments import segment_mean
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Column, GroupBy, Level, Occurrences
 
 

@@ -96,6 +96,7 @@ class LatentLM:
     """
 
     granularity = Level.TRAJECTORY
+    latents = True
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from hocket.objectives import DriftSurrogate, ForwardKLDrift, LearntDrift, Quadr
 from hocket.recipes.actor_critic import PPO
 from hocket.recipes.group_relative import GRPO, GRPO_KL
 from hocket.rewards import AdaptiveKLInReward
-from hocket.rollout import DelayedNucleus
+from hocket.rollout import DelayedNucleus, LatentThoughts
 from hocket.update import DelayedMaskStep, GradientStep, SlowFastStep, TrustRegionStep
 
 SPO = PPO.but(
@@ -150,7 +150,8 @@ HRPO = GRPO_KL.but(
         "the model's for gates and Lambda",
         "summary": "embeddings averaged under the distribution sampled from, over the norm of its probabilities",
     },
-    note="the gates are hocket.policies.latent.LatentLM, with a plain sampler for small models; the trainer builds "
-    "ordinary language models, for which this is GRPO with KL",
+    rollout=LatentThoughts(samples=8),
+    note="the policy is hocket.policies.latent.LatentLM, with a plain sampler for small models, built in Python; "
+    "hocket train builds ordinary language models and refuses",
     **{"regularisers.0.coefficient": 0.005},
 )

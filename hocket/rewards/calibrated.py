@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from hocket.errors import ConfigurationError
-from hocket.rewards.combine import counted
 from hocket.rewards.shaping import added
 from hocket.segments import segment_count, segment_extreme, segment_mean, segment_sum
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Column, GroupBy, Level
 
 Confidence = Literal["mean", "sequence"]
@@ -70,7 +69,7 @@ class CalibratedReward:
                 f"an answer's probability reaches difficulty = {self.difficulty}; set difficulty higher or give a limit"
             )
         change = calibrated_reward(reward, confidence, difficulty, self.limit) - reward
-        return added(batch, Level.TRAJECTORY, torch.where(counted(batch), change, 0.0))
+        return added(batch, Level.TRAJECTORY, torch.where(counted_trajectories(batch), change, 0.0))
 
     def _confidence(self, batch: Batch) -> Tensor:
         """c of each trajectory, `[N]` float64; 0 where no decision counts."""
@@ -85,7 +84,7 @@ class CalibratedReward:
     def _difficulty(self, batch: Batch, reward: Tensor, confidence: Tensor) -> Tensor:
         if self.difficulty is not None:
             return torch.full_like(confidence, self.difficulty)
-        used, groups = counted(batch), GroupBy("scenario")(batch)
+        used, groups = counted_trajectories(batch), GroupBy("scenario")(batch)
         own, index, size = confidence[used], groups.index[used], groups.size
         rate = (segment_sum(reward[used], index, size) + 0.5) / (segment_count(index, size) + 1)
         guess = segment_mean(own, index, size) / rate

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
+from hocket.markup import ANSWER
 from hocket.types import Scenario, Trajectory
-
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 def subset_score(given: Iterable[str], right: Iterable[str]) -> float:
@@ -22,7 +20,7 @@ def subset_score(given: Iterable[str], right: Iterable[str]) -> float:
 
 def options_of(text: str) -> set[str]:
     """The options of a comma-separated answer, the last `<answer>` block's where there is one; case is ignored."""
-    blocks = _ANSWER.findall(text)
+    blocks = ANSWER.findall(text)
     return {part.strip().upper() for part in (blocks[-1] if blocks else text).split(",") if part.strip()}
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.segments import segment_extreme, segment_mean, segment_std, segment_sum
-from hocket.signals import REWARD
+from hocket.segments import segment_extreme, segment_mean, segment_std
+from hocket.signals import REWARD, counted_trajectories
 from hocket.types import Batch, GroupBy, Level, LevelScores, trajectory_of_turn
 
 Weights = Mapping[str, float]
@@ -55,12 +55,6 @@ def told(batch: Batch, name: str) -> list[Any]:
     if name in batch.info:
         return list(batch.info[name])
     return [(of or {}).get(name) for of in batch.info.get("metadata", [None] * batch.trajectories)]
-
-
-def counted(batch: Batch) -> Tensor:
-    """Trajectories with at least one occurrence of non-zero weight, `[N]` bool; the others enter no statistic."""
-    seen = batch.occurrences
-    return segment_sum((seen.weight != 0).double(), seen.trajectory, batch.trajectories) > 0
 
 
 def spread_over(batch: Batch, level: Level, values: Tensor) -> Tensor:
@@ -121,7 +115,7 @@ class NormalisedSum:
             raise ValueError("scores of whole trajectories are normalised: by may not name a column of turns")
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        parts, groups, used = {}, self.by(batch), counted(batch)
+        parts, groups, used = {}, self.by(batch), counted_trajectories(batch)
         for name, score in sources(batch, weights).items():
             if score.level is Level.TRAJECTORY:
                 known = used & ~score.values.isnan()

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import torch
 
-from hocket.rewards.members import counted, with_return
+from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT
-from hocket.signals import returns
+from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Column
 
 
@@ -31,7 +31,7 @@ class DecayingExits:
             raise ValueError(f"base must be at least 1, so that later answers earn no more, not {self.base}")
 
     def __call__(self, batch: Batch) -> Batch:
-        good = (counted(batch) & (returns(batch) >= self.least)).tolist()
+        good = (counted_trajectories(batch) & (returns(batch) >= self.least)).tolist()
         rows = range(batch.trajectories)
         exits, chains = (batch.info.get(name) or [None] * batch.trajectories for name in ("exit", "chain"))
         order, scenario = batch.order.tolist(), batch.scenario.tolist()

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from hocket.rewards.combine import Weights, added_up, counted, sources
+from hocket.rewards.combine import Weights, added_up, sources
+from hocket.signals import counted_trajectories
 from hocket.stages import State
 from hocket.types import Batch, Level, LevelScores
 
@@ -88,7 +89,7 @@ class FrozenScale:
 
     def __call__(self, batch: Batch, weights: Weights, state: State) -> tuple[Batch, State]:
         given = sources(batch, weights)
-        used = counted(batch)
+        used = counted_trajectories(batch)
         own = {
             name: torch.where(used, score.values.double(), torch.nan)
             for name, score in given.items()

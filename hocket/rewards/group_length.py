@@ -8,10 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hocket.rewards.combine import counted
 from hocket.rewards.outcomes import RIGHT, right
 from hocket.rewards.shaping import added
 from hocket.segments import segment_extreme
+from hocket.signals import counted_trajectories
 from hocket.types import Batch, Column, GroupBy, Level
 
 
@@ -54,7 +54,7 @@ class SpreadLength:
     def __call__(self, batch: Batch) -> Batch:
         if batch.progress < self.warmup:
             return batch
-        used, groups = counted(batch), GroupBy("scenario")(batch)
+        used, groups = counted_trajectories(batch), GroupBy("scenario")(batch)
         score = torch.zeros(batch.trajectories, dtype=torch.float64)
         solved, length = right(batch, self.least), batch.lengths()
         score[used] = spread_length(length[used], solved[used], groups.index[used], groups.size)

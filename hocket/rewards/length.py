@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from hocket.errors import ConfigurationError
-from hocket.rewards.members import counted, with_return
+from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT, right
 from hocket.segments import segment_count, segment_extreme, segment_mean, segment_std
-from hocket.signals import info_column, returns
+from hocket.signals import counted_trajectories, info_column, returns
 from hocket.types import Batch, Column, GroupBy
 
 SCENARIO = GroupBy("scenario")
@@ -165,7 +165,9 @@ class StandardisedLength:
 
     def __call__(self, batch: Batch) -> Batch:
         groups, solved = SCENARIO(batch), right(batch, self.least)
-        score = length_scores(batch.lengths(), solved & counted(batch), groups.index, groups.size, self.epsilon)
+        score = length_scores(
+            batch.lengths(), solved & counted_trajectories(batch), groups.index, groups.size, self.epsilon
+        )
         return with_return(batch, torch.where(solved, torch.exp(-self.alpha * score), self.wrong))
 
 
@@ -194,7 +196,7 @@ class LengthOnceRight:
             raise ValueError(f"limit must be at least 1, not {self.limit}")
 
     def __call__(self, batch: Batch) -> Batch:
-        value, groups, among = returns(batch), SCENARIO(batch), counted(batch)
+        value, groups, among = returns(batch), SCENARIO(batch), counted_trajectories(batch)
         failed = segment_count(groups.index[among & (value < self.least)], groups.size) > 0
         open_to = torch.ones_like(failed) if self.always else ~failed
         term = self.weight * (1 - batch.lengths().double() / self.limit)
@@ -216,7 +218,7 @@ class RelativeLength:
 
     def __call__(self, batch: Batch) -> Batch:
         value, groups = returns(batch), SCENARIO(batch)
-        among = counted(batch) & (value >= self.least)
+        among = counted_trajectories(batch) & (value >= self.least)
         length = batch.lengths().double()
         longest = segment_extreme(length[among], groups.index[among], groups.size, largest=True)[groups.index]
         term = torch.where(longest > 0, 1 - length / longest.clamp(min=1.0), 0.0)

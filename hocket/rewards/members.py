@@ -5,17 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hocket.rewards.combine import counted
-from hocket.signals import REWARD, returns
+from hocket.signals import REWARD, counted_trajectories, returns
 from hocket.types import Batch, GroupBy, Level, LevelScores
-
-__all__ = ["counted", "groups_of", "with_return"]
 
 
 def groups_of(batch: Batch, by: GroupBy) -> list[list[int]]:
     """The counted trajectories of each group, in assignment order (so that nothing depends on that of the batch)."""
     found = by(batch)
-    index, order, used = found.index.tolist(), batch.order.tolist(), counted(batch).tolist()
+    index, order, used = found.index.tolist(), batch.order.tolist(), counted_trajectories(batch).tolist()
     members: list[list[int]] = [[] for _ in range(found.size)]
     for row in sorted((row for row in range(batch.trajectories) if used[row]), key=lambda row: order[row]):
         members[index[row]].append(row)

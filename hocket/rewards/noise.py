@@ -12,8 +12,8 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from hocket.rewards.combine import counted, told
-from hocket.signals import REWARD
+from hocket.rewards.combine import told
+from hocket.signals import REWARD, counted_trajectories
 from hocket.stages import State
 from hocket.types import Batch, Column, Level, LevelScores
 
@@ -146,7 +146,7 @@ class AppealedCorrection:
         return {"accepted": 0.0, "rejected": 0.0, "appeals": 0.0, "upheld": 0.0}
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:
-        verdict, used = batch.scores[REWARD[Level.TRAJECTORY]].values, counted(batch)
+        verdict, used = batch.scores[REWARD[Level.TRAJECTORY]].values, counted_trajectories(batch)
         accepted = used & (verdict >= 0.5)
         heard = [float(said) for said in told(batch, "appeal") if said is not None]
         new = {

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 
+from hocket.markup import THOUGHT
 from hocket.rewards.members import with_return
 from hocket.signals import info_column, returns
 from hocket.types import Batch, Column
 
 Thought = Literal["filled", "tagged", "optional"]
 
-_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
-
 
 def thought_of(text: str) -> str | None:
     """What stands inside the only `<think>..</think>`; None when there is none, or more than one."""
-    found = _THOUGHT.findall(text)
+    found = THOUGHT.findall(text)
     whole = len(found) == text.count("<think>") == text.count("</think>") == 1
     return found[0] if whole else None
 

@@ -9,17 +9,11 @@ from typing import ClassVar
 
 import torch
 
+from hocket.markup import has_thought
 from hocket.rewards.shaping import added
 from hocket.segments import segment_count, segment_sum
 from hocket.signals import info_column, returns
 from hocket.types import Batch, Column, GroupBy, Level
-
-_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
-
-
-def thinks(text: str) -> bool:
-    """Whether there is a closed `<think>` block with something in it."""
-    return any(block.strip() for block in _THOUGHT.findall(text))
 
 
 def well_formed(text: str) -> bool:
@@ -50,7 +44,7 @@ class ThinkingPenalties:
 
     def __call__(self, batch: Batch) -> Batch:
         texts = [text or "" for text in info_column(batch, "text", "ThinkingPenalties")]
-        thought = torch.tensor([thinks(text) for text in texts], dtype=torch.bool)
+        thought = torch.tensor([has_thought(text) for text in texts], dtype=torch.bool)
         broken = torch.tensor([not well_formed(text) for text in texts], dtype=torch.float64)
         told = batch.info.get("needed", [None] * batch.trajectories)
         needed = self._needed(batch, thought, told)

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.rewards.members import counted, with_return
+from hocket.markup import ANSWER
+from hocket.rewards.members import with_return
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.outcomes import RIGHT
 from hocket.rewards.verifiers import answer_text, equal
-from hocket.signals import info_column, returns
+from hocket.signals import counted_trajectories, info_column, returns
 from hocket.stages import State
 from hocket.types import Batch, Column, Trajectory
 
@@ -78,7 +79,7 @@ class ToolEfficiency:
         calls, value = tool_calls(batch), returns(batch)
         fewest: dict[str, float] = dict(state["fewest"])
         names = [batch.names["scenario"][code] for code in batch.scenario.tolist()]
-        good = counted(batch) & (value >= self.least)
+        good = counted_trajectories(batch) & (value >= self.least)
         if self.form == "group":
             for row in good.nonzero().flatten().tolist():
                 fewest[names[row]] = min(float(calls[row]), fewest.get(names[row], math.inf))
@@ -91,7 +92,6 @@ class ToolEfficiency:
 
 # ---------------------------------------------------------------- when to search
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _SEARCH = re.compile(r"<search>|" + re.escape(CALL))
 
 
@@ -153,8 +153,8 @@ class SearchTable:
 def parts_of(text: str) -> tuple[str | None, bool, str | None]:
     """The guess before the first search (None without one), whether there was a search, and the final answer."""
     search = _SEARCH.search(text)
-    after = _ANSWER.findall(text[search.end() :] if search else text)
-    before = _ANSWER.findall(text[: search.start()]) if search else after
+    after = ANSWER.findall(text[search.end() :] if search else text)
+    before = ANSWER.findall(text[: search.start()]) if search else after
     return (before[-1] if before else None), search is not None, (after[-1] if after else None)
 
 

@@ -12,6 +12,7 @@ from hocket.rollout.dynamic import DynamicSampling
 from hocket.rollout.expert import WithExpert
 from hocket.rollout.forced import ForcedAnswers
 from hocket.rollout.independent import Independent
+from hocket.rollout.latent import LatentThoughts
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.rollout.reference import WithReference
 from hocket.rollout.refilled import Refilled
@@ -32,6 +33,7 @@ __all__ = [
     "ForcedAnswers",
     "GuidedCorrection",
     "Independent",
+    "LatentThoughts",
     "PlanTree",
     "Preferences",
     "Refilled",

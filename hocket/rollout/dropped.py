@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hocket.keys import Key
+from hocket.markup import THOUGHT
 from hocket.rollout.demonstrations import Demonstrations, demonstrated
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience, Scenario
 
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-
 
 def without_thought(text: str) -> str:
     """The text with every thought emptied: `<think></think>` stays."""
-    return _THOUGHT.sub("<think></think>", text)
+    return THOUGHT.sub("<think></think>", text)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from hocket.markup import has_thought
 from hocket.tasks.split import SPLITS, Split, split_of
 
 NAME = "sums"
@@ -27,7 +28,6 @@ AnswerFormat: TypeAlias = Literal["worked", "direct", "untagged"]
 
 _STREAM = 0x53554D53  # "SUMS": keeps these draws apart from those of other users of the same seed
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,30})", re.ASCII)
-_WORKING = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def verify(completion_text: str, answer: str) -> float:
 
 def has_working(text: str) -> bool:
     """Whether the completion contains a closed, non-empty `<think>` block."""
-    return any(block.strip() for block in _WORKING.findall(text))
+    return has_thought(text)
 
 
 def answer_format(text: str) -> AnswerFormat:

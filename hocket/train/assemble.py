@@ -74,6 +74,11 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
     for name, policy in policies.items():
         settings = own.get(name, RoleSettings())
         chosen = find_recipe(settings.recipe) if settings.recipe else recipe
+        if getattr(chosen.rollout, "needs_latents", False) and not getattr(policy, "latents", False):
+            raise ConfigurationError(
+                f"recipe {chosen.name} trains a policy with latent thoughts (hocket.policies.latent.LatentLM), which "
+                f"{name!r} is not; build it in Python, or choose grpo-kl"
+            )
         learners[name] = Learner(policy, chosen, total_steps=config.total_steps, frozen=settings.frozen)
     if all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")

@@ -12,15 +12,17 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
+from hocket.errors import ConfigurationError
 from hocket.recipes import all_recipes
 from hocket.rewards import load_reward
-from hocket.rollout import DelayedNucleus, Demonstrations, Preferences
+from hocket.rollout import DelayedNucleus, Demonstrations, LatentThoughts, Preferences
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
 OFFLINE = tuple(
     sorted(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, (Demonstrations, Preferences)))
 )
+LATENT = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, LatentThoughts))
 MASKED = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, DelayedNucleus))
 """Their masks are over tokens; a controller refuses them in a sentence."""
 
@@ -57,7 +59,7 @@ def two_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tuple[
     return rows[1:], changed
 
 
-@pytest.mark.parametrize("name", sorted(all_recipes()))
+@pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(LATENT)))
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl") if offline else "sums"
@@ -69,11 +71,18 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
         assert row["groups/with_signal"] > 0
 
 
-@pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(OFFLINE) - set(MASKED)))
+@pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(OFFLINE) - set(MASKED) - set(LATENT)))
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = two_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
     assert changed
     assert all(math.isfinite(row["loss"]) for row in rows)
+
+
+@pytest.mark.parametrize("task", ["sums", "gym:CartPole-v1"])
+@pytest.mark.parametrize("name", LATENT)
+def test_latent_thoughts_are_refused_for_policies_without(name: str, task: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="latent thoughts"):
+        two_steps(name, task, tmp_path, reward=False)
 
 
 @pytest.mark.parametrize("name", OFFLINE)

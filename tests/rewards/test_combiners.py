@@ -17,8 +17,9 @@ from hocket.microscope import Reading, look
 from hocket.packing import pack
 from hocket.recipes import GRPO, find
 from hocket.rewards import FrozenScale, Gated, NormalisedSum, RuleOverModel, WeightedByTask, WeightedSum
-from hocket.rewards.combine import counted, mixed
+from hocket.rewards.combine import mixed
 from hocket.rewards.frozen_scale import factor_weights, redundancy_factors
+from hocket.signals import counted_trajectories
 
 COMBINERS = (
     WeightedSum(),
@@ -255,4 +256,4 @@ def test_order_of_trajectories_does_not_matter():
 def test_counted_trajectories():
     document = random_document(Key.of(2), groups=1, samples=2)
     document["trajectories"][0]["trained"] = [False] * len(document["trajectories"][0]["logp"])
-    assert counted(Reading(document).batch).tolist() == [False, True]
+    assert counted_trajectories(Reading(document).batch).tolist() == [False, True]

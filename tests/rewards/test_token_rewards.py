@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.keys import Key
+from hocket.markup import has_thought
 from hocket.microscope import Reading
 from hocket.recipes import GRPO
 from hocket.rewards import CallMatch, ListGain, SegmentsByText, SpanRewards, SubsetMatch, UnlikelinessReward
 from hocket.rewards.likelihood_rank import likelihood_ranks
 from hocket.rewards.spans import numbered_by, placed, span_rewards, spans_of
 from hocket.rewards.steps import StepScores
-from hocket.rewards.thinking import ThinkingPenalties, thinks, well_formed
+from hocket.rewards.thinking import ThinkingPenalties, well_formed
 from hocket.signals import REWARD, returns
 from hocket.types import Level, Scenario, Trajectory, Turn
 
@@ -166,7 +167,7 @@ def test_only_groups_without_a_right_answer_are_scored_by_steps():
     ],
 )
 def test_thinking_is_seen(text, thought, formed):
-    assert (thinks(text), well_formed(text)) == (thought, formed)
+    assert (has_thought(text), well_formed(text)) == (thought, formed)
 
 
 def test_without_labels_the_unthinking_tell_what_is_needed():
