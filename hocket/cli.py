@@ -61,6 +61,22 @@ stages remember. Where order matters (ties, pairs, serial groups) rows are order
 """
 
 
+SERVE = """Offers a run's newest checkpoint, or a model, as an OpenAI-compatible endpoint: chat completions
+(streaming too) under /v1, its description at /openapi.json. When a newer checkpoint appears, it
+is loaded between answers. docs/serving.md says more.
+
+  hocket serve RUN                                   on this machine alone, no key needed
+  hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key"""
+
+
+PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you
+take one of its seats, the agent the others.
+
+  hocket play RUN                                    /help lists what can be typed
+  hocket play RUN --seat player_1 --temperature 1
+  hocket play nano --logp                            how likely each token was"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -221,6 +237,8 @@ def build_parser() -> _Parser:
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
     microscope.add_argument("--out", metavar="FILE.json", help="where --record writes")
     _json(microscope)
+    _serve(command("serve", "offer a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
+    _play(command("play", "talk to a trained agent, or take a seat beside it", settings=True, details=PLAY))
     doctor = command("doctor", "versions, threads, precision, missing extras, and a ten-second self-test")
     _json(doctor)
     parser.commands = dict(commands.choices)
@@ -277,6 +295,35 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
+
+
+def _serve(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--host", default="127.0.0.1", help="the interface; beyond this machine a key is required")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes a free one (8000)")
+    parser.add_argument("--key", action="append", default=[], help="what callers must send; others can see it in `ps`")
+    parser.add_argument("--key-variable", metavar="NAME", help="the environment variable that holds the key")
+    parser.add_argument("--max-tokens", type=int, default=1024, metavar="N", help="tokens of an answer (1024)")
+    parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="worked on at once (512)")
+    parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="bytes of a request (1048576)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of answers to requests without one (0)")
+    _json(parser)
+
+
+def _play(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--workflow", metavar="NAME", help="another workflow than the run's")
+    parser.add_argument("--seat", metavar="NAME", help="your seat or role; `none` only watches (the first of several)")
+    parser.add_argument(
+        "--temperature", type=float, metavar="T", help="of the agent (the run's); 0 is greedy"
+    )
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="tokens of an answer (the run's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
+    parser.add_argument("--logp", action="store_true", help="show how likely each token of an answer was")
+    parser.add_argument("--show", action="store_true", help="show others' answers as they come, secrets included")
 
 
 def _json(parser: _Parser) -> None:

@@ -410,6 +410,35 @@ def study(options: argparse.Namespace, pairs: Pairs) -> int:
     return command.main(options, pairs, emit)
 
 
+# ---------------------------------------------------------------- serve, play
+
+
+def serve(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket serve`."""
+    from hocket.serve import command
+
+    console = _err()
+
+    def ready(told: dict[str, Any]) -> None:
+        console.print(f"serving [bold]{escape(', '.join(told['models']))}[/] ({told['weights']}) at {told['url']}")
+        console.print("[dim]Ctrl-C ends it[/]" if told["keys"] else "[dim]for this machine alone; Ctrl-C ends it[/]")
+        if options.json:
+            emit(told)
+            sys.stdout.flush()
+
+    command.serve(_eval_target(options), options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
+    return 0
+
+
+def play(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket play`."""
+    from hocket.play import command
+    from hocket.play.screen import Screen
+
+    command.play(_eval_target(options), options, pairs, Screen(_out()))
+    return 0
+
+
 # ---------------------------------------------------------------- pretrain, doctor
 
 
@@ -452,9 +481,11 @@ __all__: Sequence[str] = (
         "doctor",
         "eval",
         "microscope",
+        "play",
         "pretrain",
         "recipes",
         "report",
+        "serve",
         "study",
         "tasks",
         "train",

@@ -26,7 +26,7 @@ from hocket.types import GroupBy
 
 ROOMS = (
     *("curriculum", "rollout", "rewards", "credit", "objectives", "update"),
-    *("types", "recipe", "policies", "train", "schedules"),
+    *("types", "recipe", "casting", "policies", "tools", "train", "schedules", "workflows"),
 )
 """Packages whose exported classes may be named in a configuration."""
 

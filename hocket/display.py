@@ -147,7 +147,31 @@ class LiveDisplay:
             f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   "
             f"groups with signal {signal}/{groups}",
         )
+        for line in role_lines(row):
+            table.add_row(*line)
         return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+ROLES_SHOWN = 6
+"""Lines for roles at most."""
+
+
+def role_lines(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """A line per learner of a team: its name, its reward where it is told apart, entropy, divergence and signal."""
+    names = [key.removesuffix("/entropy") for key in row if key.endswith("/entropy") and key.count("/") == 1]
+    lines = []
+    for name in names[:ROLES_SHOWN]:
+        reward = next((row[key] for key in (f"{name}/reward", f"reward/agent/{name}") if key in row), None)
+        kl, signal = row.get(f"{name}/kl/reference"), row.get(f"{name}/groups/with_signal")
+        told = [f"entropy {number(row.get(f'{name}/entropy'), '.2f')}"]
+        told += [f"kl {number(kl)}"] if kl is not None else []
+        told += (
+            [f"signal {number(signal, '.0f')}/{number(row.get('groups/total'), '.0f')}"] if signal is not None else []
+        )
+        lines.append((escape(name), f"[bold green]{number(reward)}[/]" if reward is not None else "", "   ".join(told)))
+    if len(names) > ROLES_SHOWN:
+        lines.append(("", "", f"[dim]and {len(names) - ROLES_SHOWN} more roles[/]"))
+    return lines
 
 
 # ---------------------------------------------------------------- the closing summary
@@ -169,8 +193,8 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     table.add_row("[dim]95 % interval", _interval(before, share=share), _interval(after, share=share), "")
     table.add_row("[dim]unseen problems", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
     for name in [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]:
-        fraction = name != "length"
-        label = f"with {name}" if fraction else "mean length"
+        fraction = name != "length" and not name.startswith("reward/")
+        label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
     changed = [sample for sample in summary["samples"] if sample["right_after"] and not sample["right_before"]]

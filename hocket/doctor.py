@@ -24,7 +24,13 @@ class Finding:
 
 
 REQUIRED = ("torch", "transformers", "numpy", "safetensors", "pyyaml", "msgspec", "rich", "jinja2")
-EXTRAS = {"peft": "lora", "reasoning-gym": "tasks", "gymnasium": "control", "tensorboard": "tracking"}
+EXTRAS = {
+    "peft": "lora",
+    "reasoning-gym": "tasks",
+    "gymnasium": "control",
+    "tensorboard": "tracking",
+    "uvicorn": "serve",
+}
 
 
 def examine() -> list[Finding]:
@@ -68,6 +74,7 @@ def _machine() -> list[Finding]:
         Finding("vector units", torch.backends.cpu.get_cpu_capability(), True),
         Finding("kernels", "compiled" if compiled else "missing", compiled, kernels.reason(head) or "", optional=True),
         _memory(),
+        _sandbox(),
         Finding("accelerator", accelerator, True),
     ]
 
@@ -102,6 +109,17 @@ def _memory() -> Finding:
 
     free = available_memory(torch.device("cpu"))
     return Finding("memory", "unknown" if free is None else f"{free / GIB:.1f} GiB free", True)
+
+
+def _sandbox() -> Finding:
+    """What locks in programs that agents write."""
+    from hocket.errors import ConfigurationError
+    from hocket.tools.sandbox import Sandbox
+
+    try:
+        return Finding("sandbox", ", ".join(Sandbox().layers()), True)
+    except ConfigurationError as error:
+        return Finding("sandbox", "missing", False, str(error), optional=True)
 
 
 def _attempt(name: str, test: Callable[[], str]) -> Finding:

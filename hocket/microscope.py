@@ -88,16 +88,23 @@ def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
     turns = episode["turns"]
     if episode.get("failure") or any(turn.get("logp") is None for turn in turns):
         return None
+    per_turn = {name for turn in turns for name in turn.get("rewards") or ()}
     return {
         "id": f"{episode['scenario']['id']}/{number}",
         "group": str(episode["scenario"]["id"]),
         "scores": {name: value for name, value in episode["scores"].items() if not isinstance(value, (list, dict))},
-        "token_scores": {name: value for name, value in episode["scores"].items() if isinstance(value, list)},
+        "token_scores": {
+            name: value
+            for name, value in episode["scores"].items()
+            if isinstance(value, list) and name not in per_turn and any(one is not None for one in value)
+        },
+        "turn_scores": [turn.get("rewards") or {} for turn in turns],
         "logp": [value for turn in turns for value in turn["logp"]],
         "tokens": [value for turn in turns for value in turn.get("tokens", [])] or None,
         "trained": [not value for turn in turns for value in turn.get("forced") or [False] * len(turn["logp"])],
         "turn": [place for place, turn in enumerate(turns) for _ in turn["logp"]],
         "agent": [turn["agent"] for turn in turns],
+        **({"state": [turn["state"] for turn in turns]} if all(turn.get("state") for turn in turns) else {}),
         "text": turns[-1].get("text", "") if turns else "",
         "label": episode.get("label"),
         "info": {"pieces": _pieces(turns)} if all(turn.get("token_texts") for turn in turns) else {},

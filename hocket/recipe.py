@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from hocket.casting import Cast, Shared
 from hocket.components import replaced_all
 from hocket.curriculum import Shuffled
 from hocket.errors import ConfigurationError
@@ -32,8 +33,9 @@ from hocket.update import GradientStep
 class Recipe:
     """One method: its stages in call order, and where it comes from.
 
-    `rewards` empty means the task's own verifiers. `conventions` names each choice the paper leaves open and what was
-    chosen. Derive relatives with `but`, which takes dotted paths.
+    `rewards` empty means the task's own verifiers. `workflow` is the one a method prescribes, by name, for runs that
+    name none; `cast` says who plays its roles and learns when. `conventions` names each choice the paper leaves open
+    and what was chosen. Derive relatives with `but`, which takes dotted paths.
 
     Raises:
         ConfigurationError: at construction, when stages do not fit together.
@@ -50,6 +52,8 @@ class Recipe:
     conventions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
 
+    workflow: str | None = None
+    cast: Cast = Shared()
     curriculum: Curriculum = Shuffled()
     rollout: Rollout = Independent()
     rewards: tuple[Reward, ...] = ()

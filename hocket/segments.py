@@ -39,11 +39,11 @@ def segment_extreme(values: Tensor, index: Tensor, size: int, *, largest: bool) 
     return start.scatter_reduce(0, index, values, "amax" if largest else "amin", include_self=False)
 
 
-def suffix_sum(values: Tensor, index: Tensor, size: int, *, discount: float = 1.0) -> Tensor:
+def suffix_sum(values: Tensor, index: Tensor, size: int, *, discount: float | Tensor = 1.0) -> Tensor:
     """Discounted sum from each member to the end of its segment, `[K]`.
 
-    `y_k = x_k + discount * y_{k+1}` within a segment, whose members must be contiguous and in order. Not
-    differentiable; computed in float64.
+    `y_k = x_k + discount * y_{k+1}` within a segment, whose members must be contiguous and in order; a tensor `[K]`
+    holds the discount after each member. Not differentiable; computed in float64.
     """
     lengths = segment_count(index, size)
     columns = int(lengths.max()) if len(values) else 0
@@ -51,6 +51,8 @@ def suffix_sum(values: Tensor, index: Tensor, size: int, *, discount: float = 1.
     position = torch.arange(len(values), device=values.device) - starts[index]
     padded = torch.zeros(size, columns, dtype=torch.float64, device=values.device)
     padded[index, position] = values.detach().double()
+    decay = torch.zeros_like(padded)
+    decay[index, position] = discount.detach().double() if isinstance(discount, Tensor) else float(discount)
     for column in range(columns - 2, -1, -1):
-        padded[:, column] += discount * padded[:, column + 1]
+        padded[:, column] += decay[:, column] * padded[:, column + 1]
     return padded[index, position].to(values.dtype)

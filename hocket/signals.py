@@ -54,6 +54,18 @@ def counted_trajectories(batch: Batch) -> Tensor:
     return segment_sum((seen.weight != 0).double(), seen.trajectory, batch.trajectories) > 0
 
 
+def turn_visits(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Visits of trajectories to turns, in order: the visit of each occurrence `[E]`, and where each begins, `[E]` bool.
+
+    A turn shared by several trajectories is visited once by each.
+    """
+    seen = batch.occurrences
+    turn = batch.turn[seen.decision]
+    starts = torch.ones(len(seen), dtype=torch.bool)
+    starts[1:] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+    return torch.cumsum(starts, 0) - 1, starts
+
+
 def rewards_by_occurrence(batch: Batch) -> Tensor:
     """The combined reward where it was earned, `[E]` float64.
 

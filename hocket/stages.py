@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.keys import Key
@@ -28,6 +30,7 @@ from hocket.types import (
     Scenario,
     Terms,
     Trajectory,
+    Turn,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +57,21 @@ def words_of(play: Play) -> Words | None:
     """What turns text into tokens for the player behind `play`; None where decisions are no words."""
     found = getattr(play, "words", None)
     return found if isinstance(found, Words) else None
+
+
+@runtime_checkable
+class Forecaster(Protocol):
+    """A player that can say how likely a given response to a recorded turn is under the policy as it is now."""
+
+    async def likelihood(self, asked: Sequence[tuple[Turn, Sequence[int]]]) -> list[NDArray[np.float32] | None]:
+        """Log-probs `[L]` of the imposed tokens in place of each turn's response; None where they cannot be told."""
+        ...
+
+
+def forecaster_of(play: Play) -> Forecaster | None:
+    """What tells likelihoods for the player behind `play`; None where nothing does."""
+    found = getattr(play, "player", None)
+    return found if isinstance(found, Forecaster) else None
 
 
 Grade = Callable[[Sequence[Trajectory]], Awaitable[None]]

@@ -19,6 +19,7 @@ from hocket.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows import Chat, Limits, Seat, TextPlayer, Workflow
+from hocket.workflows.team import Verifier
 
 Script = Callable[[Request], str] | Sequence[str]
 """What is answered: texts in the order of the requests, or a function of the request."""
@@ -88,9 +89,13 @@ def rehearse(
     decoding: Decoding | None = None,
     limits: Limits | None = None,
     chat: Chat | None = None,
+    verifier: Verifier | None = None,
     seed: int = 0,
 ) -> list[Trajectory]:
-    """Plays a workflow from a script: one for all roles, or one per role. The chat is the nano model's by default."""
+    """Plays a workflow from a script: one for all roles, or one per role. The chat is the nano model's by default.
+
+    `verifier` is what `team.verify` asks; a task's `verify` serves.
+    """
     chat = chat or Chat(build_tokenizer())
     missing = [role for role in workflow.roles if isinstance(replies, Mapping) and role not in replies]
     if missing:
@@ -101,6 +106,6 @@ def rehearse(
         engine = ScriptedEngine(replies[role], chat) if isinstance(replies, Mapping) else common
         assert engine is not None
         seats[role] = Seat(role, engine, chat)
-    player = TextPlayer(workflow, seats, limits or Limits())
+    player = TextPlayer(workflow, seats, limits or Limits(), verifier=verifier)
     assignment = Assignment(scenario, samples=samples, decoding=decoding or replace(Decoding(), max_tokens=1024))
     return asyncio.run(player.play([assignment], key=Key.of(seed)))

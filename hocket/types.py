@@ -87,10 +87,58 @@ class Decoding:
 
 
 @dataclass(frozen=True)
+class Branching:
+    """How many answers are drawn where a workflow asks for candidates, and which one the episode goes on with.
+
+    Attributes:
+        candidates: answers to each such question. take: the `best` by its mixed reward, or the `first`.
+        alpha: weight of the reward called `team` in the mixed one, beside the agent's own.
+    """
+
+    candidates: int = 1
+    take: Literal["best", "first"] = "best"
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise ValueError(f"candidates must be at least 1, not {self.candidates}")
+        if self.take not in ("best", "first"):
+            raise ValueError(f"take must be 'best' or 'first', not {self.take!r}")
+
+
+TURN_REWARD = "mixed"
+"""The name of the score that holds what candidates earned, at the level of turns."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """An episode begun again as it went before, so that it may go on differently.
+
+    Calls that gave `turns` are answered by these very turns: nothing is sampled twice, and what episodes have in common
+    stays one object. A workflow must ask the same after the same answers; what it draws itself is drawn as in sample
+    number `sample`.
+
+    Attributes:
+        turns: what was said, in the order of the calls. sample: whose draws of the workflow's own are repeated.
+        more: new messages after which the episode is put aside, its `info["limit"]` being `PAUSED`; None plays to the
+            end.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    sample: int = 0
+    more: int | None = None
+
+
+PAUSED = "put aside before its end, as was asked"
+"""What stands in the `limit` of an episode that a replay has put aside."""
+
+
+@dataclass(frozen=True)
 class Assignment:
     """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew).
 
     `actor` says who plays: the policies as they are, or the reference, the policies as they were before training.
+    `branching` is for workflows that ask for candidates. `replay` is for players of workflows: how an episode begins.
     """
 
     scenario: Scenario
@@ -102,6 +150,8 @@ class Assignment:
     budget: int | None = None
     source: Source = "own"
     actor: Literal["policy", "reference"] = "policy"
+    branching: Branching = field(default_factory=Branching)
+    replay: Replay | None = None
 
 
 def before_training(policy: str) -> str:
@@ -109,8 +159,9 @@ def before_training(policy: str) -> str:
     return f"{policy} before training"
 
 
-Source = Literal["own", "baseline", "replay", "expert", "imported"]
-"""Where a trajectory came from. A `baseline` trajectory informs credit and is never learnt from."""
+Source = Literal["own", "baseline", "replay", "expert", "imported", "branch"]
+"""Where a trajectory came from. A `baseline` trajectory informs credit and is never learnt from. A `branch` is one turn
+that was tried beside the one an episode went on with; its turn's context is that episode's."""
 
 
 # ---------------------------------------------------------------- what was recorded
@@ -131,6 +182,7 @@ class Turn:
         state: a key naming the state the turn started from, for grouping; None if not named.
         finish: why the turn ended: `stop`, `length`, `terminated`, `truncated`, `cancelled`.
         segment: number of each decision's segment, `[L]`, never falling; one segment when None.
+        prompt: all messages that the agent was shown, where it reads messages.
     """
 
     agent: str
@@ -146,7 +198,7 @@ class Turn:
     state: str | None = None
     finish: str = "stop"
     text: str = ""
-    prompt: tuple[Message, ...] = ()
+    prompt: Sequence[Message] = ()
     decoding: Decoding | None = None
     extras: dict[str, Any] = field(default_factory=dict)
 
@@ -182,7 +234,8 @@ class Trajectory:
     """What happened in one attempt at a scenario: its turns in time order, and how good it was.
 
     `terminated` (the task itself ended) is kept apart from `truncated` (a limit cut it short): after truncation the
-    value of `final_state` is bootstrapped, after termination it is 0.
+    value of `final_state` is bootstrapped, after termination it is 0. `branches` hold the candidates that were not
+    taken where it branched, one turn each.
     """
 
     scenario: Scenario
@@ -195,6 +248,7 @@ class Trajectory:
     source: Source = "own"
     info: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
+    branches: list[Trajectory] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"Trajectory({self.scenario.id!r}, sample={self.sample}, turns={len(self.turns)})"
@@ -203,6 +257,12 @@ class Trajectory:
     def text(self) -> str:
         """The last turn's text: what TRL calls the completion."""
         return self.turns[-1].text if self.turns else ""
+
+    @property
+    def answer(self) -> str:
+        """What is judged: the answer that the workflow gave in words, else the last turn's text."""
+        given = self.info.get("answer")
+        return given if isinstance(given, str) else self.text
 
     @property
     def length(self) -> int:
@@ -254,6 +314,7 @@ class Occurrences:
         weight: how much the occurrence counts, `[E]`; 0 leaves it out (forced, baseline, filtered decisions).
         target: regression target of the value function, `[E]`, or None.
         pairs: (preferred, other) trajectories, `[P, 2]`, for pairwise objectives, or None.
+        compared: the turns of these in which a pair is compared, `[P, 2]` in 0..U-1; None compares whole trajectories.
     """
 
     decision: Tensor
@@ -262,6 +323,7 @@ class Occurrences:
     weight: Tensor
     target: Tensor | None = None
     pairs: Tensor | None = None
+    compared: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.decision)
@@ -286,7 +348,8 @@ class Batch:
             column `unmasked` then.
         scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
         terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
-            `final_state` where truncated, 0 elsewhere, when annotated.
+            `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
+            is everywhere. Decisions of a policy without a value function have none.
         scores: by name. info: per trajectory columns for shapers and rewards, lists of length N; training provides
             `text`, `label` (the final answer as a word, None without one) and `history` (`rewards`: the mean rewards of
             the scenario's past groups, oldest first), `metadata` (the scenario's own), `feedback` (what scores came
@@ -318,6 +381,7 @@ class Batch:
     final_state: Sequence[NDArray[Any] | None] = ()
     final_value: Tensor | None = None
     value: Tensor | None = None
+    valued: Tensor | None = None
     entropy: Tensor | None = None
     divergence: Tensor | None = None
     temperature: Tensor | None = None
@@ -387,10 +451,11 @@ class Batch:
         place = torch.full((self.trajectories,), -1, dtype=torch.long)
         place[chosen] = torch.arange(len(chosen))
         part = self.restricted(place[self.occurrences.trajectory] >= 0)
-        pairs = part.occurrences.pairs
+        pairs, compared = part.occurrences.pairs, part.occurrences.compared
         if pairs is not None:
-            pairs = place[pairs]
-            pairs = pairs[(pairs >= 0).all(1)]
+            whole = (place[pairs] >= 0).all(1)
+            pairs = place[pairs][whole]
+            compared = None if compared is None else compared[whole]
         rows = chosen.tolist()
         scores = {
             name: LevelScores(score.level, score.values[chosen]) if score.level is Level.TRAJECTORY else score
@@ -398,7 +463,9 @@ class Batch:
         }
         return replace(
             part,
-            occurrences=replace(part.occurrences, trajectory=place[part.occurrences.trajectory], pairs=pairs),
+            occurrences=replace(
+                part.occurrences, trajectory=place[part.occurrences.trajectory], pairs=pairs, compared=compared
+            ),
             scenario=self.scenario[chosen],
             source=self.source[chosen],
             order=self.order[chosen],

@@ -89,6 +89,7 @@ def told(number: int, length: int, *, right: bool) -> dict[str, Any]:
         "pieces": ["two "] * length,
         "exit": number,
         "forced_values": [0.25, 0.5, float(right)],
+        "beliefs": [0.25],
         "tool_calls": number % 3,
         "accuracy_with": 0.75,
         "accuracy_without": 0.25,

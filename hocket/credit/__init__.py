@@ -5,18 +5,26 @@ Credits and corrections are pure and compute in float64, whatever the precision 
 trajectories is credited once in each.
 """
 
+from hocket.credit.agent_turns import PromptRelative
+from hocket.credit.alternating import AlternatingCredit
+from hocket.credit.apart import Apart
+from hocket.credit.best_of import BestAbove
 from hocket.credit.conflict import ConflictTokens
 from hocket.credit.corrections import MaskedImportance, TruncatedImportance
+from hocket.credit.each_agent import EachAgent
 from hocket.credit.entropy import EntropyLifted, EntropyScaled
 from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.message_values import MessageValues
 from hocket.credit.mixed import DeviationUnlessAllRight
+from hocket.credit.modules import ModuleRelative
 from hocket.credit.normalisations import BetaDensity, MixedDeviation
 from hocket.credit.pairs import AllPairs, BestAgainstWorst, PreferenceLevels, ShortestAgainstLonger
 from hocket.credit.parts import EachScore
 from hocket.credit.places import PlanAndSolution, TagBonus
 from hocket.credit.positions import PlaceWeighted
 from hocket.credit.progress import ProgressBonus
+from hocket.credit.rank_consistency import RankConsistent
 from hocket.credit.reference import ReferenceMargin, RememberedBaseline
 from hocket.credit.refined import Refined
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
@@ -24,23 +32,33 @@ from hocket.credit.reweighting import ExponentialWeight, LoweredBaseline
 from hocket.credit.segments import RankRelative
 from hocket.credit.selection import DownSampled, Pruned
 from hocket.credit.semantic import SemanticEntropy
+from hocket.credit.sequence import AgentGAE
+from hocket.credit.sibling_turns import SiblingTurns
 from hocket.credit.tempered import RewardWhereTempered
 from hocket.credit.thinking import MaskDecision
+from hocket.credit.trajectory_graph import MergedEdges
+from hocket.credit.turn_level import EpisodeAndTurn, TurnAndOutcome, TurnRelative
 from hocket.credit.verdicts import Verdicts
 from hocket.credit.weights import Difficulty, LogisticAccuracy, NoiseAware, SignalShare
 
 __all__ = [
     "GAE",
+    "AgentGAE",
     "AllPairs",
+    "AlternatingCredit",
+    "Apart",
+    "BestAbove",
     "BestAgainstWorst",
     "BetaDensity",
     "ConflictTokens",
     "DeviationUnlessAllRight",
     "Difficulty",
     "DownSampled",
+    "EachAgent",
     "EachScore",
     "EntropyLifted",
     "EntropyScaled",
+    "EpisodeAndTurn",
     "ExponentialWeight",
     "GreedyBaseline",
     "GroupRelative",
@@ -48,13 +66,18 @@ __all__ = [
     "LoweredBaseline",
     "MaskDecision",
     "MaskedImportance",
+    "MergedEdges",
+    "MessageValues",
     "MixedDeviation",
+    "ModuleRelative",
     "NoiseAware",
     "PlaceWeighted",
     "PlanAndSolution",
     "PreferenceLevels",
     "ProgressBonus",
+    "PromptRelative",
     "Pruned",
+    "RankConsistent",
     "RankRelative",
     "ReferenceMargin",
     "Refined",
@@ -64,10 +87,13 @@ __all__ = [
     "RunningMean",
     "SemanticEntropy",
     "ShortestAgainstLonger",
+    "SiblingTurns",
     "SignalShare",
     "StepRelative",
     "TagBonus",
     "TruncatedImportance",
+    "TurnAndOutcome",
+    "TurnRelative",
     "Uniform",
     "Verdicts",
 ]

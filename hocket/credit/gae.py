@@ -21,7 +21,9 @@ class GAE:
 
     The chain runs over the decisions of a trajectory: observation tokens between turns, and forced decisions, break
     nothing. After the last decision stands the value of the final state where the trajectory was truncated and 0
-    where it terminated. The target of the value function is `A_t + V_t`, before whitening.
+    where it terminated. The target of the value function is `A_t + V_t`, before whitening. Decisions whose value nobody
+    knows (those of a policy without a value function, an outside model's) take no time: the chain passes them over, and
+    what they earned belongs to the decision before. They get advantage 0.
 
     Attributes:
         gamma: discount per decision, in [0, 1]. lam: 0 gives one-step differences, 1 discounted returns minus V.
@@ -53,20 +55,36 @@ class GAE:
             raise ConfigurationError("GAE reads the value of every decision, but the batch has no column 'value'")
         seen = batch.occurrences
         values = batch.value.detach().double()[seen.decision]
-        raw = generalised_advantages(
-            rewards_by_occurrence(batch),
-            values,
-            _final_values(batch),
-            seen.trajectory,
+        known = values_known(batch)
+        chain = generalised_advantages(
+            rewards_passed_back(rewards_by_occurrence(batch), known, seen.trajectory)[known],
+            values[known],
+            final_values(batch),
+            seen.trajectory[known],
             gamma=self.gamma,
             lam=self.lam,
         )
-        used = seen.weight != 0
+        raw, used = in_place(chain, known), (seen.weight != 0) & known
         credit = whitened(raw[used], ddof=self.ddof, epsilon=self.epsilon) if self.whiten else raw[used]
         return replace(seen, advantage=in_place(credit, used), target=raw + values)
 
 
-def _final_values(batch: Batch) -> Tensor:
+def values_known(batch: Batch) -> Tensor:
+    """Where the value of an occurrence's decision is known, `[E]` bool."""
+    decision = batch.occurrences.decision
+    return torch.ones(len(decision), dtype=torch.bool) if batch.valued is None else batch.valued[decision]
+
+
+def rewards_passed_back(rewards: Tensor, known: Tensor, trajectory: Tensor) -> Tensor:
+    """Rewards `[E]` with those of decisions not `known` moved to the last known one before; lost where none is."""
+    place = torch.where(known, torch.arange(len(known)), torch.full((len(known),), -1))
+    before = torch.cummax(place, 0).values if len(place) else place
+    owner = before.clamp(min=0)
+    own = (before >= 0) & (trajectory[owner] == trajectory)
+    return torch.zeros_like(rewards).index_add(0, owner[own], rewards[own])
+
+
+def final_values(batch: Batch) -> Tensor:
     """What follows each trajectory, `[N]` float64: a cut-off one's value where it is known, else 0."""
     nothing = torch.zeros(batch.trajectories, dtype=torch.float64)
     return nothing if batch.final_value is None else torch.where(batch.truncated, batch.final_value.double(), nothing)

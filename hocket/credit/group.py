@@ -107,22 +107,27 @@ class GroupRelative:
 
 @dataclass(frozen=True)
 class StepRelative:
-    """`A_t = sum over steps j that end at or after t of (r_j - mean_g r)/(std_g r + epsilon)`: GRPO's process form.
+    """`A_t = sum_{j >= t} gamma^(j - t) (r_j - mean_g r)/(std_g r + epsilon)` over steps: GRPO's process form.
 
     DeepSeekMath (arXiv 2402.03300, section 4.1.3). A step is a segment of a turn, a turn without segments one step;
     its reward r_j is all reward earned in it, the trajectory's own at the last step. Mean and deviation are over every
     step of the group's trajectories, so long answers weigh more in them. With one step per trajectory it is
     `GroupRelative`. Steps whose weights are all 0 enter no statistic and give nothing.
 
+    The mean is subtracted at every step that follows, so where the policy decides how many follow, the expected
+    gradient has a part that no group size removes, -mean times the gradient of the number of steps to come: a positive
+    mean reward per step shortens episodes, a negative one lengthens them. `hocket.credit.TurnRelative` has none.
+
     Attributes:
         by: columns of trajectories whose steps are comparable.
-        scale, ddof, epsilon: as in `GroupRelative`.
+        scale, ddof, epsilon: as in `GroupRelative`. gamma: discount per step, in [0, 1].
     """
 
     by: GroupBy = GroupBy("scenario")
     scale: Literal["std"] | None = "std"
     ddof: int = 1
     epsilon: float = 1e-6
+    gamma: float = 1.0
 
     reads: ClassVar[frozenset[Column]] = frozenset()
     pairs: ClassVar[bool] = False
@@ -132,6 +137,8 @@ class StepRelative:
             raise ValueError(f"scale must be 'std' or null, not {self.scale!r}")
         if self.by.level is Level.TURN:
             raise ValueError("steps of whole trajectories are compared: by may not name a column of turns")
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
 
     @property
     def least_samples(self) -> int:
@@ -148,5 +155,5 @@ class StepRelative:
             middle = scaled(middle, middle, group[used], size, ddof=self.ddof, epsilon=self.epsilon)
         credit = torch.zeros(len(used), dtype=torch.float64)
         credit[used] = middle
-        to_go = suffix_sum(credit, units.trajectory, batch.trajectories)
+        to_go = suffix_sum(credit, units.trajectory, batch.trajectories, discount=self.gamma)
         return replace(batch.occurrences, advantage=to_go[units.member])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hocket.segments import segment_count, segment_sum, suffix_sum
-from hocket.signals import counted_trajectories, returns, rewards_by_occurrence
+from hocket.signals import REWARD, counted_trajectories, returns, rewards_by_occurrence
 from hocket.types import Batch, GroupBy, Level
 
 
@@ -68,3 +68,31 @@ def step_units(batch: Batch) -> Units:
     earned = segment_sum(rewards_by_occurrence(batch), member, size)
     counted = segment_count(member[seen.weight != 0], size) > 0
     return Units(member, seen.trajectory[starts], turn[starts], earned, counted)
+
+
+def chains(batch: Batch, units: Units) -> Tensor:
+    """Which agent of which trajectory each visit to a turn belongs to, `[M]`; codes below N times the agents."""
+    assert units.turn is not None
+    return units.trajectory * len(batch.names["agent"]) + batch.agent[units.turn]
+
+
+def agent_returns(batch: Batch, units: Units, gamma: float) -> Tensor:
+    """`g_t = sum_{k >= t} gamma^(k - t) r_k` over the agent's own turns from each visit on, `[M]` float64.
+
+    r_k is what was earned in the visit; the reward of the whole trajectory stands at the agent's last one. Agents that
+    alternate so discount by their own turns, and what another earned in its turns is not theirs.
+    """
+    local = {name: score for name, score in batch.scores.items() if name != REWARD[Level.TRAJECTORY]}
+    earned = segment_sum(rewards_by_occurrence(batch.but(scores=local)), units.member, len(units.counted))
+    chain = chains(batch, units)
+    order = torch.argsort(chain, stable=True)
+    _, index = torch.unique_consecutive(chain[order], return_inverse=True)
+    sorted_earned, size = earned[order], int(index[-1]) + 1 if len(index) else 0
+    if REWARD[Level.TRAJECTORY] in batch.scores and len(index):
+        last = torch.ones(len(index), dtype=torch.bool)
+        last[:-1] = index[1:] != index[:-1]
+        whole = batch.scores[REWARD[Level.TRAJECTORY]].values.double()[units.trajectory[order]]
+        sorted_earned = sorted_earned + torch.where(last, whole, 0.0)
+    found = torch.zeros_like(earned)
+    found[order] = suffix_sum(sorted_earned, index, size, discount=gamma)
+    return found

@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
-from hocket.engine.lobby import Lobby
+from hocket.engine.lobby import Episode, Lobby
 from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.errors import ConfigurationError, HocketError
+
+
+class Pending(NamedTuple):
+    """A request that waits, the engine it was given to, and the live workflow it comes from, if any."""
+
+    engine: BatchedEngine
+    request: Request
+    live: Episode | None
 
 
 class BatchedEngine:
     """Collects requests until every live workflow waits, then samples them together.
 
-    A subclass says how by `sample`; with it this implements `hocket.engine.requests.Engine`.
+    A subclass says how by `sample`; with it this implements `hocket.engine.requests.Engine`. One whose answers do not
+    depend on what is sampled beside them may take requests at any time, by `_go_on`.
 
     Args:
         max_rows: continuations decoded together.
@@ -29,10 +39,10 @@ class BatchedEngine:
         if max_rows < 1:
             raise ConfigurationError(f"engine.max_rows = {max_rows}: must be at least 1")
         self.max_rows = max_rows
-        self._pending: list[tuple[BatchedEngine, Request, asyncio.Future[Sample]]] = []
+        self._pending: dict[asyncio.Future[Sample], Pending] = {}
         self.lobby: Lobby = lobby if lobby is not None else Lobby()
         if beside is None:
-            self.lobby.serve(self._run_pending)
+            self.lobby.serve(self._run_pending, self._go_on)
         else:
             self.lobby, self._pending = beside.lobby, beside._pending
 
@@ -58,32 +68,42 @@ class BatchedEngine:
         """Waits for one continuation; see `hocket.engine.requests.Engine`."""
         self._limit(request)
         future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        entry = (self, request, future)
-        self._pending.append(entry)
+        self._pending[future] = Pending(self, request, self.lobby.current())
         try:
             async with self.lobby.waiting():
                 return await future
-        finally:
-            if entry in self._pending:
-                self._pending.remove(entry)
+        except asyncio.CancelledError:
+            self._give_up(future)
+            raise
 
     def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
         """Samples what this engine and those beside it were asked for; results in the order given."""
         return self.sample([request for _, request in asked])
 
+    def _give_up(self, future: asyncio.Future[Sample]) -> None:
+        """Nobody waits for this answer any more."""
+        self._pending.pop(future, None)
+
+    def _go_on(self) -> bool:
+        """Takes what is pending into what is under way, and goes on with that for a moment.
+
+        Says whether there was anything; nothing ever is in an engine whose answers depend on their company.
+        """
+        return False
+
     def _run_pending(self) -> bool:
         """Runs what is pending as one batch; says whether there was anything."""
-        pending = [(engine, request, future) for engine, request, future in self._pending if not future.done()]
+        pending = [(future, one) for future, one in self._pending.items() if not future.done()]
         self._pending.clear()
         if not pending:
             return False
         try:
-            samples = self._answer([(engine, request) for engine, request, _ in pending])
+            samples = self._answer([(one.engine, one.request) for _, one in pending])
         except Exception as error:
-            for _, _, future in pending:
+            for future, _ in pending:
                 future.set_exception(error)
             return True
-        for (_, _, future), sample in zip(pending, samples, strict=True):
+        for (future, _), sample in zip(pending, samples, strict=True):
             future.set_result(sample)
         return True
 

@@ -1,10 +1,11 @@
-"""Continuous batching: requests enter when there is room, rows leave when they end, and no context is read twice."""
+"""Continuous batching: requests come at any time and enter when there is room, rows leave when they end, and no
+context is read twice."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.engine.decoding import Responses
+from hocket.engine.decoding import Responses, enlarged
 from hocket.engine.paged import Counts, Kernels, PagedCache, Pass, bucket
 from hocket.engine.pages import NEVER, PAGE, Node, Pages, Tokens
 from hocket.engine.requests import Request
@@ -23,6 +24,8 @@ from hocket.keys import uniforms
 
 PREFILL_TOKENS = 2048
 """Context tokens read in one pass at most."""
+KEPT = 16
+"""From this part of the memory on (one in so many), what ended conversations left is given up before more is taken."""
 LEAST_SAVED = 8
 """A context waits for others that are being read when that saves at least so many tokens."""
 
@@ -89,6 +92,15 @@ class Rows:
         self.table = table
         self.count = 0
 
+    def moved(self, table: Pages) -> Rows:
+        """The same rows with a table that has more room."""
+        new, count, width = Rows(table), self.count, self.table.shape[1]
+        for name in ("request", "owner", "token", "position"):
+            getattr(new, name)[:count] = getattr(self, name)[:count]
+        new.table[:count, :width] = self.table[:count]
+        new.count = count
+        return new
+
     def add(self, request: int, owner: int, position: int, pages: Sequence[int]) -> None:
         self.request[self.count] = request
         self.owner[self.count] = owner
@@ -116,17 +128,36 @@ class Rows:
 class Drawer:
     """Draws next tokens: plain rows in the kernel, rows with a cut vocabulary as `hocket.engine.sampling` does."""
 
-    def __init__(self, requests: Sequence[Request], written: Responses, kernels: Kernels, vocabulary: int) -> None:
-        ways = [request.decoding for request in requests]
-        self._written, self._kernels = written, kernels
-        self._words = np.array([request.key.word for request in requests], np.uint64)
-        self._heat = np.array([way.temperature or 1.0 for way in ways], np.float32)
-        self._greedy = np.array([way.greedy for way in ways])
-        self._cut = np.array([way.truncates or bool(way.banned) for way in ways])
-        self._place = np.cumsum(self._cut) - 1
-        chosen = [request for request, cut in zip(requests, self._cut, strict=True) if cut]
-        self._plan = Plan.of(chosen, vocabulary, torch.device("cpu")) if chosen else None
+    def __init__(self, written: Responses, kernels: Kernels, vocabulary: int) -> None:
+        self._written, self._kernels, self._vocabulary = written, kernels, vocabulary
+        self._words = np.zeros(0, np.uint64)
+        self._drawn = np.zeros(0, np.uint64)
+        self._heat = np.zeros(0, np.float32)
+        self._greedy = np.zeros(0, np.bool_)
+        self._cut = np.zeros(0, np.bool_)
+        self._chosen: dict[int, Request] = {}
+        self._plan: Plan | None = None
+        self._place: dict[int, int] = {}
         self.arrange(np.zeros(0, np.int64))
+
+    def add(self, number: int, request: Request) -> None:
+        """Says how the request with this number is drawn for."""
+        if number >= len(self._words):
+            for name in ("_words", "_drawn", "_heat", "_greedy", "_cut"):
+                setattr(self, name, enlarged(getattr(self, name), (2 * number + 1,)))
+        way = request.decoding
+        self._words[number] = request.key.word
+        self._drawn[number] = request.drawn
+        self._heat[number] = way.temperature or 1.0
+        self._greedy[number] = way.greedy
+        self._cut[number] = way.truncates or bool(way.banned)
+        if self._cut[number]:
+            self._chosen[number], self._plan = request, None
+
+    def drop(self, number: int) -> None:
+        """Forgets a request."""
+        if self._chosen.pop(number, None) is not None:
+            self._plan = None
 
     def arrange(self, rows: NDArray[np.int64]) -> None:
         """Says which requests the rows of logits belong to from now on."""
@@ -137,14 +168,18 @@ class Drawer:
         self._free = torch.full((len(rows),), -1)
         cut = self._cut[rows]
         self._parts: tuple[Tensor, Tensor, Plan] | None = None
-        if self._plan is not None and cut.any():
+        if cut.any():
+            if self._plan is None:
+                self._place = {number: place for place, number in enumerate(self._chosen)}
+                self._plan = Plan.of(list(self._chosen.values()), self._vocabulary, torch.device("cpu"))
             special = np.flatnonzero(cut)
-            plan = self._plan.rows(torch.from_numpy(self._place[rows[special]]))
+            places = [self._place[number] for number in rows[special].tolist()]
+            plan = self._plan.rows(torch.tensor(places))
             self._parts = torch.from_numpy(np.flatnonzero(~cut)), torch.from_numpy(special), plan
 
     def __call__(self, logits: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The next token of each row and its log-prob, `[R]`; logits `[R, V]`."""
-        counters = self._written.length[self._rows].astype(np.uint64)
+        counters = self._written.length[self._rows].astype(np.uint64) + self._drawn[self._rows]
         imposed = self._written.forced(self._rows)
         forced = self._free if imposed is None else torch.from_numpy(imposed)
         uniform = torch.from_numpy(uniforms(self._stream, counters))
@@ -160,43 +195,30 @@ class Drawer:
 
 
 class Continuous:
-    """Answers requests, `most` at a time, in their order.
+    """Answers requests, `most` at a time, in the order in which they come.
+
+    Requests have the numbers that `written` gives them.
 
     Args:
         cache: the model, and what it has computed so far.
-        requests, limits: what is asked, and the most response tokens of each.
         written: where responses go.
         counts: where what was done is added.
-        owners: the number of the policy that each request is for, where the model has several.
+        most: rows decoded together.
     """
 
-    def __init__(
-        self,
-        cache: PagedCache,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        written: Responses,
-        counts: Counts,
-        most: int,
-        owners: Sequence[int] | None = None,
-    ) -> None:
-        longest = max(len(request.tokens) + limit for request, limit in zip(requests, limits, strict=True))
-        # One page more than a row needs: a copy is made before its source can go.
-        if longest // PAGE + 2 > cache.pool.most:
-            raise ConfigurationError(
-                f"a sequence of up to {longest} tokens does not fit into the {cache.pool.most} pages of {PAGE} tokens "
-                "that the engine may keep; raise its max_bytes or lower max_tokens"
-            )
-        cache.model.reach(longest)
+    def __init__(self, cache: PagedCache, written: Responses, counts: Counts, most: int) -> None:
         self._cache, self._pool, self._tree = cache, cache.pool, cache.tree
-        self._requests, self._written, self._counts = requests, written, counts
-        self._owners = [0] * len(requests) if owners is None else owners
-        self._most = min(most, len(requests))
-        self._pass = Pass(PREFILL_TOKENS + self._most, self._most, longest // PAGE + 1)
+        self._written, self._counts = written, counts
+        self._most = most
+        self._asked_of: dict[int, tuple[Request, int]] = {}
+        self._order: dict[int, int] = {}
+        self._came = 0
+        self._leaving: set[int] = set()
+        self._pass = Pass(PREFILL_TOKENS, 0, 0)
         self._rows = Rows(self._pass.table)
-        self._drawer = Drawer(requests, written, cache.kernels, cache.model.vocabulary)
-        self._waiting = list(range(len(requests)))
-        self._asked = Counter(map(self._context, self._waiting))
+        self._drawer = Drawer(written, cache.kernels, cache.model.vocabulary)
+        self._waiting: list[int] = []
+        self._asked: Counter[Context] = Counter()
         self._known: dict[Context, Tensor] = {}
         self._readings: list[Reading] = []
         self._open: dict[Context, Reading] = {}
@@ -204,19 +226,110 @@ class Continuous:
         self._entering = self._budget = 0
         self._full = False
 
-    def run(self) -> None:
-        """Until every request is answered."""
+    @property
+    def busy(self) -> bool:
+        """Whether some request is not answered yet."""
+        return bool(self._asked_of)
+
+    def check(self, request: Request, limit: int) -> None:
+        """Refuses what could never be answered.
+
+        Raises:
+            ConfigurationError: when a context with a response of up to `limit` tokens needs more pages than there are.
+        """
+        longest = len(request.tokens) + limit
+        # One page more than a row needs: a copy is made before its source can go.
+        if longest // PAGE + 2 > self._pool.most:
+            raise ConfigurationError(
+                f"a sequence of up to {longest} tokens does not fit into the {self._pool.most} pages of {PAGE} tokens "
+                "that the engine may keep; raise its max_bytes or lower max_tokens"
+            )
+
+    def add(self, request: Request, limit: int, owner: int = 0) -> int:
+        """Lets a request wait for its turn, behind those that came before; its number.
+
+        Args:
+            request: what is asked, see `check`.
+            limit: the most response tokens.
+            owner: the number of the policy it is for, where the model has several.
+        """
+        number = self._written.add(request, limit)
+        self._asked_of[number] = request, owner
+        self._order[number] = self._came
+        self._came += 1
+        self._drawer.add(number, request)
+        self._waiting.append(number)
+        self._asked[self._context(number)] += 1
+        self._make_room(len(request.tokens) + limit)
+        return number
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forgets requests, answered or not; what was computed for them stays in the prefix tree."""
+        self._leaving.update(numbers)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Forgets those that leave. Where a context is still being read for one, it becomes a row first."""
+        held = {number for reading in self._readings for number in reading.members}
+        gone = self._leaving - held
+        if not gone:
+            return
+        self._leaving &= held
+        rows = self._rows
+        leaving = np.isin(rows.request[: rows.count], list(gone))
+        if leaving.any():
+            self._leave(leaving)
+        for number in gone:
+            if number in self._waiting:
+                self._waiting.remove(number)
+                self._ask_less(self._context(number))
+            del self._asked_of[number], self._order[number]
+            self._drawer.drop(number)
+            self._written.drop(number)
+
+    def _leave(self, leaving: NDArray[np.bool_]) -> None:
+        """Takes rows out of the batch."""
+        for row in np.flatnonzero(leaving).tolist():
+            self._adopt(row)
+        self._arrange(np.flatnonzero(~leaving))
+        self._full = False
+
+    def pin(self, number: int) -> Node:
+        """Where a request and its response end in the prefix tree; see `hocket.engine.pages.PrefixTree.pin`."""
+        owner, tokens = self._context(number)
+        return self._tree.pin(tokens[:-1], owner)
+
+    def unpin(self, node: Node) -> None:
+        """Takes a pin back."""
+        self._tree.unpin(node)
+
+    def step(self) -> list[int]:
+        """One pass: rows go on by a token, contexts are read, and what is read becomes rows.
+
+        Returns the numbers of the requests that it answered; `drop` them once their responses are taken.
+        """
         try:
-            while self._waiting or self._readings or self._rows.count:
-                self._step()
+            return self._step()
         except BaseException:
             # Pages may be promised that nobody will write.
             self._cache.forget()
             raise
 
-    def _step(self) -> None:
-        """One pass: rows go on by a token, contexts are read, and what is read becomes rows."""
+    def _make_room(self, longest: int) -> None:
+        """For one more row, and rows of this length."""
+        self._cache.model.reach(longest)
+        rows, table = min(len(self._asked_of), self._most), self._pass.table
+        width = longest // PAGE + 1
+        if rows <= len(table) and width <= table.shape[1]:
+            return
+        rows = min(max(rows, 2 * len(table)), self._most) if rows > len(table) else len(table)
+        self._pass = Pass(PREFILL_TOKENS + rows, rows, max(width, table.shape[1]))
+        self._rows = self._rows.moved(self._pass.table)
+
+    def _step(self) -> list[int]:
         self._cache.now += 1
+        if self._leaving:
+            self._let_go()
         rows, given = self._rows, self._pass
         self._take_pages()
         given.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
@@ -231,10 +344,10 @@ class Continuous:
         rows.position[: rows.count] += 1
         if finished:
             logits = self._become_rows(finished, logits)
-        if rows.count:
-            self._draw(logits)
+        answered = self._draw(logits) if rows.count else []
         if finished:
             self._arrange(rows.siblings())
+        return answered
 
     def _logits(self, finished: list[Reading]) -> Tensor:
         """Computes the pass; logits of the rows `[R, V]`, and of the readings it finishes."""
@@ -243,6 +356,7 @@ class Continuous:
             return torch.zeros(0, self._cache.model.vocabulary)
         self._counts.passes += 1
         self._counts.rows += count
+        self._counts.places += bucket(count) if count else 0
         wanted = None
         read = [reading for reading in finished if reading.logits is None]
         if given.rows > count:
@@ -253,18 +367,18 @@ class Continuous:
             reading.logits = logits[number]
         return logits[:count]
 
-    def _draw(self, logits: Tensor) -> None:
-        """One more token for every row; rows that end leave."""
+    def _draw(self, logits: Tensor) -> list[int]:
+        """One more token for every row; rows that end leave. Returns whom they answered."""
         rows = self._rows
         token, logp = self._drawer(logits)
         self._counts.decoded += len(token)
         ended = self._written.record(rows.request[: rows.count], token, logp)
         rows.token[: rows.count] = token
-        if ended.any():
-            for row in np.flatnonzero(ended).tolist():
-                self._adopt(row)
-            self._arrange(np.flatnonzero(~ended))
-            self._full = False
+        if not ended.any():
+            return []
+        answered: list[int] = rows.request[: rows.count][ended].tolist()
+        self._leave(ended)
+        return answered
 
     def _arrange(self, order: NDArray[np.int64]) -> None:
         self._rows.arrange(order)
@@ -274,6 +388,8 @@ class Continuous:
 
     def _take(self, count: int, spare: int = 0) -> Pages | None:
         """Takes pages and leaves `spare` ones, giving up what was kept for later if need be; None when that fails."""
+        if count > self._pool.free and self._pool.size >= self._pool.most // KEPT:
+            self._tree.prune(max(count - self._pool.free, self._pool.size // 16))
         short = count + spare - self._pool.available
         if short > 0:
             self._counts.evicted += self._tree.evict(max(short, self._pool.most // 16))
@@ -291,14 +407,15 @@ class Continuous:
             if pages is not None:
                 rows.table[full, position[full] // PAGE] = pages
                 return
-            self._send_back(int(rows.request[: rows.count].argmax()))
+            latest = [self._order[number] for number in rows.request[: rows.count].tolist()]
+            self._send_back(latest.index(max(latest)))
 
     def _send_back(self, row: int) -> None:
         """Lets a row wait; what it has written stays and is its context when it enters again."""
         number = int(self._rows.request[row])
         self._adopt(row)
         self._arrange(np.delete(np.arange(self._rows.count), row))
-        insort(self._waiting, number)
+        insort(self._waiting, number, key=self._order.__getitem__)
         self._asked[self._context(number)] += 1
         self._counts.preempted += 1
 
@@ -318,10 +435,11 @@ class Continuous:
 
     def _context(self, number: int) -> Context:
         """What a request's next token depends on."""
-        tokens, length = self._requests[number].tokens, int(self._written.length[number])
+        request, owner = self._asked_of[number]
+        tokens, length = request.tokens, int(self._written.length[number])
         if length:
             tokens += tuple(self._written.tokens[number, :length].tolist())
-        return self._owners[number], tokens
+        return owner, tokens
 
     # ------------------------------------------------------------ who enters
 
@@ -354,11 +472,15 @@ class Continuous:
         outcome = self._begin(number, context) if reading is None else self._join(number, reading)
         if outcome is Entry.DONE:
             self._entering += 1
-            self._asked[context] -= 1
-            if not self._asked[context]:
-                del self._asked[context]
-                self._known.pop(context, None)
+            self._ask_less(context)
         return outcome
+
+    def _ask_less(self, context: Context) -> None:
+        """One request fewer waits with this context."""
+        self._asked[context] -= 1
+        if not self._asked[context]:
+            del self._asked[context]
+            self._known.pop(context, None)
 
     def _join(self, number: int, reading: Reading) -> Entry:
         """Lets a request go on from a context that is being read."""

@@ -22,13 +22,13 @@ Rows = NDArray[np.int64]
 
 
 class Responses:
-    """The tokens written so far for N requests.
+    """The tokens written so far for requests, each at a number of its own: 0 to N-1 for those it begins with.
 
     Attributes:
-        tokens, logp: `[N, L]`; L is the largest limit. length: of each response, `[N]`.
+        tokens, logp: `[N, L]`; L grows with the longest response. length: of each response, `[N]`.
 
     Args:
-        requests: by number.
+        requests: by number; more may be added.
         limits: the most response tokens of each, forced prefix included.
         stop_ids: tokens that end a response.
         stops: finds stop strings.
@@ -43,22 +43,56 @@ class Responses:
         stops: StopStrings,
         vocabulary: int,
     ) -> None:
-        self._requests = requests
         self._stops = stops
-        total = len(requests)
-        self.tokens = np.zeros((total, max(limits)), np.int64)
-        self.logp = np.zeros((total, max(limits)), np.float32)
-        self.length = np.zeros(total, np.int64)
-        self._limits = np.array(limits)
         self._ends = np.zeros(vocabulary, np.bool_)
         self._ends[[token for token in stop_ids if token < vocabulary]] = True
-        self._stopped = np.zeros(total, np.bool_)
-        self._imposed = np.array([len(request.prefix) for request in requests])
-        self._prefix = np.full((total, int(self._imposed.max())), -1, np.int64)
-        for row, request in enumerate(requests):
-            self._prefix[row, : len(request.prefix)] = request.prefix
-        self._texts = np.array([bool(request.decoding.stop) for request in requests])
-        self._any_text = bool(self._texts.any())
+        self._requests: dict[int, Request] = {}
+        self._unused: list[int] = []
+        self.tokens = np.zeros((0, 0), np.int64)
+        self.logp = np.zeros((0, 0), np.float32)
+        self.length = np.zeros(0, np.int64)
+        self._limits = np.zeros(0, np.int64)
+        self._stopped = np.zeros(0, np.bool_)
+        self._imposed = np.zeros(0, np.int64)
+        self._prefix = np.zeros((0, 0), np.int64)
+        self._texts = np.zeros(0, np.bool_)
+        self._grow(len(requests), 64, 0)
+        for request, limit in zip(requests, limits, strict=True):
+            self.add(request, limit)
+
+    def add(self, request: Request, limit: int) -> int:
+        """Makes room for one more response; its number, that of a dropped one if there is any."""
+        if not self._unused:
+            self._grow(2 * len(self.length) + 1, 0, 0)
+        self._grow(0, 0, len(request.prefix))
+        number = self._unused.pop()
+        self._requests[number] = request
+        self.length[number] = 0
+        self._limits[number] = limit
+        self._stopped[number] = False
+        self._imposed[number] = len(request.prefix)
+        self._prefix[number] = -1
+        self._prefix[number, : len(request.prefix)] = request.prefix
+        self._texts[number] = bool(request.decoding.stop)
+        return number
+
+    def drop(self, number: int) -> None:
+        """Forgets a response; another one may get its number."""
+        del self._requests[number]
+        self._texts[number] = False
+        self._unused.append(number)
+
+    def _grow(self, rows: int, width: int, imposed: int) -> None:
+        """Room for at least so many responses, tokens of each and imposed tokens."""
+        before = len(self.length)
+        if rows > before:
+            for name in ("length", "_limits", "_stopped", "_imposed", "_texts"):
+                setattr(self, name, enlarged(getattr(self, name), (rows,)))
+            self._unused.extend(range(rows - 1, before - 1, -1))
+        rows = len(self.length)
+        self.tokens = enlarged(self.tokens, (rows, width))
+        self.logp = enlarged(self.logp, (rows, width))
+        self._prefix = enlarged(self._prefix, (rows, imposed), -1)
 
     def forced(self, rows: Rows) -> Rows | None:
         """The imposed next tokens, -1 where a row is sampled; None where nothing is imposed."""
@@ -73,13 +107,15 @@ class Responses:
     def record(self, rows: Rows, token: Rows, logp: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Writes the next token of each row, all different; says which responses it completes."""
         at = self.length[rows]
+        if int(at.max()) >= self.tokens.shape[1]:
+            self._grow(0, 2 * self.tokens.shape[1], 0)
         self.tokens[rows, at] = token
         self.logp[rows, at] = logp
         at += 1
         self.length[rows] = at
         # What was imposed does not end a response, except with its last token.
         stopped: NDArray[np.bool_] = self._ends[token] & (at >= self._imposed[rows])
-        if self._any_text:
+        if self._texts.any():
             self._find_stops(rows, stopped)
         self._stopped[rows] = stopped
         ended: NDArray[np.bool_] = stopped | (at >= self._limits[rows])
@@ -106,6 +142,15 @@ class Responses:
         )
 
 
+def enlarged(old: NDArray[Any], shape: tuple[int, ...], fill: int = 0) -> NDArray[Any]:
+    """`old` where it is at least as large as `shape`; else a larger array with its entries, and `fill` elsewhere."""
+    if all(have >= want for have, want in zip(old.shape, shape, strict=True)):
+        return old
+    new = np.full([max(have, want) for have, want in zip(old.shape, shape, strict=True)], fill, old.dtype)
+    new[tuple(slice(have) for have in old.shape)] = old
+    return new
+
+
 class Decoding:
     """Decodes requests in lockstep until each has ended.
 
@@ -126,11 +171,12 @@ class Decoding:
         written = Responses(self._requests, *self._told, vocabulary)
         total = len(self._requests)
         everyone = Plan.of([*self._requests, self._requests[0]], vocabulary, device)
+        drawn = np.array([request.drawn for request in (*self._requests, self._requests[0])], np.uint64)
         # One more than requests: what rows belong to that only fill a place.
         alive = np.arange(total + 1) < total
         rows = session.rows.cpu()
         plan = everyone.rows(rows)
-        for counter in range(written.tokens.shape[1]):
+        for counter in range(max(self._told[0])):
             going = alive[rows.numpy()]
             live = rows.numpy()[going]
             imposed = written.forced(live)
@@ -139,7 +185,7 @@ class Decoding:
                 forced = torch.full((len(rows),), -1)
                 forced[torch.from_numpy(going)] = torch.from_numpy(imposed)
                 forced = forced.to(device)
-            token, logp = draw(session.logits, plan, counter, forced)
+            token, logp = draw(session.logits, plan, drawn[rows.numpy()] + np.uint64(counter), forced)
             ended = written.record(live, token.cpu().numpy()[going], logp.cpu().numpy()[going])
             alive[live[ended]] = False
             if not alive.any():

@@ -1,15 +1,24 @@
-"""Where workflows wait: a batch runs only when every live workflow waits, so batches are full, in any order."""
+"""Where workflows wait, and when engines work for them.
+
+An engine whose answers depend on what is sampled together runs a batch only when every live workflow waits, so that
+batches are full and the same whatever completes first. One whose answers depend on nothing but the request is *steady*:
+it goes on as long as anybody waits, a few tokens at a time. What is answered goes back at once, and the next calls join
+those still under way.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 QUIET_TURNS = 10
 """Turns of the event loop without news before a batch is run, so that gathered calls arrive together."""
+
+GRACE = 0.02
+"""Seconds that a steady engine with nothing under way waits for company."""
 
 
 @dataclass(eq=False)
@@ -17,6 +26,12 @@ class Episode:
     """A live workflow and how many of its calls wait."""
 
     waiting: int = 0
+    lobby: Lobby | None = None
+    endings: list[Callable[[], None]] = field(default_factory=list)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Has something done when the workflow has ended."""
+        self.endings.append(call)
 
 
 _EPISODE: ContextVar[Episode | None] = ContextVar("hocket_episode", default=None)
@@ -26,16 +41,18 @@ _EPISODE: ContextVar[Episode | None] = ContextVar("hocket_episode", default=None
 class Lobby:
     """Counts live workflows and starts work when all of them wait.
 
-    Engines that serve the same workflows share one lobby: a workflow that waits for any of them waits.
+    Engines that serve the same workflows share one lobby: a workflow that waits for any of them waits. When all wait,
+    steady engines go on first, and the others run once those have nothing left to do.
 
     Attributes:
         patience: seconds of nothing new after which waiting calls are run although some workflow is busy elsewhere (a
-            slow tool, a lock another workflow holds).
+            slow tool, a lock another workflow holds). Steady engines do not wait for it.
     """
 
     patience: float = 60.0
     _episodes: set[Episode] = field(default_factory=set)
     _runners: list[Callable[[], bool]] = field(default_factory=list)
+    _steady: list[Callable[[], bool]] = field(default_factory=list)
     _news: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _watch: asyncio.Task[None] | None = None
@@ -45,9 +62,14 @@ class Lobby:
         """Workflows inside `episode()` now."""
         return len(self._episodes)
 
-    def serve(self, runner: Callable[[], bool]) -> None:
-        """Adds an engine: `runner()` runs what is pending there and says whether there was anything."""
+    def serve(self, runner: Callable[[], bool], steady: Callable[[], bool] | None = None) -> None:
+        """Adds an engine: `runner()` runs what is pending there and says whether there was anything.
+
+        `steady()` goes on for a moment with what does not depend on company, and says whether there was anything.
+        """
         self._runners.append(runner)
+        if steady is not None:
+            self._steady.append(steady)
 
     @asynccontextmanager
     async def episode(self) -> AsyncIterator[None]:
@@ -55,7 +77,7 @@ class Lobby:
         if _EPISODE.get() in self._episodes:
             yield
             return
-        episode = Episode()
+        episode = Episode(lobby=self)
         self._episodes.add(episode)
         token = _EPISODE.set(episode)
         try:
@@ -63,6 +85,8 @@ class Lobby:
         finally:
             _EPISODE.reset(token)
             self._episodes.discard(episode)
+            for call in episode.endings:
+                call()
             self._tell()
 
     @asynccontextmanager
@@ -78,6 +102,11 @@ class Lobby:
             if episode is not None:
                 episode.waiting -= 1
 
+    def current(self) -> Episode | None:
+        """The live workflow that this is called from."""
+        episode = _EPISODE.get()
+        return episode if episode in self._episodes else None
+
     def nudge(self) -> None:
         """Tells that something changed; looks again whether all wait."""
         loop = asyncio.get_running_loop()
@@ -91,13 +120,18 @@ class Lobby:
         self._changed.set()
 
     async def _look(self) -> None:
-        """Runs the engines each time all live workflows wait; ends when none has anything pending."""
+        """Lets the engines work; ends when none has anything pending."""
+        moving = False
         while True:
             await self._settle()
-            if not all(episode.waiting for episode in self._episodes) and not await self._wait():
-                continue
-            if not [runner for runner in self._runners if runner()]:
-                return
+            if all(episode.waiting for episode in self._episodes):
+                moving = _any(self._steady)
+                if not moving and not _any(self._runners):
+                    return
+            elif moving or not await self._heard(GRACE):
+                moving = _any(self._steady)
+                if not moving and not await self._heard(self.patience) and not _any(self._runners):
+                    return
 
     async def _settle(self) -> None:
         quiet, news = 0, self._news
@@ -105,11 +139,32 @@ class Lobby:
             await asyncio.sleep(0)
             quiet, news = (quiet + 1, news) if news == self._news else (0, self._news)
 
-    async def _wait(self) -> bool:
-        """Waits for news; True when none came within the patience."""
+    async def _heard(self, seconds: float) -> bool:
+        """Waits for news; whether any came in time."""
         self._changed.clear()
         try:
-            await asyncio.wait_for(self._changed.wait(), self.patience)
+            await asyncio.wait_for(self._changed.wait(), seconds)
         except TimeoutError:
-            return True
-        return False
+            return False
+        return True
+
+
+def _any(engines: Iterable[Callable[[], bool]]) -> bool:
+    """Lets every engine work; whether one of them had anything to do."""
+    worked = [engine() for engine in engines]
+    return any(worked)
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Marks that the current workflow waits for something another workflow holds, so that engines run meanwhile."""
+    episode = _EPISODE.get()
+    if episode is None or episode.lobby is None:
+        yield
+        return
+    episode.waiting += 1
+    episode.lobby.nudge()
+    try:
+        yield
+    finally:
+        episode.waiting -= 1

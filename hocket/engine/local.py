@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
 from hocket import kernels
-from hocket.engine.batched import BatchedEngine
+from hocket.engine.batched import BatchedEngine, Pending
 from hocket.engine.cached import CachedSession
 from hocket.engine.continuous import Continuous
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import Decoding, Responses, decode
-from hocket.engine.lobby import Lobby
+from hocket.engine.lobby import Episode, Lobby
 from hocket.engine.masked import MaskedSession
 from hocket.engine.paged import Counts, Kernels, PagedCache
 from hocket.engine.requests import Request, Sample
+from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.errors import HocketError
@@ -27,17 +29,56 @@ from hocket.policies.shared import batch_together
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
+    from hocket.policies.tape import Tape
 
 MAX_BYTES = 4 * 2**30
 
 
 class _Asked(NamedTuple):
-    """A request's place in the caller's list, the request, the most response tokens it may have, and whom it is for."""
+    """A request, the most response tokens it may have, the engine it was given to, who waits, and in which workflow."""
 
-    place: int
     request: Request
     limit: int
     engine: LocalEngine
+    asker: Asker
+    live: Episode | None = None
+
+
+@dataclass(eq=False)
+class _Place:
+    """Keeps an answer for a caller that waits for it here and now."""
+
+    sample: Sample | None = None
+    error: BaseException | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.sample is None and self.error is None
+
+    def answer(self, sample: Sample) -> None:
+        self.sample = sample
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+
+
+@dataclass(frozen=True, eq=False)
+class _Promise:
+    """Hands an answer to a task that awaits it."""
+
+    future: asyncio.Future[Sample]
+
+    @property
+    def waits(self) -> bool:
+        return not self.future.done()
+
+    def answer(self, sample: Sample) -> None:
+        if self.waits:
+            self.future.set_result(sample)
+
+    def fail(self, error: BaseException) -> None:
+        if self.waits:
+            self.future.set_exception(error)
 
 
 @dataclass(eq=False)
@@ -46,12 +87,31 @@ class _Company:
 
     Attributes:
         weights: fingerprints of the policies' weights that the cache belongs to.
+        running: what is sampled from the cache now. began: the cache, weights and tape that it began with.
     """
 
     engines: list[LocalEngine] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     cache: PagedCache | None = None
     weights: list[tuple[int, ...]] = field(default_factory=list)
+    running: Running | None = None
+    began: tuple[PagedCache, list[tuple[int, ...]], Tape | None] | None = None
+    _tensors: list[torch.Tensor] = field(default_factory=list)
+    _changes: list[int] = field(default_factory=list)
+
+    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], Tape | None]) -> None:
+        """Remembers what a batch begins with."""
+        self.began = began
+        self._tensors = [tensor for policy in self.policies for tensor in policy.acting_parameters()]
+        self._changes = self._seen()
+
+    def untouched(self) -> bool:
+        """Whether no weight was written to since the batch began; quick enough to ask between any two passes."""
+        return self.cache is not None and self._seen() == self._changes
+
+    def _seen(self) -> list[int]:
+        changes = [0 if tensor.is_inference() else tensor._version for tensor in self._tensors]
+        return [*(policy.version for policy in self.policies), *changes]
 
     @property
     def policies(self) -> list[CausalLM]:
@@ -105,7 +165,7 @@ class LocalEngine(BatchedEngine):
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company
         self._company.engines.append(self)
-        self._company.cache = None
+        self.release()
 
     @property
     def context_length(self) -> int | None:
@@ -120,35 +180,61 @@ class LocalEngine(BatchedEngine):
         return self._sample([(self, request) for request in requests])
 
     def release(self) -> None:
-        """Gives back the memory of what is kept between calls."""
-        self._company.cache = None
+        """Gives back the memory of what is kept between calls; what is under way begins again."""
+        company = self._company
+        company.cache = None
+        if company.running is not None and not company.running.tickets:
+            company.running = None
 
     def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
         alone = len(self._company.engines) == 1
         return super()._answer(asked) if alone else self._sample(asked)
 
     def _sample(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
-        numbered = [
-            _Asked(place, request, engine._limit(request), cast(LocalEngine, engine))
-            for place, (engine, request) in enumerate(asked)
-        ]
-        numbered.sort(key=lambda item: item.request.key)
-        found: dict[int, Sample] = {}
+        places = [_Place() for _ in asked]
+        told = [_asked(engine, request, place) for (engine, request), place in zip(asked, places, strict=True)]
         with torch.inference_mode():
-            paged, rest = self._split(numbered)
+            paged, rest = self._split(told)
             if paged:
-                found.update(self._run_paged(paged))
-            for engine in self._company.engines:
-                with engine.policy.applied():
-                    for wave in engine._waves([item for item in rest if item.engine is engine]):
-                        found.update(engine._run_wave(wave))
-        return [found[place] for place in range(len(asked))]
+                self._advance(paged)
+            while any(item.asker.waits for item in paged):
+                self._advance()
+            self._run_waves(rest)
+        error = next((place.error for place in places if place.error is not None), None)
+        if error is not None:
+            raise error
+        return [cast(Sample, place.sample) for place in places]
+
+    def _go_on(self) -> bool:
+        """Lets what is pending into the batch under way, where pages serve it, and goes on until one is answered."""
+        told = [
+            _asked(one.engine, one.request, _Promise(future), one.live)
+            for future, one in self._pending.items()
+            if not future.done()
+        ]
+        with torch.inference_mode():
+            paged, rest = self._split(told)
+            self._pending.clear()
+            for item in rest:
+                future = cast(_Promise, item.asker).future
+                self._pending[future] = Pending(item.engine, item.request, item.live)
+            return self._advance(paged)
+
+    def _run_waves(self, asked: list[_Asked]) -> None:
+        """Samples what the pages cannot serve."""
+        asked = sorted(asked, key=lambda item: item.request.key)
+        for engine in self._company.engines:
+            with engine.policy.applied():
+                for wave in engine._waves([item for item in asked if item.engine is engine]):
+                    engine._run_wave(wave)
 
     # ------------------------------------------------------------ over pages
 
     def _split(self, numbered: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
         """Requests that the paged engine can serve, and the others."""
         model = self.policy.model
+        if not numbered:
+            return [], []
         if _kernels(self.policy) is None:
             return [], numbered
         under_masks = [item for item in numbered if item.request.decoding.nucleus < 1]
@@ -165,19 +251,63 @@ class LocalEngine(BatchedEngine):
             [item for item, fit in zip(numbered, fits, strict=True) if not fit],
         )
 
-    def _run_paged(self, numbered: list[_Asked]) -> dict[int, Sample]:
-        company = self._company
-        alone = len(company.engines) == 1
-        # One policy's model is used as it is; of several only the base is, and adapters are put in row by row.
-        with self.policy.applied() if alone else nullcontext():
-            cache = self._current_cache()
-            tape = self.policy.tape if alone else None
-            cache.record(tape if tape is not None and tape.weights == self.policy.fingerprint() else None)
-            requests, limits = [item.request for item in numbered], [item.limit for item in numbered]
-            owners = [company.engines.index(item.engine) for item in numbered]
-            written = Responses(requests, limits, self.policy.stop_ids, self._stops, cache.model.vocabulary)
-            Continuous(cache, requests, limits, written, self.counts, self.max_rows, owners).run()
-        return {item.place: written.sample(row, item.engine.policy.version) for row, item in enumerate(numbered)}
+    def _advance(self, new: Sequence[_Asked] = ()) -> bool:
+        """Lets `new` requests into the batch under way and goes on with it until something is answered.
+
+        Says whether there was anything to do.
+        """
+        if self._company.running is None and not new:
+            return False
+        earlier = self._company.running
+        try:
+            with self._applied():
+                running = self._current()
+                running.enter(self._tickets(new))
+                return running.go_on()
+        except Exception as error:
+            for batch in (earlier, self._company.running):
+                for ticket in [] if batch is None else batch.tickets:
+                    ticket.asker.fail(error)
+            for one in new:
+                one.asker.fail(error)
+            self._company.running = None
+            return True
+        except BaseException:  # Ctrl-C: whoever waits is told by others.
+            self._company.running = None
+            raise
+
+    def _tickets(self, asked: Sequence[_Asked]) -> list[Ticket]:
+        engines = self._company.engines
+        return [
+            Ticket(one.request, one.limit, engines.index(one.engine), one.engine.policy, one.asker, one.live)
+            for one in asked
+        ]
+
+    def _applied(self) -> AbstractContextManager[None]:
+        """One policy's model is used as it is; of several only the base is, and adapters are put in row by row."""
+        return self.policy.applied() if len(self._company.engines) == 1 else nullcontext()
+
+    def _current(self) -> Running:
+        """The batch under way; where the weights changed since it began, everything in it begins again."""
+        company, earlier = self._company, self._company.running
+        if earlier is not None and earlier.tickets and company.untouched():
+            return earlier
+        tape, cache = self._tape(), self._current_cache()
+        began = cache, company.weights, tape
+        if earlier is None or began != company.began:
+            cache.record(tape)
+            written = Responses([], [], self.policy.stop_ids, self._stops, cache.model.vocabulary)
+            company.running = Running(Continuous(cache, written, self.counts, self.max_rows), written)
+            company.begin(began)
+            if earlier is not None:
+                company.running.enter(earlier.tickets)
+        assert company.running is not None
+        return company.running
+
+    def _tape(self) -> Tape | None:
+        """Where what is computed is kept for the learner, if it is."""
+        tape = self.policy.tape if len(self._company.engines) == 1 else None
+        return tape if tape is not None and tape.weights == self.policy.fingerprint() else None
 
     def _current_cache(self) -> PagedCache:
         """What was computed with the weights as they are now."""
@@ -223,7 +353,7 @@ class LocalEngine(BatchedEngine):
             for start in range(0, len(group), self.max_rows):
                 yield group[start : start + self.max_rows]
 
-    def _run_wave(self, wave: list[_Asked]) -> dict[int, Sample]:
+    def _run_wave(self, wave: list[_Asked]) -> None:
         # Requests of one context stand side by side.
         wave = sorted(wave, key=lambda item: item.request.tokens)
         precision = self.policy.precision
@@ -245,7 +375,12 @@ class LocalEngine(BatchedEngine):
             samples = decode(
                 requests, limits, lambda contexts: session_of(self.policy.model, contexts), self._stops, self.policy
             )
-        return {item.place: sample for item, sample in zip(wave, samples, strict=True)}
+        for item, sample in zip(wave, samples, strict=True):
+            item.asker.answer(sample)
+
+
+def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: Episode | None = None) -> _Asked:
+    return _Asked(request, engine._limit(request), cast(LocalEngine, engine), asker, live)
 
 
 def _kernels(policy: CausalLM) -> Kernels | None:

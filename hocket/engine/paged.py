@@ -207,7 +207,8 @@ class Counts:
     Attributes:
         computed: context tokens that were read. reused: context tokens found computed already.
         decoded: tokens drawn. passes: forward passes.
-        rows: rows decoded, summed over passes; `rows / passes` is the mean occupancy.
+        rows: rows decoded, summed over passes; `rows / passes` is how many decode together.
+        places: the same, each pass's rows filled up to a bucket; `rows / places` is how full buckets are.
         evicted: pages given up for others. preempted: rows that had to wait for pages after they had begun.
     """
 
@@ -216,6 +217,7 @@ class Counts:
     decoded: int = 0
     passes: int = 0
     rows: int = 0
+    places: int = 0
     evicted: int = 0
     preempted: int = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -59,6 +60,11 @@ class PagePool:
     def available(self) -> int:
         """Pages that can be taken, by growing if need be."""
         return self._left + self.most - self.size
+
+    @property
+    def free(self) -> int:
+        """Pages that can be taken without growing."""
+        return self._left
 
     @property
     def used(self) -> int:
@@ -134,6 +140,7 @@ class Node:
     Attributes:
         tokens: at most 16; only a node with 16 has children. end: tokens up to and with these.
         ready: the number of the pass that writes the page. used: when it was last used.
+        pins: conversations that may go on from here. over: some did, and have ended.
         order: the children's tokens, sorted, so that the nearest stand side by side.
     """
 
@@ -143,6 +150,8 @@ class Node:
     end: int
     ready: int
     used: int = 0
+    pins: int = 0
+    over: bool = False
     children: dict[Tokens, Node] = field(default_factory=dict)
     order: list[Tokens] = field(default_factory=list)
 
@@ -175,13 +184,15 @@ class PrefixTree:
     """Which page holds what, by the tokens before it; holds each of its pages once.
 
     A page is a node. Full ones are shared, the first tokens of any are copied. Pages that nobody else holds can be
-    evicted, longest unused first. Different owners (policies) share none: each has a root of its own.
+    evicted, longest unused first; those of conversations that are over are given up before more memory is taken.
+    Different owners (policies) share none: each has a root of its own.
     """
 
     def __init__(self, pool: PagePool) -> None:
         self._pool = pool
         self._roots: dict[int, Node] = {}
         self._clock = 0
+        self._over: deque[Node] = deque()
         self.size = 0
 
     def _root(self, owner: int) -> Node:
@@ -245,6 +256,40 @@ class PrefixTree:
             node = child
         return new
 
+    def pin(self, tokens: Tokens, owner: int = 0) -> Node:
+        """Where `tokens` end in the tree, as far as they are known: a conversation may go on from there."""
+        node, depth = self._root(owner), 0
+        while (child := node.children.get(tokens[depth : depth + PAGE])) is not None:
+            node, depth = child, depth + PAGE
+        node.pins += 1
+        return node
+
+    def unpin(self, node: Node) -> None:
+        """Takes back a pin: the conversation is over."""
+        node.pins -= 1
+        if not node.pins:
+            node.over = True
+            self._over.append(node)
+
+    def prune(self, count: int) -> int:
+        """Frees up to `count` pages of conversations that are over, in the order in which they ended; how many."""
+        freed = 0
+        while self._over and freed < count:
+            node = self._over.popleft()
+            # Up from its end, as far as nobody else needs it.
+            while freed < count and node.parent is not None and self._given_up(node):
+                parent = node.parent
+                self._remove(node)
+                freed += 1
+                node = parent
+            if node.parent is not None and self._given_up(node):
+                self._over.appendleft(node)
+        return freed
+
+    def _given_up(self, node: Node) -> bool:
+        known = node.parent is not None and node.parent.children.get(node.tokens) is node
+        return known and not node.pins and not node.children and self._idle(node)
+
     def _extended(self, node: Node, part: Tokens) -> bool:
         """Whether a child begins with `part`."""
         place = bisect_left(node.order, part)
@@ -287,6 +332,7 @@ class PrefixTree:
         root = self._roots.pop(owner, None)
         for node in [] if root is None else list(self._nodes([root])):
             self._pool.release([node.page])
+            node.parent = None
             self.size -= 1
 
     def _leaves(self) -> Iterator[Node]:

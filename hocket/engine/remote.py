@@ -41,9 +41,9 @@ class RemoteEngine:
     log-probs are unknown. By `tokens` (`/completions`) the request's exact ids are sent, and a server that returns
     ids (vLLM) gives exact tokens; log-probs too, where they are those of the distribution drawn from.
 
-    A call in flight is not a workflow that waits: engines in this process run their next batch when the answers have
-    come (or the lobby's patience is at its end), so their batches do not depend on how fast the server is. Answers
-    are journalled by the request's key and content, as are failures of single requests.
+    A call in flight is not a workflow that waits: engines whose answers depend on their batch run the next one when the
+    answers have come (or the lobby's patience is at its end), so that it does not depend on how fast the server is.
+    Answers are journalled by the request's key and content, as are failures of single requests.
 
     Args:
         endpoint: the server and its model.

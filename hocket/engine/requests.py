@@ -29,6 +29,8 @@ class Request:
         key: names the stream of uniforms; token t is drawn with counter t. Also the order of admission.
         prefix: response tokens that are imposed before sampling begins; recorded as forced.
         messages: the same context as chat messages, for servers that know only text.
+        drawn: how many tokens of this stream the context ends with, where a response is written in parts; token t is
+            drawn with counter `drawn + t`. Only the local engine knows it.
     """
 
     tokens: tuple[int, ...]
@@ -36,6 +38,7 @@ class Request:
     key: Key
     prefix: tuple[int, ...] = ()
     messages: tuple[Message, ...] = field(default=(), compare=False)
+    drawn: int = 0
 
 
 @dataclass(frozen=True)

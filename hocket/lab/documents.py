@@ -62,6 +62,7 @@ def _told(number: int, length: int, right: bool) -> dict[str, Any]:
         "pieces": [f"{_WORDS[(number + place) % len(_WORDS)]} " for place in range(length)],
         "exit": number,
         "forced_values": [0.25, 0.5, number % 2 / 2, float(right)],
+        "beliefs": [0.25],
         "thinking": cut if right else None,
         "tool_calls": number % 3,
         "accuracy_with": 0.75,

@@ -4,12 +4,15 @@ An occurrence counts in a denominator if its weight is not 0. So forced, filtere
 none of whose decisions count, are absent from numerator and denominator alike. Any other weight (an importance weight)
 multiplies its term and leaves the denominators as they are.
 
-The four forms, for sequences i with n_i counted decisions, N of them:
+The forms, for sequences i with n_i counted decisions, N of them; sequence i has K_i turns with a counted decision,
+turn k of it n_ik counted decisions:
 
-    token-mean        1 / sum_i n_i * sum_i sum_t x_it          DAPO (arXiv 2503.14476)
-    sequence-mean     1/N sum_i 1/n_i sum_t x_it                GRPO (arXiv 2402.03300)
-    sequence-sum      1/N sum_i sum_t x_it                      the policy gradient itself
-    constant-length   1/N sum_i 1/L sum_t x_it, L given         Dr. GRPO (arXiv 2503.20783)
+    token-mean          1 / sum_i n_i * sum_i sum_t x_it                DAPO (arXiv 2503.14476)
+    sequence-mean       1/N sum_i 1/n_i sum_t x_it                      GRPO (arXiv 2402.03300)
+    sequence-sum        1/N sum_i sum_t x_it                            the policy gradient itself
+    constant-length     1/N sum_i 1/L sum_t x_it, L given               Dr. GRPO (arXiv 2503.20783)
+    turn-mean           1 / sum_i K_i * sum_i sum_k 1/n_ik sum_t x_ikt  a turn counts like a sequence of its own
+    sequence-turn-mean  1/N sum_i 1/K_i sum_k 1/n_ik sum_t x_ikt        ReMA (arXiv 2503.09501)
 """
 
 from __future__ import annotations
@@ -20,9 +23,12 @@ import torch
 from torch import Tensor
 
 from hocket.segments import segment_count, segment_mean, segment_sum
+from hocket.signals import turn_visits
 from hocket.types import Batch, Decoding
 
-Aggregate = Literal["token-mean", "sequence-mean", "sequence-sum", "constant-length"]
+Aggregate = Literal[
+    "token-mean", "sequence-mean", "sequence-sum", "constant-length", "turn-mean", "sequence-turn-mean"
+]
 
 HORIZON = Decoding().max_tokens
 """The constant length unless another is given: the default limit of a response."""
@@ -48,13 +54,27 @@ def weights(
         denominator = sequences.double().expand(len(seen))
     elif aggregate == "constant-length":
         denominator = (sequences * float(horizon)).expand(len(seen))
+    elif aggregate in ("turn-mean", "sequence-turn-mean"):
+        denominator = _turn_denominator(batch, counted, sequences, among_all=aggregate == "turn-mean")
     else:
         raise ValueError(f"unknown aggregate {aggregate!r}")
     return (seen.weight.double() / denominator).to(dtype)
 
 
+def _turn_denominator(batch: Batch, counted: Tensor, sequences: Tensor, *, among_all: bool) -> Tensor:
+    """Decisions of the turn times turns (of the sequence times sequences, or of the whole batch), `[E]`."""
+    trajectory = batch.occurrences.trajectory
+    visit, starts = turn_visits(batch)
+    length = segment_sum(counted.double(), visit, int(starts.sum()))
+    used = (length > 0).double()
+    turns = used.sum().clamp(min=1).expand(len(trajectory))
+    if not among_all:
+        turns = sequences * segment_sum(used, trajectory[starts], batch.trajectories).clamp(min=1)[trajectory]
+    return turns * length.clamp(min=1)[visit]
+
+
 def check(aggregate: str, horizon: int = HORIZON) -> None:
-    """Raises `ValueError` unless `aggregate` is one of the four and `horizon` is positive."""
+    """Raises `ValueError` unless `aggregate` is a known form and `horizon` is positive."""
     if aggregate not in get_args(Aggregate):
         raise ValueError(f"aggregate is {aggregate!r}; choose from {', '.join(get_args(Aggregate))}")
     if horizon < 1:

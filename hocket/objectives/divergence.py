@@ -84,9 +84,12 @@ class KLToReference:
 
 @dataclass(frozen=True)
 class ExactKL:
-    """Adds coefficient * KL(pi || reference), summed over all actions at each decision: value and gradient exact."""
+    """Adds coefficient * KL(pi || reference), summed over all actions at each decision: value and gradient exact.
 
-    coefficient: float = 0.04
+    The coefficient is a number or a schedule.
+    """
+
+    coefficient: Setting = 0.04
     aggregate: Aggregate = "sequence-mean"
     horizon: int = HORIZON
 
@@ -97,11 +100,12 @@ class ExactKL:
 
     def __post_init__(self) -> None:
         check(self.aggregate, self.horizon)
-        if self.coefficient < 0:
+        if bounds(self.coefficient)[0] < 0:
             raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen = batch.occurrences
         exact = now.get(Quantity.KL_EXACT)[seen.decision]
         weight = weights(batch, self.aggregate, self.horizon, dtype=exact.dtype)
-        return Terms(self.coefficient * exact, weight, metrics={"kl/reference": mean(exact, seen.weight != 0)})
+        coefficient = value_at(self.coefficient, batch.progress)
+        return Terms(coefficient * exact, weight, metrics={"kl/reference": mean(exact, seen.weight != 0)})

@@ -12,6 +12,8 @@ from torch.nn.functional import logsigmoid
 from hocket.errors import HocketError
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
 from hocket.objectives.ratios import recorded
+from hocket.segments import segment_count, segment_sum
+from hocket.signals import turn_visits
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
@@ -27,8 +29,9 @@ def preference_loss(margin: Tensor, label_smoothing: float = 0.0) -> Tensor:
 class DPO:
     """Minimises -log sigmoid(beta (d_w - d_l)), d = log pi(y) - log pi_ref(y), over pairs (arXiv 2305.18290, eq. 7).
 
-    log pi(y) is the weighted sum over a trajectory's occurrences. The loss is the mean over pairs both of whose
-    trajectories have a decision that counts.
+    log pi(y) is the weighted sum over a trajectory's occurrences, or, where credit says in which turns the members of a
+    pair are compared, over those in its turn alone. The loss is the mean over pairs both of whose members have a
+    decision that counts.
 
     Attributes:
         beta: strength of the leash to the reference.
@@ -64,11 +67,16 @@ class DPO:
         if seen.pairs is None:
             raise HocketError("DPO compares pairs, but credit gave none; use a credit that pairs trajectories")
         reference = recorded(batch, "reference")[seen.decision].to(dtype)
-        lengths = counted_lengths(batch)
-        drift = trajectory_sums(now.logp[seen.decision] - reference, batch)
+        gap = now.logp[seen.decision] - reference
+        if seen.compared is None:
+            pairs, lengths, drift = seen.pairs, counted_lengths(batch), trajectory_sums(gap, batch)
+        else:
+            if self.top != 1 or self.lone:
+                raise HocketError("credit pairs turns, and DPO's top and lone are of trajectories; set 1 and false")
+            pairs, lengths, drift = _turns_compared(gap, batch, seen.pairs, seen.compared)
         if self.length_normalised:
             drift = drift / lengths.clamp(min=1)
-        better, worse = seen.pairs[:, 0], seen.pairs[:, 1]
+        better, worse = pairs[:, 0], pairs[:, 1]
         margin = self.beta * (drift[better] - drift[worse])
         if self.top != 1:
             highest = trajectory_means(seen.advantage.detach(), batch)[better] > 0
@@ -93,3 +101,20 @@ class DPO:
         free = torch.ones(batch.trajectories, dtype=torch.bool)
         free[pairs.flatten()] = False
         return sign, free & (lengths > 0) & (sign != 0)
+
+
+def _turns_compared(gap: Tensor, batch: Batch, pairs: Tensor, compared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The members of each pair as visits `[P, 2]`; counted decisions and weighted sum of `gap` `[E]` per visit `[M]`.
+
+    A turn that its trajectory does not visit (another policy's) is the last visit, which holds nothing.
+    """
+    seen = batch.occurrences
+    visit, starts = turn_visits(batch)
+    size = int(starts.sum()) + 1
+    known = seen.trajectory[starts] * batch.turns + batch.turn[seen.decision[starts]]
+    wanted = pairs * batch.turns + compared
+    found = (wanted[..., None] == known).long()
+    members = torch.where(found.sum(-1) > 0, found.argmax(-1), size - 1) if len(known) else torch.zeros_like(pairs)
+    counted = seen.weight != 0
+    used = torch.where(counted, gap, torch.zeros_like(gap)) * seen.weight.to(gap.dtype)
+    return members, segment_count(visit[counted], size), segment_sum(used, visit, size)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hocket.errors import HocketError
 from hocket.segments import segment_count, segment_sum
+from hocket.signals import turn_visits
 from hocket.types import Batch, Evaluation
 
 BOUND = 50.0
@@ -85,6 +86,20 @@ def segment_means(log_ratio: Tensor, batch: Batch) -> Tensor:
     counted = seen.weight != 0
     total = segment_sum(log_ratio[counted], segment[counted], size)
     return (total / segment_count(segment[counted], size).clamp(min=1))[segment]
+
+
+def turn_sums(values: Tensor, batch: Batch) -> Tensor:
+    """The sum of `values` `[E]` over the counted occurrences of each occurrence's turn, as its trajectory saw it."""
+    visit, starts = turn_visits(batch)
+    counted = batch.occurrences.weight != 0
+    return segment_sum(values[counted], visit[counted], int(starts.sum()))[visit]
+
+
+def turn_means(values: Tensor, batch: Batch) -> Tensor:
+    """Their mean, `[E]`, whatever the weights; 0 where no occurrence of the turn counts."""
+    visit, starts = turn_visits(batch)
+    length = segment_count(visit[batch.occurrences.weight != 0], int(starts.sum())).clamp(min=1)
+    return turn_sums(values, batch) / length[visit]
 
 
 def saturation(log_ratio: Tensor, among: Tensor, bound: float = BOUND) -> Tensor:

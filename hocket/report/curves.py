@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeGuard
 
 from hocket.report.chart import Chart, Line, Point
 from hocket.report.reading import Recorded, Row, eval_interval
+from hocket.report.roles import MEASURES, each_agent, series
 
 EVALUATED_APART = {"n", "low", "high", "accuracy", "return", "length"}
 
@@ -53,11 +56,28 @@ CURVES = (
 )
 
 
-def curves(run: Recorded) -> list[Chart]:
-    """The charts of a run; metrics that were never measured have none."""
-    charts = [_success(run), _drawn(CURVES[0], run.rows), _signal(run.rows), _traits(run.rows)]
-    charts += [_drawn(curve, run.rows) for curve in CURVES[1:]]
-    return [chart for chart in charts if any(line.points for line in chart.lines)]
+LINES = 6
+"""Lines of one chart at most: more have no colours of their own."""
+
+
+def curves(run: Recorded, steps: Sequence[Mapping[str, Any]] = ()) -> list[Chart]:
+    """The charts of a run; what was never measured has none. `steps` are the recorded ones with what they come to."""
+    rows = run.rows
+    charts = [_success(run), _drawn(CURVES[0], rows), _signal(rows), *_rewards(rows), *_agents(rows, steps)]
+    charts += [_traits(rows), *(_drawn(curve, rows) for curve in CURVES[1:])]
+    charts += _counts(rows, steps)
+    found = [chart for chart in charts if any(line.points for line in chart.lines)]
+    return [part for chart in found for part in _parted(chart)]
+
+
+def _parted(chart: Chart) -> list[Chart]:
+    """A chart of many lines as several, of about as many lines each."""
+    count = math.ceil(len(chart.lines) / LINES)
+    if count < 2:
+        return [chart]
+    per = math.ceil(len(chart.lines) / count)
+    parts = [chart.lines[start : start + per] for start in range(0, len(chart.lines), per)]
+    return [replace(chart, title=f"{chart.title} ({n} of {count})", lines=part) for n, part in enumerate(parts, 1)]
 
 
 def points(rows: Sequence[Row], key: str) -> list[Point]:
@@ -119,8 +139,79 @@ def _signal(rows: Sequence[Row]) -> Chart:
     )
 
 
+_REWARD = re.compile(r"reward/(?!mean$|agent/)(.+)")
+_EVALUATED_REWARD = re.compile(r"eval/reward/(.+)")
+_OF_AGENT = re.compile(r"reward/agent/(.+)|([^/]+)/reward")
+
+
+def _rewards(rows: Sequence[Row]) -> list[Chart]:
+    """A curve per named reward, sampled and where measured evaluated. Rewards of very different size stand apart."""
+    sampled = {match[1]: points(rows, match[0]) for match in _matches(rows, _REWARD)}
+    measured = {match[1]: points(rows, match[0]) for match in _matches(rows, _EVALUATED_REWARD)}
+    sizes = {
+        name: max((abs(y) for _, y in (*sampled.get(name, ()), *measured.get(name, ()))), default=0.0)
+        for name in sorted({*sampled, *measured})
+    }
+    apart: list[list[str]] = []
+    for name in sorted(sizes, key=lambda name: sizes[name]):
+        if not apart or sizes[name] > 10 * max(sizes[apart[-1][0]], 0.1):
+            apart.append([])
+        apart[-1].append(name)
+    charts = []
+    for names in apart:
+        lines = [Line(name, sampled[name]) for name in names if name in sampled]
+        lines += [Line(f"{name}, evaluated", measured[name], marks=True) for name in names if name in measured]
+        title = "Rewards by name" if len(apart) == 1 else f"Reward: {', '.join(names)}"
+        charts.append(Chart(title, lines, note="Mean of each over the samples, before shaping."))
+    return charts
+
+
+def _matches(rows: Sequence[Row], pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """Metrics whose whole name matches, by name."""
+    return [match for key in sorted({key for row in rows for key in row}) if (match := pattern.fullmatch(key))]
+
+
+def _agents(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
+    """What each agent earns: from metrics where they tell, else from the recorded episodes."""
+    own = [m for m in _matches(rows, _OF_AGENT) if (m[1] or m[2]) not in ("reward", "eval")]
+    lines = [Line(match[1] or match[2], points(rows, match[0])) for match in own]
+    if any(line.points for line in lines):
+        return [Chart("Reward per agent", lines)]
+    found = [Line(name, line, marks=True) for name, line in each_agent(steps, MEASURES["turn rewards per episode"])]
+    return [Chart("Reward per agent", found, note=f"Turn rewards per episode. {_FEW}")] if len(found) > 1 else []
+
+
+_FEW = "Of the recorded steps alone."
+
+
+_COUNTS = (("Turns per episode", "turns/mean", "turns", 1.0), ("Tool calls per episode", "tools/calls", "calls", 0.0))
+"""Title, metric, name in the sums of a recorded step, and the value that tells nothing."""
+
+
+def _counts(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
+    """Turns and tool calls, from metrics or else from the recorded episodes, and failures; none where all is plain."""
+    charts = []
+    for title, key, name, dull in _COUNTS:
+        measured = points(rows, key)
+        line = measured or series(steps, partial(_per_episode, name=name))
+        if any(y != dull for _, y in line):
+            charts.append(
+                Chart(title, [Line(name, line, marks=not measured)], zero=True, note="" if measured else _FEW)
+            )
+    failed = points(rows, "episodes/failed")
+    if any(y for _, y in failed):
+        charts.append(Chart("Failed episodes", [Line("failed", failed)], unit="per step", zero=True))
+    return charts
+
+
+def _per_episode(summed: Row, name: str) -> float | None:
+    total = sum(agent[name] for agent in summed["agents"].values())
+    return total / summed["episodes"] if summed["episodes"] else None
+
+
 def _traits(rows: Sequence[Row]) -> Chart:
     names = {key for row in rows for key in row if key.startswith("eval/") and key[5:] not in EVALUATED_APART}
+    names = {name for name in names if not name.startswith("eval/reward/")}
     lines = [Line(name.removeprefix("eval/"), points(rows, name), marks=True) for name in sorted(names)]
     return Chart(
         "Traits of the answers",

@@ -9,6 +9,9 @@ from typing import Any
 
 Episode = Mapping[str, Any]
 
+APART = ("baseline", "branch")
+"""Sources whose rewards are not those of whole attempts by the policies."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -40,7 +43,7 @@ def group_episodes(episodes: Sequence[Episode]) -> list[Group]:
 
 def _group(number: int, episodes: Sequence[Episode]) -> Group:
     rewards = [reward_of(episode) for episode in episodes]
-    compared = [r for r, e in zip(rewards, episodes, strict=True) if r is not None and e.get("source") != "baseline"]
+    compared = [r for r, e in zip(rewards, episodes, strict=True) if r is not None and e.get("source") not in APART]
     mean = math.fsum(compared) / len(compared) if compared else None
     std = None
     if mean is not None:
@@ -64,8 +67,10 @@ def reward_of(episode: Episode) -> float | None:
     """The total reward of an episode; for one that was discarded, the sum of its scores."""
     if episode.get("reward") is not None:
         return float(episode["reward"])
-    found = [value for value in (episode.get("scores") or {}).values() if isinstance(value, (int, float))]
-    return float(sum(found)) if found else None
+    scores = (episode.get("scores") or {}).values()
+    values = [value for score in scores for value in (score if isinstance(score, list) else [score])]
+    found = [value for value in values if isinstance(value, (int, float))]
+    return math.fsum(found) if found else None
 
 
 def advantage_of(episode: Episode) -> float | None:

@@ -17,10 +17,14 @@ from hocket.report.chart import Chart
 from hocket.report.curves import curves, is_number
 from hocket.report.diagnosis import diagnose, kl_coefficient
 from hocket.report.reading import Recorded, read_run
+from hocket.report.roles import table
 from hocket.report.rollouts import rollouts
 from hocket.train.disk import write_atomic
 
 HERE = Path(__file__).parent
+
+CURVES_FIRST = 6
+"""Curves shown at once; the others open on demand. Runs with many have three more."""
 
 
 def write_report(run: Path) -> Path:
@@ -30,23 +34,27 @@ def write_report(run: Path) -> Path:
         ConfigurationError: when `run` is no run folder.
     """
     target = run / "report.html"
-    write_atomic(target, page(read_run(run)))
+    # Halves of characters, which a model may leave, have no place in a file.
+    write_atomic(target, page(read_run(run)).encode(errors="replace").decode())
     return target
 
 
 def page(run: Recorded) -> str:
     """The page of a run as HTML."""
-    shown = rollouts(run)
     latest = run.episodes(run.steps[-1]) if run.steps else []
+    shown = rollouts(run, latest)
+    charts = drawn(curves(run, shown["steps"]))
     return template("page.html").render(
         title=run.name,
-        css=asset("page.css"),
-        js=asset("page.js"),
+        css=asset("page.css") + asset("conversations.css"),
+        js=asset("page.js") + asset("conversations.js"),
         chips=_chips(run),
         hero=hero(run),
         facts=_facts(run),
         diagnosis=diagnose(run.rows, latest, penalty=kl_coefficient(run.config)),
-        charts=drawn(curves(run)),
+        charts=charts,
+        first=CURVES_FIRST if len(charts) < 2 * CURVES_FIRST else CURVES_FIRST + 3,
+        roles=table(shown["steps"], run.trained, run.config),
         table=before_and_after(run),
         samples=run.summary.get("samples") or [],
         rollouts=embedded(shown) if shown["steps"] else None,
@@ -79,7 +87,8 @@ def drawn(charts: Sequence[Chart]) -> list[dict[str, Any]]:
 
 def embedded(data: Any) -> Markup:
     """JSON that is safe inside a script element, whatever texts it holds."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = text.encode(errors="replace").decode()  # halves of characters stop some browsers
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
@@ -223,9 +232,14 @@ def before_and_after(run: Recorded) -> list[dict[str, str]]:
         old, new = before.get(name), after.get(name)
         if not (is_number(old) and is_number(new)):
             continue
-        share = name != "length" and name != "return" and min(old, new) >= 0 and max(old, new) <= 1
+        share = (
+            name not in ("length", "return")
+            and not name.startswith("reward/")
+            and min(old, new) >= 0
+            and max(old, new) <= 1
+        )
         show = percent if share else plain
-        label = {"length": "mean length, decisions"}.get(name, name.replace("_", " "))
+        label = {"length": "mean length, decisions"}.get(name, name.replace("reward/", "reward ").replace("_", " "))
         ends = [_interval(e, show) if name == run.measure else "" for e in (before, after)]
         rows.append(
             {

@@ -6,16 +6,22 @@ from hocket.rewards.calibrated import CalibratedReward
 from hocket.rewards.calls import CallMatch
 from hocket.rewards.checklist import Checklist, EndsWith, HasSection, InOrder, Mentions, WordRange
 from hocket.rewards.choices import SubsetMatch
+from hocket.rewards.code_tests import CodeTests
 from hocket.rewards.combine import Gated, NormalisedSum, RuleOverModel, WeightedByTask, WeightedSum
 from hocket.rewards.conformance import Conformance
+from hocket.rewards.crowd import CrowdReward
 from hocket.rewards.curves import AsymmetricCurve
+from hocket.rewards.database_hash import DatabaseMatch
 from hocket.rewards.diversity import RedundancyDiscount, RoleDiversity
 from hocket.rewards.early_exit import DecayingExits
+from hocket.rewards.entropy_history import EntropyHistory
 from hocket.rewards.formats import FormatGrade
 from hocket.rewards.frozen_scale import FrozenScale
 from hocket.rewards.functions import FunctionReward, load_reward, load_rewards
+from hocket.rewards.gated import GatedAccumulation
 from hocket.rewards.graded import Closeness, EntityMatch, IntervalIoU
 from hocket.rewards.group_length import SpreadLength
+from hocket.rewards.information_gain import InformationGain
 from hocket.rewards.judge import NoisyJudge, TextJudge
 from hocket.rewards.key_steps import KeySteps, OrderedStages
 from hocket.rewards.language import LanguageShare
@@ -30,12 +36,23 @@ from hocket.rewards.length import (
 from hocket.rewards.length_band import LengthBand
 from hocket.rewards.likelihood_rank import UnlikelinessReward
 from hocket.rewards.lists import ListGain
+from hocket.rewards.message_cost import MessageCost
 from hocket.rewards.noise import AppealedCorrection, NoiseCorrection
 from hocket.rewards.opinions import Opinions, RewardError
 from hocket.rewards.paraphrases import GroupSimilarity
+from hocket.rewards.progress import LearningProgress
+from hocket.rewards.readability import Readability
 from hocket.rewards.router import Routed
 from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty
 from hocket.rewards.spans import SegmentsByText, SpanRewards
+from hocket.rewards.sql import (
+    ClauseMatch,
+    ExecutionMatch,
+    JudgeFailures,
+    NgramOverlap,
+    SchemaLinking,
+    ValidSyntax,
+)
 from hocket.rewards.steps import StepScores
 from hocket.rewards.surplus import DropSurplusNegatives
 from hocket.rewards.tags import TagFormat
@@ -51,44 +68,58 @@ __all__ = [
     "CalibratedReward",
     "CallMatch",
     "Checklist",
+    "ClauseMatch",
     "Closeness",
+    "CodeTests",
     "Conformance",
     "ContrastBonus",
     "CosineLength",
+    "CrowdReward",
+    "DatabaseMatch",
     "DecayingExits",
     "DropSurplusNegatives",
     "EndsWith",
     "EntityMatch",
+    "EntropyHistory",
     "ExactMatch",
+    "ExecutionMatch",
     "FormatGrade",
     "FrozenScale",
     "FunctionReward",
     "Gated",
+    "GatedAccumulation",
     "GroupSimilarity",
     "HasSection",
     "InOrder",
+    "InformationGain",
     "IntervalIoU",
+    "JudgeFailures",
     "KLInReward",
     "KeySteps",
     "LanguageShare",
+    "LearningProgress",
     "LengthBand",
     "LengthOnceRight",
     "ListGain",
     "LongerIsBetter",
     "MaskTruncated",
     "Mentions",
+    "MessageCost",
+    "NgramOverlap",
     "NoiseCorrection",
     "NoisyJudge",
     "NormalisedSum",
     "Opinions",
     "OrderedStages",
     "OverlongPenalty",
+    "Readability",
     "RedundancyDiscount",
     "RelativeLength",
     "RewardError",
     "RoleDiversity",
     "Routed",
     "RuleOverModel",
+    "SchemaLinking",
     "SearchTable",
     "SegmentsByText",
     "SpanRewards",
@@ -102,6 +133,7 @@ __all__ = [
     "ThinkingPenalties",
     "ToolEfficiency",
     "UnlikelinessReward",
+    "ValidSyntax",
     "VoteReward",
     "WeightedByTask",
     "WeightedSum",

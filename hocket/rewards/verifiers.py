@@ -37,7 +37,7 @@ class TaskVerifier:
         feedback: list[str | None] = []
         for trajectory in trajectories:
             try:
-                values.append(self.verify(trajectory.text, trajectory.scenario))
+                values.append(self.verify(trajectory.answer, trajectory.scenario))
                 feedback.append(None)
             except Exception as error:
                 values.append(None)
@@ -69,7 +69,7 @@ class ExactMatch:
             raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        return Opinions(self.verify(trajectory.text, trajectory.scenario) for trajectory in trajectories)
+        return Opinions(self.verify(trajectory.answer, trajectory.scenario) for trajectory in trajectories)
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
         """The verdict on one completion."""

@@ -1,11 +1,15 @@
 """Who is asked how many times; the loop between sampling and scoring."""
 
+from hocket.rollout.agent_turn_tree import AgentTurnTree
+from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.appeals import WithAppeals
 from hocket.rollout.baseline import WithGreedyBaseline
+from hocket.rollout.beliefs import WithBeliefs
 from hocket.rollout.compressed import CompressedThoughts, FirstMention
 from hocket.rollout.contrast import ContrastGroups
 from hocket.rollout.correction import GuidedCorrection
 from hocket.rollout.demonstrations import Demonstrations, Preferences
+from hocket.rollout.dialogue_tree import DialogueTree
 from hocket.rollout.difficulty import DifficultyAware
 from hocket.rollout.dropped import DroppedThoughts
 from hocket.rollout.dynamic import DynamicSampling
@@ -13,6 +17,7 @@ from hocket.rollout.expert import WithExpert
 from hocket.rollout.forced import ForcedAnswers
 from hocket.rollout.independent import Independent
 from hocket.rollout.latent import LatentThoughts
+from hocket.rollout.message_search import UCT, MessageSearch
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.rollout.reference import WithReference
 from hocket.rollout.refilled import Refilled
@@ -20,12 +25,17 @@ from hocket.rollout.selected import Selected
 from hocket.rollout.serial import SerialGroup
 from hocket.rollout.tempered import Tempered
 from hocket.rollout.tree import PlanTree
+from hocket.rollout.within_band import WithinBand
 
 __all__ = [
+    "UCT",
+    "AgentTurnTree",
+    "AlternatingRollout",
     "CompressedThoughts",
     "ContrastGroups",
     "DelayedNucleus",
     "Demonstrations",
+    "DialogueTree",
     "DifficultyAware",
     "DroppedThoughts",
     "DynamicSampling",
@@ -34,6 +44,7 @@ __all__ = [
     "GuidedCorrection",
     "Independent",
     "LatentThoughts",
+    "MessageSearch",
     "PlanTree",
     "Preferences",
     "Refilled",
@@ -41,7 +52,9 @@ __all__ = [
     "SerialGroup",
     "Tempered",
     "WithAppeals",
+    "WithBeliefs",
     "WithExpert",
     "WithGreedyBaseline",
     "WithReference",
+    "WithinBand",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,8 +28,20 @@ class Entry:
 FORMS = (
     Entry("sums", "the default: sums and differences of two to four integers, e.g. 'What is 45 + 37?'"),
     Entry("reasoning-gym:NAME", "a generated dataset of reasoning-gym, e.g. reasoning-gym:chain_sum?max_terms=4"),
+    Entry("calculator", "products that need the calculator tool, e.g. calculator?digits=3&listed=false"),
+    Entry("code", "small Python functions judged by unit tests in a sandbox, e.g. code?steps=2&grading=share"),
     Entry("PATH.jsonl", "a file with one JSON object per line: prompt, and optionally answer, split and other columns"),
     Entry("gym:ENVIRONMENT", "a Gymnasium environment for control policies, e.g. gym:CartPole-v1"),
+    Entry("openspiel:GAME", "a game of OpenSpiel in words, e.g. openspiel:kuhn_poker or openspiel:leduc_poker?tries=1"),
+    Entry("textarena:GAME", "a game of TextArena, e.g. textarena:TicTacToe-v0"),
+    Entry("gymnasium:ENVIRONMENT", "a Gymnasium environment in words, e.g. gymnasium:FrozenLake-v1?is_slippery=false"),
+    Entry("pettingzoo:MODULE", "a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2"),
+    Entry("openenv:URL", "the environment behind an OpenEnv server, e.g. openenv:http://localhost:8000"),
+    Entry("household", "errands in a house in words, e.g. household?size=2&dense=0.1"),
+    Entry("maze", "mazes in words, e.g. maze?width=4&height=4&slip=0.1"),
+    Entry("multihop", "questions that take several searches in a generated corpus, e.g. multihop?hops=2"),
+    Entry("sql", "questions about small databases, answered by a query, e.g. sql?level=3"),
+    Entry("order_desk", "customers at an order desk with tools, e.g. order_desk?orders=4"),
     Entry("FILE.py:NAME", "a task object of yours, or a class or function that makes one"),
 )
 
@@ -56,6 +69,12 @@ def find(name: str) -> Task:
         return ReasoningGym(base.removeprefix("reasoning-gym:"), settings)
     if base.startswith("gym:"):
         return _gym(base.removeprefix("gym:"), settings)
+    if base.partition(":")[0] in ("openspiel", "textarena", "gymnasium", "pettingzoo", "openenv"):
+        from hocket.tasks.environment import environment_task
+
+        return environment_task(base, settings)
+    if base in WORLDS_HERE:
+        return _here(base, settings)
     if ".py:" in base:
         return _own(base, settings)
     if base.endswith(".jsonl"):
@@ -63,11 +82,25 @@ def find(name: str) -> Task:
 
         hints = {"eval_share": float, "extract": str, "instruct": bool}
         return JsonLines(Path(base), **checked(base, settings, hints))
+    if base == "calculator":
+        from hocket.tasks.calculator import Calculations
+
+        return Calculations(**checked(base, settings, {"digits": int, "listed": bool, "calls": float}))
     if base == "sums":
         from hocket.tasks.sums import Sums
 
         return Sums(**checked(base, settings, {"instruct": bool}))
     raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
+
+
+WORLDS_HERE = ("code", "household", "maze", "multihop", "order_desk", "sql")
+"""Tasks of this library's own making, besides `sums`."""
+
+
+def _here(name: str, settings: Mapping[str, str]) -> Task:
+    """A task of this library with its settings."""
+    module = importlib.import_module(f"hocket.tasks.{name}")
+    return cast(Task, module.from_settings(name, settings))
 
 
 def _gym(environment: str, settings: Mapping[str, str]) -> Task:
@@ -128,7 +161,8 @@ def _hint(base: str) -> str:
         return "; a data file must end in .jsonl"
     from hocket.tasks.reasoning import dataset_files
 
-    names = {"sums": "sums", **{name: f"reasoning-gym:{name}" for name in dataset_files()}}
+    own = {name: name for name in ("sums", *WORLDS_HERE)}
+    names = {**own, **{name: f"reasoning-gym:{name}" for name in dataset_files() if name not in own}}
     close = nearest(base.rpartition(":")[2], names)
     if close.startswith("; did you mean "):
         word = close.removeprefix("; did you mean '").removesuffix("'?")

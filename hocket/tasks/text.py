@@ -48,17 +48,17 @@ class TextTask(ABC):
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`format`: whether the answer stands inside tags; `working`: whether there is a filled `<think>` block."""
-        text = trajectory.text
+        text = trajectory.answer
         return {"format": float(tagged_answer(text) is not None), "working": float(has_working(text))}
 
     def label(self, trajectory: Trajectory) -> str | None:
         """The final answer as a word, by which samples of a scenario agree or differ; None without one."""
-        return tagged_answer(trajectory.text)
+        return tagged_answer(trajectory.answer)
 
     def success(self, trajectory: Trajectory) -> float:
         """1 if the verdict is 1, else 0. Raises `HocketError` if `verify` does not work."""
         try:
-            verdict = self.verify(trajectory.text, trajectory.scenario)
+            verdict = self.verify(trajectory.answer, trajectory.scenario)
         except Exception as error:
             where = f"task {self.name}: verifying {trajectory.scenario.id}"
             raise HocketError(f"{where} raised {type(error).__name__}: {error}; correct the verifier") from error

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from hocket.workflows.ending import ended
+
 T = TypeVar("T")
 
 
@@ -17,7 +19,11 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
     async def kept() -> None:
         # What a task returns is written out as text when asyncio.run gives signals back: milliseconds for a batch.
-        outcome.append(await work)
+        try:
+            outcome.append(await work)
+        finally:
+            # A task that was left behind and catches its cancellation would hold up asyncio.run for ever.
+            await ended(asyncio.all_tasks() - {asyncio.current_task()})
 
     def runner() -> None:
         try:

@@ -44,11 +44,27 @@ def _own(batch: Batch, reads: frozenset[Column], policy: Policy, decisions: Tens
     if Column.PROXIMAL in reads:
         batch = _with_logp(batch, "proximal", now.logp, decisions)
     if Column.VALUE in reads:
-        value = _into(batch.value, now.get(Quantity.VALUE), decisions)
-        batch = batch.but(value=value, final_value=policy.final_values(batch).detach())
+        batch = _with_values(batch, now.get(Quantity.VALUE), policy, decisions)
     if Column.ENTROPY in reads:
         batch = batch.but(entropy=_into(batch.entropy, now.get(Quantity.ENTROPY), decisions))
     return batch
+
+
+def _with_values(batch: Batch, value: Tensor, policy: Policy, decisions: Tensor) -> Batch:
+    """`batch` with the values of one policy's decisions, and of final states after it decided last.
+
+    Values of other policies stay, so that once all learners have annotated, a chain of agents has the value of each.
+    """
+    valued = torch.zeros(batch.decisions, dtype=torch.bool) if batch.valued is None else batch.valued.clone()
+    valued[decisions] = True
+    mine = torch.zeros(batch.decisions, dtype=torch.bool)
+    mine[decisions] = True
+    last = batch.last()
+    ended = last >= 0
+    ended[ended.clone()] = mine[batch.occurrences.decision[last[ended]]]
+    final = policy.final_values(batch).detach()
+    final = torch.where(ended, final, torch.zeros_like(final) if batch.final_value is None else batch.final_value)
+    return batch.but(value=_into(batch.value, value, decisions), valued=valued, final_value=final)
 
 
 def _with_logp(batch: Batch, name: str, logp: Tensor, decisions: Tensor) -> Batch:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hocket.components import load_object
+from hocket.casting import Cast
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.recipe import Recipe
@@ -20,8 +20,9 @@ from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
-from hocket.types import before_training
-from hocket.workflows import TextPlayer
+from hocket.types import Trajectory, before_training
+from hocket.workflows import SingleTurn, TextPlayer, Workflow
+from hocket.workflows.team import Labeller
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
@@ -48,7 +49,9 @@ def build_parts(
     """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
     key = Key.of(config.seed)
     text = task.kind == "text"
-    policies, player = _text(config, workflow, journal, precision) if text else _control(config, task, key)
+    policies, player = (
+        _text(config, task, _flow(config, task, workflow), journal, precision) if text else _control(config, task, key)
+    )
     parts = Parts(
         task=task,
         player=player,
@@ -140,27 +143,39 @@ def _with_references(player: TextPlayer, references: Mapping[str, Policy], confi
 
 def _of_policies(config: Config) -> dict[str, RoleSettings]:
     """The settings of each policy that some role names or needs."""
-    return {_policy_of(role, settings): settings for role, settings in config.roles.items()}
+    seating = config.phases[0][0].cast
+    return {_policy_of(role, settings, seating): settings for role, settings in config.roles.items()}
 
 
-def _policy_of(role: str, settings: RoleSettings) -> str:
-    """Roles share one policy unless they name another, bring a model or recipe of their own, or are frozen."""
+def _policy_of(role: str, settings: RoleSettings, seating: Cast) -> str:
+    """Roles share one policy unless they name another, bring a model or recipe of their own, are frozen, or the
+    recipe's cast gives each its own."""
     if settings.policy:
         return settings.policy
-    return role if settings.model or settings.recipe or settings.frozen else POLICY
+    own = settings.model or settings.recipe or settings.frozen
+    return role if own else seating.policy(role) or POLICY
+
+
+def _flow(config: Config, task: Task, given: Any) -> Workflow:
+    """What plays: the run's workflow, else the recipe's, else the task's own, else one answer of one policy."""
+    from hocket.workflows.library import find as find_workflow
+
+    named = config.workflow or (None if given else config.phases[0][0].workflow)
+    if given is None and named is None:
+        return getattr(task, "workflow", None) or SingleTurn()
+    return cast(Workflow, given or find_workflow(str(named)))
 
 
 def _text(
-    config: Config, workflow: Any, journal: Journal | None, precision: Precision
+    config: Config, task: Task, flow: Workflow, journal: Journal | None, precision: Precision
 ) -> tuple[dict[str, Policy], Player]:
     from hocket.engine.lobby import Lobby
     from hocket.engine.requests import Engine
     from hocket.policies.shared import Bases
     from hocket.train.endpoints import outside_seat
     from hocket.train.engines import Engines
-    from hocket.workflows import Chat, Seat, SingleTurn
+    from hocket.workflows import Chat, Limits, Seat
 
-    flow = workflow or (_workflow(config.workflow) if config.workflow else SingleTurn())
     unknown = [role for role in config.roles if role not in flow.roles]
     if unknown:
         raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
@@ -168,6 +183,7 @@ def _text(
     engines: dict[str, Engine] = {}
     lobby = Lobby()  # One for all engines: each runs when every live workflow waits, on whichever of them.
     making, bases, own = Engines(config, lobby, journal), Bases(), _of_policies(config)
+    seating = config.phases[0][0].cast
     seats = {}
     for role in flow.roles:
         settings = config.roles.get(role, RoleSettings())
@@ -182,7 +198,7 @@ def _text(
             )
             continue
         _refuse_strays(role, settings)
-        name = _policy_of(role, settings)
+        name = _policy_of(role, settings, seating)
         if name not in policies:
             policies[name] = load_policy(config, name, settings.model, precision, bases)
             # A frozen policy stays its base, so that no adapter is computed for it.
@@ -192,7 +208,15 @@ def _text(
     taken = next((role for role, seat in seats.items() if not seat.learns and role in policies), None)
     if taken is not None:
         raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
-    return cast(dict[str, Policy], policies), TextPlayer(flow, seats)
+    limits = config.limits.over(getattr(flow, "limits", None) or Limits())
+    player = TextPlayer(flow, seats, limits, verifier=getattr(task, "verify", None), labeller=_labeller(task))
+    return cast(dict[str, Policy], policies), player
+
+
+def _labeller(task: Task) -> Labeller | None:
+    """What reads the final answer out of a text, where the task does."""
+    label = getattr(task, "label", None)
+    return None if label is None else lambda text, scenario: label(Trajectory(scenario, [], info={"answer": text}))
 
 
 def load_policy(
@@ -257,19 +281,15 @@ def model_path(model: str) -> str:
     return str(BASE) if model == "nano" else model
 
 
-def _workflow(name: str) -> Any:
-    found = load_object(name, "workflow")
-    return found() if isinstance(found, type) else found
-
-
 def _rewards(config: Config, task: Task, given: Sequence[Reward], workflow: Any) -> tuple[Reward, ...]:
     """Rewards given in Python and those of the flags, else the recipe's, else the task's own."""
     loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD]))
-    own = tuple(task.rewards)
+    flow = _flow(config, task, workflow) if task.kind == "text" else None
+    own = () if flow is not None and flow.scores else tuple(task.rewards)
     named = tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
     found = (*given, *named) or tuple(config.recipe.rewards) or own
     recorded = all(isinstance(recipe.rollout, (Demonstrations, Preferences)) for recipe, _ in config.phases)
-    if not found and task.kind == "text" and not recorded and not (config.workflow or workflow):
+    if not found and task.kind == "text" and not recorded and isinstance(flow, SingleTurn):
         raise ConfigurationError(
             f"task {task.name} has no answers to compare with, so nothing tells good from bad; add an answer to its "
             "scenarios or a reward with --reward FILE.py:FUNCTION"

@@ -22,6 +22,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import GRPO, find
 from hocket.stages import Task
 from hocket.types import Decoding
+from hocket.workflows.episode import Limits
 
 Pairs = Sequence[tuple[str, Any]]
 """Dotted keys and values, in the order in which they are applied."""
@@ -164,6 +165,7 @@ class Config:
         task, model, workflow, reward: see `hocket train --help`. recipe: the method.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
+        limits: what one episode may spend; a workflow's own where these are the usual ones.
         threads: None measures at the start. engine: what policies are sampled with.
         precision: what matrix products of language models are made in; `auto` decides at the start.
         device: where language models are: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator where there is one.
@@ -182,6 +184,7 @@ class Config:
     run: str | None = None
     runs: str = "runs"
     decoding: Decoding = field(default_factory=Decoding)
+    limits: Limits = Limits()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     chat_template: str | None = None
@@ -236,6 +239,7 @@ class Config:
 
 
 SLOTS = (
+    "cast",
     "curriculum",
     "rollout",
     "rewards",

@@ -1,9 +1,15 @@
-"""Rollouts as people and the report read them: one JSON object per trajectory."""
+"""Rollouts as people and the report read them: one JSON object per trajectory.
+
+Besides what was sampled and credited, turns say how they hang together: `id` (equal where trajectories share a turn)
+and `parent` (the id of the turn it extends, null at a root) number the turns of a step; `new` counts the last messages
+of `prompt` that came since the parent; `conversation` numbers the histories that an agent began; `state` is the key it
+was grouped by; `rewards` holds turn-level scores by name; `outside` marks answers of a model that is not trained here.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +20,15 @@ from hocket.errors import HocketError
 from hocket.packing import unique_turns
 from hocket.signals import REWARD, returns
 from hocket.train.disk import json_ready, read_json_lines, write_atomic
-from hocket.types import Batch, Trajectory, Turn
+from hocket.types import Batch, Level, Trajectory, Turn
 
 Decode = Callable[[Sequence[int]], str]
 """The text of token ids."""
 
 Episode = dict[str, Any]
+
+BRIEF = 500
+"""Characters of one value of a trajectory's `info` that are kept at most; its limit is kept whole."""
 
 
 def episodes(
@@ -51,6 +60,7 @@ def episodes(
     credit = None if batch is None else _Credit(trajectories, batch)
     spell = _speller(decode)
     groups: dict[str, int] = {}
+    numbers = {id(turn): number for number, turn in enumerate(unique_turns([*trajectories, *discarded]))}
     found = []
     for number, trajectory in enumerate([*trajectories, *discarded]):
         learnt = number < len(trajectories)
@@ -62,6 +72,7 @@ def episodes(
             weights=credit.weights(number, trajectory) if credit and learnt else None,
             reward=rewards[number] if rewards is not None and learnt else None,
             spell=spell,
+            numbers=numbers,
         )
         if learnt and batch is not None and "label" in batch.info:
             row["label"] = batch.info["label"][number]
@@ -78,12 +89,21 @@ def episode(
     weights: Sequence[NDArray[Any]] | None = None,
     reward: float | None = None,
     spell: Callable[[int], str] | None = None,
+    numbers: Mapping[int, int] | None = None,
 ) -> Episode:
-    """One trajectory as JSON data. `advantages` and `weights` have one array `[L]` per turn, NaN where unknown."""
+    """One trajectory as JSON data. `advantages` and `weights` have one array `[L]` per turn, NaN where unknown.
+
+    `numbers` are those of the turns by `id(turn)`, contexts included; None numbers them within the trajectory.
+    """
     scenario = trajectory.scenario
+    numbers = numbers or {id(turn): number for number, turn in enumerate(unique_turns([trajectory]))}
+    rewards = _turn_rewards(trajectory)
     turns = []
     for number, turn in enumerate(trajectory.turns):
-        row = _turn(turn, spell)
+        parent = None if turn.parent is None else numbers[id(turn.parent)]
+        row = {"id": numbers[id(turn)], "parent": parent, **_turn(turn, spell)}
+        if rewards[number]:
+            row["rewards"] = rewards[number]
         row["advantage"] = None if advantages is None else _floats(advantages[number])
         if weights is not None and not np.all(weights[number] == 1.0):
             row["weight"] = _floats(weights[number])
@@ -102,6 +122,7 @@ def episode(
         "truncated": trajectory.truncated,
         "terminated": trajectory.terminated,
         "failure": trajectory.failure,
+        "info": _brief(trajectory.info),
     }
 
 
@@ -177,6 +198,9 @@ def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
         "role": turn.role or turn.agent,
         "policy": turn.policy,
         "prompt": json_ready(list(turn.prompt)),
+        "new": new_messages(turn),
+        "conversation": turn.extras.get("conversation"),
+        "state": turn.state,
         "observation": _ends(turn.observation) if control else turn.observation.tolist(),
         "length": len(turn),
         "tokens": turn.action.tolist() if discrete else None,
@@ -189,7 +213,55 @@ def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
         row["actions"] = json_ready(turn.action)
     if turn.forced is not None and turn.forced.any():
         row["forced"] = turn.forced.tolist()
+        # What was sampled and yet is imposed as a whole came from a seat where nobody learns.
+        if turn.decoding is not None and turn.forced.all():
+            row["outside"] = True
     return row
+
+
+def new_messages(turn: Turn) -> int:
+    """How many of the last messages of a turn's prompt came since its parent; all of them at a root."""
+    if turn.parent is None:
+        return len(turn.prompt)
+    past = len(turn.parent.prompt)
+    if turn.prompt[:past] != turn.parent.prompt:
+        return len(turn.prompt)
+    # The parent's own answer stands between, unless the turn goes on with that very answer.
+    return max(len(turn.prompt) - past - 1, 0)
+
+
+def _turn_rewards(trajectory: Trajectory) -> list[dict[str, float]]:
+    """The turn-level scores of each turn by name, where there is an opinion."""
+    found: list[dict[str, float]] = [{} for _ in trajectory.turns]
+    for name, score in trajectory.scores.items():
+        if score.level is not Level.TURN or score.value is None:
+            continue
+        for place, value in zip(found, np.atleast_1d(np.asarray(score.value, dtype=np.float64)).tolist(), strict=False):
+            if np.isfinite(value):
+                place[name] = value
+    return found
+
+
+def _brief(info: Mapping[str, Any]) -> Episode:
+    """The values of `info` that are plain and short; long texts are cut."""
+    found = {}
+    for name, value in info.items():
+        if isinstance(value, str) and name != "limit" and len(value) > BRIEF:
+            found[str(name)] = value[: BRIEF - 1] + "…"
+        elif _plain(value):
+            ready = json_ready(value)
+            if isinstance(value, str) or len(json.dumps(ready)) <= BRIEF:
+                found[str(name)] = ready
+    return found
+
+
+def _plain(value: Any, most: int = 64) -> bool:
+    """Whether a value is numbers and texts, or a small collection of such."""
+    if isinstance(value, Mapping):
+        return len(value) <= most and all(_plain(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return len(value) <= most and all(_plain(item) for item in value)
+    return value is None or isinstance(value, (str, bool, int, float, np.generic))
 
 
 def _ends(observations: NDArray[Any]) -> Episode:

@@ -15,7 +15,7 @@ from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
 from hocket.train.sparing import Sparing, SparingProblem
-from hocket.types import Batch, Quantity
+from hocket.types import Batch, Column, Quantity
 from hocket.update.problem import Problem
 
 AGREEMENT_SAMPLE = 2048
@@ -64,8 +64,12 @@ class Learner:
             self.policy.end_tape()
 
     def annotate(self, batch: Batch) -> Batch:
-        """Fills what this learner's recipe reads, for its own decisions."""
-        return self.sparing(lambda: annotate(batch, self.recipe.reads, self.policy, self.reference))
+        """Fills what this learner's recipe reads, for its own decisions.
+
+        Nothing trains the values of a frozen policy, so they stay unknown: to the others its turns are environment.
+        """
+        reads = self.recipe.reads - {Column.VALUE} if self.frozen else self.recipe.reads
+        return self.sparing(lambda: annotate(batch, reads, self.policy, self.reference))
 
     def assess(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
         """Gives credit over the joint experience of `step` by this learner's recipe."""

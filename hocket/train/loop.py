@@ -20,10 +20,13 @@ from hocket.keys import Key
 from hocket.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Player, Reward, Task
+from hocket.train import rounds
 from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
+from hocket.train.team_metrics import team_metrics
 from hocket.types import Assignment, Batch, Decoding, Experience, Level, Trajectory
+from hocket.workflows.cast import recast
 
 
 @dataclass
@@ -81,8 +84,10 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     key = parts.key.derive("step", step)
     started = time.perf_counter()
 
-    experience, problems = await collect(parts, key)
+    await rounds.measured(parts)
+    experience, problems = await collect(parts, key, step)
     result = learn_from(parts, step, experience, problems, rollout=time.perf_counter() - started)
+    result.metrics |= await rounds.settled(parts, result.trajectories or result.discarded, step)
     for scenario, reward in outcomes(parts, experience):
         parts.ledger.record(scenario, step, reward)
     result.metrics["time/step"] = time.perf_counter() - started
@@ -112,10 +117,13 @@ def outcomes(parts: Parts, experience: Experience) -> list[tuple[str, float]]:
     return [(t.scenario.id, total_reward(t, parts.weights)) for t in everything if t.source == "own"]
 
 
-def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int) -> tuple[Batch | None, Metrics]:
+def learn(
+    parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int, *, everyone: bool = False
+) -> tuple[Batch | None, Metrics]:
     """Annotate, credit, objective and update for every learner; returns the credited batch and the metrics.
 
-    Credit is computed over the joint experience by each learner's recipe, and each learns from its own decisions.
+    Credit is computed over the joint experience by each learner's recipe, and each learns from its own decisions; whom
+    a reward pays that is known only later (see `hocket.train.rounds`), not yet, unless `everyone` is to learn.
     """
     if not trajectories:
         return None, {}
@@ -125,10 +133,13 @@ def learn(parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int)
         batch = learner.annotate(batch)
     metrics: Metrics = {}
     credited = batch
+    trained = [name for name, learner in parts.learners.items() if not learner.frozen]
+    learning = parts.lead.recipe.cast.learning(trained, step)
+    learning -= frozenset() if everyone else {reward.policy for reward in rounds.awaited(parts)}
     for name, learner in parts.learners.items():
         assessed = learner.assess(batch, parts.weights, step)
         found = credit_metrics(assessed.of_policy(name))
-        if not learner.frozen:
+        if name in learning:
             found |= learner.learn(assessed, key.derive("update", name), step)
         learner.end_tape()
         prefix = f"{name}/" if len(parts.learners) > 1 else ""
@@ -196,8 +207,8 @@ class Playing:
         return await self.player.play(assignments, key=self.key)
 
 
-async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
-    """Asks the curriculum, and rolls out and scores what it asks; also what went wrong with rewards, in sentences."""
+async def collect(parts: Parts, key: Key, step: int = 1) -> tuple[Experience, list[str]]:
+    """Seats the cast of `step`, asks the curriculum, rolls out and scores; also what went wrong with rewards."""
     recipe = parts.lead.recipe
     problems: list[str] = []
     for learner in parts.learners.values():
@@ -211,9 +222,11 @@ async def collect(parts: Parts, key: Key) -> tuple[Experience, list[str]]:
     async def score(trajectories: Sequence[Trajectory]) -> None:
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
-    experience = await recipe.rollout.collect(
+    by_turns = getattr(recipe.rollout, "at", None)
+    rollout = recipe.rollout if by_turns is None else by_turns(step)
+    experience = await rollout.collect(
         more(recipe.curriculum.prompts),
-        play=Playing(parts.player, key.derive("play")),
+        play=Playing(recast(parts.player, recipe.cast, step), key.derive("play")),
         score=score,
         ledger=parts.ledger,
         key=key.derive("rollout"),
@@ -242,12 +255,12 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
     """What was sampled: rewards before shaping, lengths, truncations, failures."""
     everything = experience.trajectories + experience.discarded
     own = [trajectory for trajectory in everything if trajectory.source == "own"] or everything
-    kept = [trajectory for trajectory in experience.trajectories if trajectory.source != "baseline"]
+    kept = [trajectory for trajectory in experience.trajectories if trajectory.source not in ("baseline", "branch")]
     whole = [trajectory for trajectory in own if trajectory.failure is None]
     metrics = {
         "reward/mean": _mean([total_reward(trajectory, weights) for trajectory in kept]),
         "groups/total": float(len({trajectory.scenario.id for trajectory in everything})),
-        "tokens/generated": float(sum(t.length for t in everything if t.source in ("own", "baseline"))),
+        "tokens/generated": float(sum(t.length for t in everything if t.source in ("own", "baseline", "branch"))),
         "length/mean": _mean([float(trajectory.length) for trajectory in whole]),
         "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
         "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),
@@ -257,7 +270,7 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
         alone = {other: float(other == name) for other in names}
         judged = [t for t in kept if name in t.scores and t.scores[name].value is not None]
         metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in judged])
-    return metrics
+    return metrics | team_metrics(whole, weights)
 
 
 def credit_metrics(batch: Batch) -> Metrics:

@@ -34,6 +34,7 @@ from hocket.train.config import Config, RoleSettings
 from hocket.train.cores import available_cores
 from hocket.train.loop import Parts, StepResult, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
+from hocket.train.rounds import awaited
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.types import Experience
 from hocket.workflows import TextPlayer
@@ -66,8 +67,9 @@ class Flight:
         parts: of the run, with their own count of scenarios `asked`.
     """
 
-    def __init__(self, parts: Parts, key: Key) -> None:
+    def __init__(self, parts: Parts, key: Key, step: int) -> None:
         self.parts = parts
+        self._step = step
         self._outcome: Future[Collected] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Collected] | None = None
@@ -99,7 +101,7 @@ class Flight:
     async def _collected(self, key: Key) -> Collected:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         started = time.perf_counter()
-        experience, problems = await collect(self.parts, key)
+        experience, problems = await collect(self.parts, key, self._step)
         return Collected(experience, problems, time.perf_counter() - started)
 
 
@@ -123,6 +125,11 @@ class Overlap:
             raise ConfigurationError(
                 f"overlap = {config.overlap} is for language models sampled by the run itself, and task {config.task} "
                 "has none here; drop it"
+            )
+        if awaited(parts):
+            raise ConfigurationError(
+                f"overlap = {config.overlap} learns while it samples, and recipe {parts.lead.recipe.name} has a reward "
+                "that is known only when others have learnt; drop it"
             )
         self._parts = parts
         policies = {seats[role].policy: engine.policy for role, engine in local.items()}
@@ -203,7 +210,7 @@ class Overlap:
 
     def _launch(self, step: int) -> Flight:
         parts = replace(self._parts, player=self._player)
-        return Flight(parts, parts.key.derive("step", step))
+        return Flight(parts, parts.key.derive("step", step), step)
 
     def _publish(self, step: int) -> None:
         """The batch of `step` comes from the weights as they are now."""

@@ -29,6 +29,7 @@ from hocket.train.runfolder import RunFolder
 from hocket.train.sparing import out_of_memory
 from hocket.train.tracking import MetricsLog, Tracker, open_trackers
 from hocket.types import Trajectory
+from hocket.workflows import SingleTurn
 
 REFERENCE = "-reference"
 """Ends the name under which a checkpoint keeps a reference that is not the configured model."""
@@ -133,7 +134,7 @@ class Trainer:
             journal=self.journal,
             precision=self.machine.precision,
         )
-        self._choose_memory(workflow)
+        self._choose_memory()
         self.adapting = Adapting(pinned=config.threads is not None or told_threads() is not None)
         self.parts.overlap = config.overlap
         self.overlap = Overlap(config, self.parts) if config.overlap else None
@@ -278,11 +279,11 @@ class Trainer:
         machine = Machine.chosen(self.config, models)
         return halved(machine, self.config) if self.config.overlap else machine
 
-    def _choose_memory(self, workflow: Any) -> None:
+    def _choose_memory(self) -> None:
         """Completes the choices of a new run and records them."""
         learners = self.parts.learners.values()
         if not self.machine.memory.why:
-            several = self.config.workflow is not None or workflow is not None
+            several = not isinstance(getattr(self.parts.player, "workflow", SingleTurn()), SingleTurn)
             memory = planned(self.config, self.task, learners, several_turns=several)
             self.machine = dataclasses.replace(self.machine, memory=memory)
             self.folder.write_json(self.folder.machine, self.machine.to_json())

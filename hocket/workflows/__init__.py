@@ -2,6 +2,7 @@
 
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import LimitReached, Limits
+from hocket.workflows.outside import OutsideAgent
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.single import SingleTurn
 from hocket.workflows.team import Agent, Reply, Seat, Team
@@ -13,6 +14,7 @@ __all__ = [
     "LimitReached",
     "Limits",
     "Outcome",
+    "OutsideAgent",
     "Reply",
     "Seat",
     "SingleTurn",

@@ -7,7 +7,8 @@ assistant message is a marker and taking what stands after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
 
@@ -15,14 +16,25 @@ from jinja2 import TemplateError
 
 from hocket.errors import ConfigurationError
 from hocket.types import Message
+from hocket.workflows.shapes import Shapes
 
 Tokens = tuple[int, ...]
 Tools = Sequence[Mapping[str, Any]]
 
 _MARKER = "hocket0marker1here"
+_WORDS = "hocket{}\"'\\<&>%é\n  Zz{{x}}here"
+"""Words that show it when a template escapes, trims or changes what it writes."""
 _KEPT = 1024
 _QUESTION: Message = {"role": "user", "content": "question"}
 _MARKED: Message = {"role": "assistant", "content": _MARKER}
+
+
+class Growth(Enum):
+    """What follows an answer: the same as in a conversation of one question, something of its own, or a new past."""
+
+    ALIKE = auto()
+    OWN = auto()
+    REWRITES = auto()
 
 
 class Chat:
@@ -51,7 +63,12 @@ class Chat:
         self.tokenizer = tokenizer
         self._settings = dict(settings or {})
         self._rendered: dict[str, str] = {}
+        template = tokenizer.chat_template
+        self._shapes = Shapes([template] if isinstance(template, str) else map(str, dict(template).values()))
+        self._growth: dict[Hashable, Growth] = {}
+        self._forms: dict[Hashable, list[str] | None] = {}
         self._encode = lru_cache(_KEPT)(self.encode)
+        self._read = lru_cache(_KEPT)(self._said)
         self._added = {int(number): str(token) for token, number in tokenizer.get_added_vocab().items()}
         self.end_of_turn = self._closing(())
         # Some templates close the last assistant turn with another token than earlier ones.
@@ -60,6 +77,15 @@ class Chat:
         self.stops: Tokens = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
 
     # ------------------------------------------------------------ from messages to tokens
+
+    def forget(self) -> None:
+        """Lets go of what is kept of earlier messages."""
+        self._rendered.clear()
+        self._encode.cache_clear()
+
+    def shown(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
+        """The text of a whole history that ends where the assistant is to speak."""
+        return self._text(list(messages), tools, speak=True)
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
         """Ids of a whole history that ends where the assistant is to speak."""
@@ -93,14 +119,20 @@ class Chat:
         """`following`, or None when the template would show the past differently once `new` messages are there.
 
         Templates that drop earlier thinking, or move the system prompt, rewrite the past. Differences in white
-        space alone (templates that trim) do not count: what was sampled stays.
+        space alone (templates that trim) do not count: what was sampled stays. This is found out once for all
+        conversations of a shape, see `hocket.workflows.shapes`.
         """
-        said = self.reply_text(response)
-        before = self._text(list(history), tools, speak=True)
-        after = self._text([*history, {"role": "assistant", "content": said}, *new], tools, speak=True)
-        suffix = self._suffix(history, new, tools)
-        if _squeezed(after) != _squeezed(before + said + suffix):
+        said: Message = {"role": "assistant", "content": self.reply_text(response)}
+        messages = (*history, said, *new)
+        shape = len(history), self._shapes.of(messages), repr(tools) if tools else None
+        if shape not in self._growth:
+            if len(self._growth) >= _KEPT:
+                self._growth.clear()
+            self._growth[shape] = self._tried(self._shapes.trial(messages), len(history), tools)
+        growth = self._growth[shape]
+        if growth is Growth.REWRITES:
             return None
+        suffix = self._filled(new, tools) if growth is Growth.ALIKE else self._suffix(history, new, tools)
         return self._after(suffix, self.ended(response))
 
     def demonstration(self, text: str) -> Tokens:
@@ -126,10 +158,11 @@ class Chat:
 
     def reply_text(self, response: Sequence[int]) -> str:
         """What a response says, without the token that ended it. Other special tokens stay visible."""
-        ids = [int(token) for token in response]
-        if ids and (ids[-1] in self._closers or ids[-1] in self.stops):
-            ids.pop()
-        return self.render(ids)
+        return self._read(tuple(int(token) for token in response))
+
+    def _said(self, ids: Tokens) -> str:
+        ended = bool(ids) and (ids[-1] in self._closers or ids[-1] in self.stops)
+        return self.render(ids[:-1] if ended else ids)
 
     def render(self, tokens: Sequence[int]) -> str:
         """All tokens as text, special ones included."""
@@ -141,6 +174,47 @@ class Chat:
         return tuple(int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     # ------------------------------------------------------------ the template
+
+    def _filled(self, new: Sequence[Message], tools: Tools | None) -> str:
+        """The text after an answer to one question: plain words are put where the template copies them."""
+        if all(map(self._shapes.plain, new)):
+            roles = tuple(str(message["role"]) for message in new)
+            form = roles, repr(tools) if tools else None
+            if form not in self._forms:
+                self._forms[form] = self._form(roles, tools)
+            gaps = self._forms[form]
+            if gaps is not None:
+                return "".join(
+                    part for pair in zip(gaps, [*(m["content"] for m in new), ""], strict=True) for part in pair
+                )
+        return self._suffix((_QUESTION,), new, tools)
+
+    def _form(self, roles: Sequence[str], tools: Tools | None) -> list[str] | None:
+        """What the template writes around messages of these roles; None where it does not copy their words."""
+        words = [_WORDS.format(place) for place in range(len(roles))]
+        new = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
+        gaps, rest = [], self._suffix((_QUESTION,), new, tools)
+        for word in words:
+            before, found, rest = rest.partition(word)
+            if not found:
+                return None
+            gaps.append(before)
+        gaps.append(rest)
+        return None if any(word in gap for word in words for gap in gaps) else gaps
+
+    def _tried(self, messages: Sequence[Message], past: int, tools: Tools | None) -> Growth:
+        """How the template shows messages of which the first `past` were there before the answer that follows them."""
+        history, said, new = messages[:past], messages[past], messages[past + 1 :]
+        before = self._text(list(history), tools, speak=True)
+        after = self._text(list(messages), tools, speak=True)
+        suffix = self._suffix(history, new, tools)
+        if _squeezed(after) != _squeezed(before + said["content"] + suffix):
+            return Growth.REWRITES
+        try:
+            alike = self._suffix((_QUESTION,), new, tools) == suffix
+        except ConfigurationError:
+            alike = False
+        return Growth.ALIKE if alike else Growth.OWN
 
     def _text(self, messages: Sequence[Message], tools: Tools | None, *, speak: bool) -> str:
         """The rendered messages. The samples of a group ask for the same text, so the latest are kept."""

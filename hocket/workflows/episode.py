@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
-from hocket.types import Assignment, Turn
+from hocket.types import PAUSED, Assignment, Message, Turn
+from hocket.workflows.candidates import Candidate
+from hocket.workflows.ending import ended
 
 
 class LimitReached(HocketError):
@@ -27,12 +31,14 @@ class Limits:
         tokens: response tokens of all calls.
         seconds: wall-clock time of the episode.
         call_seconds: wall-clock time of one call.
+        idle_seconds: wall-clock time in which no call is under way: a workflow that takes longer has hung.
     """
 
     turns: int | None = 64
     tokens: int | None = None
     seconds: float | None = None
     call_seconds: float | None = None
+    idle_seconds: float | None = 600.0
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -40,20 +46,46 @@ class Limits:
             if value is not None and value <= 0:
                 raise ConfigurationError(f"limits.{setting.name} must be above 0 (or null for no limit), not {value}")
 
+    def over(self, other: Limits) -> Limits:
+        """These limits, and the other's where these are the usual ones."""
+        usual = Limits()
+        chosen = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+        return replace(other, **chosen)
+
+
+REFUSALS = 100
+"""A workflow that has been refused so many calls, and goes on asking, is ended."""
+
 
 class Episode:
-    """One attempt at a scenario: its turns in call order, its key, and what is left of its limits."""
+    """One attempt at a scenario: its turns in call order, its keys, and what is left of its limits.
 
-    def __init__(self, assignment: Assignment, limits: Limits, key: Key) -> None:
+    Attributes:
+        key: of this attempt. common: of all samples of the scenario. draws: for what the workflow draws itself; the
+            attempt's unless another one is replayed.
+    """
+
+    def __init__(
+        self, assignment: Assignment, limits: Limits, key: Key, common: Key | None = None, draws: Key | None = None
+    ) -> None:
         self.assignment = assignment
         self.key = key
+        self.common = common or key
+        self.draws = draws or key
         self._limits = limits
         budgets = [limit for limit in (limits.tokens, assignment.budget) if limit is not None]
         self._tokens = min(budgets, default=None)
         self._turns: list[Turn | None] = []
+        self.candidates: list[Candidate] = []
         self._conversations: Counter[str] = Counter()
         self._calls: set[asyncio.Task[object]] = set()
+        self._spent = self._refused = 0
+        self._active = time.monotonic()
         self._closed = False
+        replay = assignment.replay
+        self._again = {} if replay is None else {_call(turn): turn for turn in replay.turns}
+        more = None if replay is None else replay.more
+        self._pause = None if more is None else len(self._again) + more
 
     @property
     def turns(self) -> list[Turn]:
@@ -74,38 +106,108 @@ class Episode:
         if self._closed:
             raise HocketError(f"agent {role!r} was called after its episode had ended; await every call in play()")
         if self._limits.turns is not None and len(self._turns) >= self._limits.turns:
-            raise LimitReached(f"the episode has used its {self._limits.turns} turns; raise limits.turns to allow more")
-        left = longest if self._tokens is None else self._tokens - sum(len(turn) for turn in self.turns)
+            raise self._refusal(
+                f"the episode has used its {self._limits.turns} turns; raise limits.turns to allow more"
+            )
+        left = longest
+        if self._tokens is not None:
+            left = self._tokens - self._spent - sum(len(one.turn) for one in self.candidates if not one.taken)
         if left <= 0:
-            raise LimitReached(f"the episode has used its {self._tokens} tokens; raise limits.tokens to allow more")
+            raise self._refusal(f"the episode has used its {self._tokens} tokens; raise limits.tokens to allow more")
         self._turns.append(None)
         return len(self._turns) - 1, min(left, longest)
+
+    def again(self, call: tuple[str, int, int], place: int, prompt: tuple[Message, ...]) -> Turn | None:
+        """What is replayed in answer to a call (agent, conversation, number), the `place`-th of all; None: sample.
+
+        Raises:
+            HocketError: when the call asks otherwise than before.
+            LimitReached: when the episode is to be put aside.
+        """
+        turn = self._again.get(call)
+        if turn is None:
+            if self._pause is not None and place >= self._pause:
+                raise LimitReached(PAUSED)
+            return None
+        if turn.prompt != prompt:
+            raise HocketError(
+                f"call {call[2] + 1} of agent {call[0]!r} asks otherwise than before; an episode that is replayed may "
+                "depend on nothing but replies and team.key"
+            )
+        return turn
+
+    def _refusal(self, reason: str) -> BaseException:
+        """What a call is answered with when the episode may spend no more."""
+        self._refused += 1
+        if self._refused <= REFUSALS:
+            return LimitReached(reason)
+        # Whoever catches limits and asks again would never end; this, `except Exception` does not catch.
+        return asyncio.CancelledError(f"the workflow went on calling agents although {reason}")
 
     async def sample(self, engine: Engine, request: Request) -> Sample:
         """Waits for one continuation, at most as long as a call may take."""
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
-        clock = asyncio.timeout(self._limits.call_seconds)
+        try:
+            if self._limits.call_seconds is None:
+                return await engine.submit(request)
+            return await self._bounded(engine, request, self._limits.call_seconds)
+        finally:
+            self._calls.discard(task)
+            self._active = time.monotonic()
+
+    async def _bounded(self, engine: Engine, request: Request, seconds: float) -> Sample:
+        clock = asyncio.timeout(seconds)
         try:
             async with clock:
                 return await engine.submit(request)
         except TimeoutError:
             if not clock.expired():
                 raise
-            raise LimitReached(f"a call took more than limits.call_seconds = {self._limits.call_seconds} s") from None
-        finally:
-            self._calls.discard(task)
+            raise LimitReached(f"a call took more than limits.call_seconds = {seconds} s") from None
 
     def record(self, place: int, turn: Turn) -> None:
         """Puts a finished turn at its place."""
         if not self._closed:
             self._turns[place] = turn
+            self._spent += len(turn)
+
+    async def watch(self, playing: asyncio.Task[Any]) -> str | None:
+        """Waits until the workflow has ended; which limit of time ended it, in words, or None when it came to its end.
+
+        Raises:
+            HocketError: when it goes on although it was told to end.
+        """
+        reason = await self._outlasted(playing)
+        if reason is None:
+            return None
+        self._closed = True
+        if not await ended([playing]):
+            raise HocketError(f"{reason}, and the workflow did not end when cancelled: it catches CancelledError")
+        return reason
+
+    async def _outlasted(self, playing: asyncio.Task[Any]) -> str | None:
+        most, idle, begun = self._limits.seconds, self._limits.idle_seconds, time.monotonic()
+        while True:
+            now = time.monotonic()
+            if most is not None and now - begun >= most:
+                return f"the episode took more than limits.seconds = {most} s"
+            active = now if self._calls else self._active
+            if idle is not None and now - active >= idle:
+                return f"the workflow called no agent for more than limits.idle_seconds = {idle} s"
+            waits = [begun + most] if most is not None else []
+            waits += [active + idle] if idle is not None else []
+            done, _ = await asyncio.wait([playing], timeout=min(waits) - now if waits else None)
+            if done:
+                return None
 
     async def close(self) -> None:
         """Ends the episode: calls still pending (siblings of one that failed) are cancelled."""
         self._closed = True
-        pending = [task for task in self._calls if task is not asyncio.current_task()]
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        await ended([task for task in self._calls if task is not asyncio.current_task()])
+
+
+def _call(turn: Turn) -> tuple[str, int, int]:
+    """Which call of an episode gave a turn: agent, conversation, and number in it."""
+    return turn.agent, int(turn.extras["conversation"]), int(turn.extras["call"])

@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hocket.engine.requests import ContextFull, Engine
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
-from hocket.types import Assignment, Level, Message, Score, Source, Trajectory, Turn
-from hocket.workflows.chat import Chat
+from hocket.types import Assignment, Level, Message, Scenario, Score, Trajectory, Turn
+from hocket.workflows.candidates import settle
+from hocket.workflows.ending import ended
 from hocket.workflows.episode import Episode, LimitReached, Limits
-from hocket.workflows.plain import TextChat
-from hocket.workflows.team import Agent, Seat, Team, headed
+from hocket.workflows.likelihood import Asked, likelihoods
+from hocket.workflows.speech import Speech
+from hocket.workflows.team import Agent, Labeller, Seat, Team, Verifier, headed
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 _RESERVED = ("assignment", "key")
@@ -42,6 +45,7 @@ class TextPlayer:
         seats: who plays each role.
         limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
         references: who plays each role where an assignment's actor is the reference; the others stay in their seats.
+        verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
 
     Raises:
         ConfigurationError: when a role has no seat, or a seat no role.
@@ -51,6 +55,8 @@ class TextPlayer:
     seats: Mapping[str, Seat]
     limits: Limits = field(default_factory=Limits)
     references: Mapping[str, Seat] = field(default_factory=dict)
+    verifier: Verifier | None = None
+    labeller: Labeller | None = None
 
     def __post_init__(self) -> None:
         name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
@@ -81,8 +87,12 @@ class TextPlayer:
         """Ids of a piece of text, without any special token around it, by a learning role's tokenizer."""
         return self._chat.encode(text)
 
+    async def likelihood(self, asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
+        """The log-probs of imposed responses to recorded turns; see `hocket.workflows.likelihood`."""
+        return await likelihoods(self.seats, asked)
+
     @property
-    def _chat(self) -> Chat | TextChat:
+    def _chat(self) -> Speech:
         return min(self.seats.values(), key=lambda seat: not seat.learns).chat
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
@@ -109,10 +119,7 @@ class TextPlayer:
     # ------------------------------------------------------------ sampled
 
     async def _episodes(self, live: Sequence[tuple[Assignment, int, Any]], key: Key) -> list[Trajectory]:
-        tasks = [
-            asyncio.create_task(self._attempt(assignment, number, _key(key, assignment, number)))
-            for assignment, number, _ in live
-        ]
+        tasks = [asyncio.create_task(self._attempt(assignment, number, key)) for assignment, number, _ in live]
         try:
             return list(await asyncio.gather(*tasks))
         finally:
@@ -124,30 +131,46 @@ class TextPlayer:
         async with AsyncExitStack() as live:
             for engine in self._engines():
                 await live.enter_async_context(engine.episode())
-            episode = Episode(assignment, self.limits, key)
+            common = key.derive(assignment.scenario.id, assignment.source)
+            drawing = number if assignment.replay is None else assignment.replay.sample
+            keys = common.derive(number), common.derive("common"), common.derive(drawing)
+            episode = Episode(assignment, self.limits, *keys)
             trajectory = Trajectory(assignment.scenario, [], sample=number, source=assignment.source)
-            clock = asyncio.timeout(self.limits.seconds)
-            outcome = Outcome()
+            playing = asyncio.create_task(_begun(self.workflow, assignment.scenario, self._team(episode)))
             try:
-                async with clock:
-                    outcome = _checked(await self.workflow.play(assignment.scenario, self._team(episode)))
+                reached = await episode.watch(playing)
+                outcome = Outcome() if reached is not None else _checked(await playing)
                 trajectory.turns = episode.turns
                 _settle(trajectory, outcome)
-            except ConfigurationError:
-                raise
-            except Exception as error:
-                reached = _limit(error, clock.expired(), self.limits)
-                if reached is None:
-                    trajectory.failure = _failure(error, self.workflow)
-                else:
-                    trajectory.info["limit"] = reached
+            except (Exception, asyncio.CancelledError, BaseExceptionGroup) as error:
+                reached = self._ended(trajectory, playing, error)
             finally:
+                await ended([playing])
                 await episode.close()
+            if reached is not None:
+                trajectory.info["limit"] = reached
         trajectory.turns = episode.turns
+        if trajectory.failure is None:
+            settle(trajectory, episode.candidates)
         cut = bool(trajectory.turns) and trajectory.turns[-1].finish == "length"
         trajectory.truncated = cut or trajectory.failure is not None or "limit" in trajectory.info
         trajectory.terminated = not trajectory.truncated
         return trajectory
+
+    def _ended(self, trajectory: Trajectory, playing: asyncio.Task[Any], error: BaseException) -> str | None:
+        """Records why an episode ended early: the limit it reached, in words, or its failure.
+
+        Errors that the whole run shares are raised, and so is a cancellation that came from outside the episode.
+        """
+        if isinstance(error, asyncio.CancelledError) and not (playing.done() and playing.cancelled()):
+            raise error
+        shared = _first(error, ConfigurationError)
+        if shared is not None:
+            raise shared
+        reached = _limit(error)
+        if reached is None:
+            trajectory.failure = _failure(error, self.workflow)
+        return reached
 
     def _engines(self) -> list[Engine]:
         """The engines of all seats, each once."""
@@ -171,7 +194,8 @@ class TextPlayer:
             role: Agent(role, seats[role], episode, system=prompts.get(role), tools=tools.get(role))
             for role in self.workflow.roles
         }
-        return Team(agents, episode.assignment, episode.key.derive("workflow"))
+        keys = episode.draws.derive("workflow"), episode.common.derive("workflow")
+        return Team(agents, episode.assignment, keys[0], self.verifier, keys[1], self.labeller)
 
     # ------------------------------------------------------------ given
 
@@ -233,11 +257,6 @@ def _numbers(assignment: Assignment) -> range:
     return range(assignment.first, assignment.first + assignment.samples)
 
 
-def _key(key: Key, assignment: Assignment, number: int) -> Key:
-    source: Source = assignment.source
-    return key.derive(assignment.scenario.id, source, number)
-
-
 def _checked(outcome: object) -> Outcome:
     if outcome is None:
         return Outcome()
@@ -266,16 +285,26 @@ def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
         trajectory.scores[name] = Score(values, Level.TURN)
 
 
-def _limit(error: BaseException, expired: bool, limits: Limits) -> str | None:
+async def _begun(workflow: Workflow, scenario: Scenario, team: Team) -> Outcome | None:
+    return await workflow.play(scenario, team)
+
+
+def _limit(error: BaseException) -> str | None:
     """Which limit ended an episode, in words; None when it failed."""
     if isinstance(error, (LimitReached, ContextFull)):
         return str(error)
     if isinstance(error, BaseExceptionGroup):
-        reasons = [_limit(inner, False, limits) for inner in error.exceptions]
+        reasons = [_limit(inner) for inner in error.exceptions]
         return reasons[0] if all(reasons) else None
-    if isinstance(error, TimeoutError) and expired:
-        return f"the episode took more than limits.seconds = {limits.seconds} s"
     return None
+
+
+def _first(error: BaseException, kind: type[ConfigurationError]) -> ConfigurationError | None:
+    """The first error of a kind, also inside a group."""
+    if isinstance(error, kind):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for one in inner if (found := _first(one, kind)) is not None), None)
 
 
 def _failure(error: BaseException, workflow: Workflow) -> str:

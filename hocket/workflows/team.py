@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, HocketError, nearest
 from hocket.keys import Key
-from hocket.types import Assignment, Decoding, Message, Turn
-from hocket.workflows.chat import Chat, Tokens, Tools
+from hocket.types import Assignment, Decoding, Message, Scenario, Turn
+from hocket.workflows.candidates import Candidate, Judge, chosen, judged
+from hocket.workflows.chat import Tokens, Tools
 from hocket.workflows.episode import Episode
-from hocket.workflows.plain import TextChat
+from hocket.workflows.speech import Speech
+from hocket.workflows.told import Told
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Seat:
 
     policy: str
     engine: Engine
-    chat: Chat | TextChat
+    chat: Speech
     decoding: Mapping[str, Any] = field(default_factory=dict)
     learns: bool = True
 
@@ -51,6 +54,12 @@ class Reply:
     def __str__(self) -> str:
         return self.text
 
+
+Verifier = Callable[[str, Scenario], float | None]
+"""The verdict on an answer to a scenario, 1 for a right one."""
+
+Labeller = Callable[[str, Scenario], str | None]
+"""The final answer in a text as a word, by which answers to a scenario agree or differ; None without one."""
 
 Piece = str | Reply | Message | Sequence[str | Reply | Message]
 """What an agent is told: text (a user message), another agent's reply, a chat message, or a list of these.
@@ -96,13 +105,24 @@ class Agent:
     """
 
     def __init__(
-        self, role: str, seat: Seat, episode: Episode, *, system: str | None = None, tools: Tools | None = None
+        self,
+        role: str,
+        seat: Seat,
+        episode: Episode,
+        *,
+        system: str | None = None,
+        tools: Tools | None = None,
+        key: Key | None = None,
     ) -> None:
         self.role = role
+        self._key = key or episode.key
         self._seat = seat
         self._episode = episode
         self._system = system
         self._tools = tools
+        self._usual = episode.assignment.decoding
+        if seat.decoding:
+            self._usual = replace(self._usual, **seat.decoding)
         self._state = _State()
         self._conversation = episode.conversation(role)
         self._calls = 0
@@ -112,14 +132,19 @@ class Agent:
         """The conversation so far, the agent's own replies included."""
         return self._state.messages
 
-    def fresh(self, *, system: str | None = None, tools: Tools | None = None) -> Agent:
-        """An agent of the same role with an empty conversation; this one stays as it is."""
+    def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
+        """An agent of the same role with an empty conversation; this one stays as it is.
+
+        With `alike` it draws the same in all samples of the scenario, so that what others make of its answers is
+        compared under equal prompts.
+        """
         return Agent(
             self.role,
             self._seat,
             self._episode,
             system=self._system if system is None else system,
             tools=self._tools if tools is None else tools,
+            key=self._episode.common if alike else self._key,
         )
 
     def __call__(
@@ -137,23 +162,66 @@ class Agent:
             LimitReached: when the episode has no turn or token left.
             ConfigurationError: when the chat template refuses the messages.
         """
-        decoding = decoding or replace(self._episode.assignment.decoding, **self._seat.decoding)
+        return self._answered(self._question(pieces, prefix, state, decoding))
+
+    async def candidates(
+        self, *pieces: Piece, score: Judge, state: str | None = None, decoding: Decoding | None = None
+    ) -> Reply:
+        """Asks for several answers to one question, scores each, and goes on with one; see the module `candidates`.
+
+        How many are drawn, and which is taken, the rollout says; where it says one (evaluation does), this is a plain
+        call and nothing is scored. The first candidate is the answer that a plain call would have given.
+
+        Args:
+            pieces, state, decoding: as in a plain call.
+            score: what a reply is worth; it must leave the episode as it is, since only one reply is executed.
+        """
+        call = self._question(pieces, (), state, decoding)
+        branching = self._episode.assignment.branching
+        if branching.candidates == 1:
+            return await self._answered(call)
+        keys = [call.request.key.derive("candidate", number) for number in range(1, branching.candidates)]
+        requests = [call.request, *(replace(call.request, key=key) for key in keys)]
+        samples = await asyncio.gather(*(self._episode.sample(self._seat.engine, request) for request in requests))
+        turns = [self._turn(call, sample) for sample in samples]
+        replies = [Reply(turn.text, turn.action, turn.finish, turn) for turn in turns]
+        rewards = [await judged(score, reply, branching) for reply in replies]
+        taken = chosen(rewards, branching)
+        self._episode.candidates += [
+            Candidate(call.place, number, turn, reward, number == taken)
+            for number, (turn, reward) in enumerate(zip(turns, rewards, strict=True))
+        ]
+        return self._taken(call, turns[taken])
+
+    def _question(
+        self, pieces: Sequence[Piece], prefix: Sequence[int], state: str | None, decoding: Decoding | None
+    ) -> _Call:
+        """A question, with its place and key."""
+        decoding = decoding or self._usual
         messages, observation, parent = self._extended(_messages(pieces))
         context = observation if parent is None else self._state.tokens + observation
         place, longest = self._episode.begin(self.role, decoding.max_tokens)
-        key = self._episode.key.derive(self.role, self._conversation, self._calls)
-        request = Request(context, replace(decoding, max_tokens=longest), key, tuple(prefix), messages)
+        key = self._key.derive(self.role, self._conversation, self._calls)
+        if longest < decoding.max_tokens:
+            decoding = replace(decoding, max_tokens=longest)
+        request = Request(context, decoding, key, tuple(prefix), messages)
         call = _Call(messages, observation, parent, place, request, state, self._calls)
         self._calls += 1
-        return self._answered(call)
+        return call
 
     async def _answered(self, call: _Call) -> Reply:
+        again = self._episode.again((self.role, self._conversation, call.number), call.place, call.messages)
+        if again is not None:
+            return self._taken(call, again)
         sample = await self._episode.sample(self._seat.engine, call.request)
-        turn = self._turn(call, sample)
+        return self._taken(call, self._turn(call, sample))
+
+    def _taken(self, call: _Call, turn: Turn) -> Reply:
+        """Goes on from an answer."""
         self._episode.record(call.place, turn)
         if call.place > self._state.place:
             said: Message = {"role": "assistant", "content": turn.text}
-            tokens = call.request.tokens + tuple(sample.tokens.tolist())
+            tokens = call.request.tokens + tuple(turn.action.tolist())
             self._state = _State((*call.messages, said), tokens, turn, call.place)
         return Reply(turn.text, turn.action, turn.finish, turn)
 
@@ -190,7 +258,7 @@ class Agent:
             state=call.state,
             finish=sample.finish,
             text=said,
-            prompt=call.messages,
+            prompt=Told.of(call.messages, call.parent),
             decoding=call.request.decoding,
             extras={"conversation": self._conversation, "call": call.number, **sample.extras},
         )
@@ -202,12 +270,43 @@ class Team:
     Attributes:
         assignment: the scenario and how it is sampled, with hint and prefix.
         key: for the workflow's own draws (`team.key.derive("shuffle").numpy()`); never use a global generator.
+        common_key: likewise, for draws that all samples of the scenario share.
     """
 
-    def __init__(self, agents: Mapping[str, Agent], assignment: Assignment, key: Key) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        assignment: Assignment,
+        key: Key,
+        verifier: Verifier | None = None,
+        common_key: Key | None = None,
+        labeller: Labeller | None = None,
+    ) -> None:
         self._agents = dict(agents)
+        self._verifier = verifier
+        self._labeller = labeller
         self.assignment = assignment
         self.key = key
+        self.common_key = common_key or key
+
+    def verify(self, answer: str | Reply, scenario: Scenario | None = None) -> float:
+        """The task's verdict on an answer to the scenario of this episode (or another), 0 without an opinion.
+
+        Raises:
+            ConfigurationError: when the task has no verifier.
+        """
+        if self._verifier is None:
+            raise ConfigurationError(
+                "the workflow asks the task to verify an answer, but the task has no verify(text, scenario); give it "
+                "one, or choose another task"
+            )
+        return float(self._verifier(str(answer), scenario or self.assignment.scenario) or 0.0)
+
+    def label(self, answer: str | Reply, scenario: Scenario | None = None) -> str | None:
+        """The final answer in a reply as a word, as the task reads it; the whole text where the task does not say."""
+        if self._labeller is None:
+            return str(answer).strip() or None
+        return self._labeller(str(answer), scenario or self.assignment.scenario)
 
     def __getitem__(self, role: str) -> Agent:
         try:

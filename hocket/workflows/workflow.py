@@ -9,6 +9,7 @@ from typing import Any
 
 from hocket.types import Assignment, Message, Scenario
 from hocket.workflows.chat import Tools
+from hocket.workflows.episode import Limits
 from hocket.workflows.team import Reply, Team
 
 
@@ -34,11 +35,15 @@ class Workflow(ABC):
 
     Attributes:
         roles: who takes part; `team` has one agent per role.
+        scores: whether its outcomes hold all rewards, so that the task's own verifiers are not asked besides.
+        limits: what an episode may spend in a run; None is the default of `Limits`.
         prompts: system prompts by role, put before a conversation that has none.
         tools: tools by role, shown by the chat template.
     """
 
     roles: tuple[str, ...] = ()
+    scores: bool = False
+    limits: Limits | None = None
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -55,12 +60,15 @@ class Workflow(ABC):
 
 def asked(assignment: Assignment) -> tuple[Message, ...]:
     """The scenario's messages, with the assignment's hint on a line of its own under the last user message."""
-    messages = list(assignment.scenario.messages)
-    if assignment.hint is None:
-        return tuple(messages)
-    for place in reversed(range(len(messages))):
-        if messages[place]["role"] == "user":
-            hinted = f"{messages[place]['content']}\n{assignment.hint}"
-            messages[place] = {**messages[place], "content": hinted}
-            return tuple(messages)
-    return (*messages, {"role": "user", "content": assignment.hint})
+    messages = assignment.scenario.messages
+    return messages if assignment.hint is None else with_line(messages, assignment.hint)
+
+
+def with_line(messages: Sequence[Message], line: str) -> tuple[Message, ...]:
+    """Messages with `line` under the last user message; a user message of its own where there is none."""
+    found = list(messages)
+    for place in reversed(range(len(found))):
+        if found[place]["role"] == "user":
+            found[place] = {**found[place], "content": f"{found[place]['content']}\n{line}"}
+            return tuple(found)
+    return (*found, {"role": "user", "content": line})

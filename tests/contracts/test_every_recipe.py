@@ -12,6 +12,7 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
+from hocket.curriculum import Invented
 from hocket.errors import ConfigurationError
 from hocket.recipes import all_recipes
 from hocket.rewards import load_reward
@@ -25,6 +26,8 @@ OFFLINE = tuple(
 LATENT = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, LatentThoughts))
 MASKED = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, DelayedNucleus))
 """Their masks are over tokens; a controller refuses them in a sentence."""
+INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.curriculum, Invented))
+"""They have problems written; a task of control refuses them in a sentence."""
 
 
 def offline_data(file: Path) -> str:
@@ -50,13 +53,19 @@ def two_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tuple[
         (tmp_path / "mine.py").write_text(REWARDS)
         rewards = [load_reward(f"{tmp_path / 'mine.py'}:spread")]
     trainer = Trainer(configure(pairs, source), task=source, rewards=rewards)
-    before = [weight.detach().clone() for weight in trainer.parts.lead.policy.module.parameters()]
+    modules = [learner.policy.module for learner in trainer.parts.learners.values()]
+    before = [weight.detach().clone() for module in modules for weight in module.parameters()]
     rows = [trainer.step() for _ in range(3)]
     trainer.folder.release()
-    after = list(trainer.parts.lead.policy.module.parameters())
+    after = [weight for module in modules for weight in module.parameters()]
     changed = any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert all(bool(torch.isfinite(weight).all()) for weight in after)
     return rows[1:], changed
+
+
+def measured(row: dict[str, Any], name: str) -> list[float]:
+    """A metric of every policy that has it; with several policies their names stand before it."""
+    return [value for key, value in row.items() if key == name or key.endswith(f"/{name}")]
 
 
 @pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(LATENT)))
@@ -66,16 +75,22 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     rows, changed = two_steps(name, task, tmp_path, reward=not offline)
     assert changed
     for row in rows:
-        assert math.isfinite(row["loss"])
-        assert math.isfinite(row["entropy"])
-        assert row["groups/with_signal"] > 0
+        assert measured(row, "loss")
+        assert all(map(math.isfinite, measured(row, "loss") + measured(row, "entropy")))
+        assert any(found > 0 for found in measured(row, "groups/with_signal"))
 
 
-@pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(OFFLINE) - set(MASKED) - set(LATENT)))
+@pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*OFFLINE, *MASKED, *LATENT, *INVENTED}))
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = two_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
     assert changed
     assert all(math.isfinite(row["loss"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", INVENTED)
+def test_invented_problems_are_refused_for_a_controller(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="invented"):
+        two_steps(name, "gym:CartPole-v1", tmp_path, reward=False)
 
 
 @pytest.mark.parametrize("task", ["sums", "gym:CartPole-v1"])

@@ -191,13 +191,22 @@ def test_engines_beside_each_other_run_one_batch_when_all_wait(folder, monkeypat
     policies, lobby = team(folder), Lobby()
     engines = [LocalEngine(policies[0], lobby=lobby)]
     engines += [LocalEngine(policy, beside=engines[0]) for policy in policies[1:]]
-    batches, real = [], LocalEngine._sample
+    batches, advance, whole = [], LocalEngine._advance, LocalEngine._sample
 
-    def watched(self, asked):
-        batches.append(sorted(engine.policy.name for engine, _ in asked))
-        return real(self, asked)
+    def names(engines):
+        if engines:
+            batches.append(sorted(engine.policy.name for engine in engines))
 
-    monkeypatch.setattr(LocalEngine, "_sample", watched)
+    def watched(self, new=()):
+        names([one.engine for one in new])
+        return advance(self, new)
+
+    def sampled_whole(self, asked):
+        names([engine for engine, _ in asked])
+        return whole(self, asked)
+
+    monkeypatch.setattr(LocalEngine, "_advance", watched)
+    monkeypatch.setattr(LocalEngine, "_sample", sampled_whole)
 
     def ask(workflow, call):
         return Request((5, 6, 7 + workflow), Decoding(max_tokens=4), Key.of(workflow).derive(call))
@@ -215,13 +224,16 @@ def test_engines_beside_each_other_run_one_batch_when_all_wait(folder, monkeypat
         return asyncio.run(main())
 
     found = run()
-    assert [len(batch) for batch in batches] == [6, 6]
+    assert len(batches[0]) == 6
     assert set(batches[0]) == {"p0", "p1", "p2"}
+    assert sum(len(batch) for batch in batches) == 12
     for number, pair in enumerate(found):
         due = [LocalEngine(policies[(number + call) % 4]).sample([ask(number, call)])[0] for call in (0, 1)]
         same(pair, due)
     monkeypatch.setattr(local, "_kernels", lambda policy: None)
-    for pair, due in zip(run(), found, strict=True):
+    again = run()
+    assert [len(batch) for batch in batches] == [6, 6]
+    for pair, due in zip(again, found, strict=True):
         for one, other in zip(pair, due, strict=True):
             assert one.tokens.tolist() == other.tokens.tolist()
             np.testing.assert_allclose(one.logp, other.logp, atol=1e-4)

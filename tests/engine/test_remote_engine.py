@@ -332,29 +332,40 @@ class Twice(Workflow):
         await team.student([await team.judge([first])])
 
 
-def test_batches_here_do_not_depend_on_how_fast_the_server_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    lobby = Lobby()
-    local = LocalEngine(CausalLM.from_pretrained(str(BASE), name="policy", key=Key.of(0)), lobby=lobby)
-    sampled, batches = local.sample, []
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_said_here_does_not_depend_on_how_fast_the_server_is(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an engine runs whole batches, they are the same too."""
+    policy, batches = CausalLM.from_pretrained(str(BASE), name="policy", key=Key.of(0)), []
 
-    def counted(requests: Sequence[Request]) -> list[Sample]:
-        batches.append(len(requests))
-        return sampled(requests)
+    class Counting(LocalEngine):
+        def sample(self, requests: Sequence[Request]) -> list[Sample]:
+            batches.append(len(requests))
+            return super().sample(requests)
 
-    monkeypatch.setattr(local, "sample", counted)
+    if whole:
+        monkeypatch.setattr(Counting, "_split", lambda self, asked: ([], list(asked)))
 
-    def late(path: str, body: Any) -> Said:
-        return Said(chat_answer("1+1").value, wait=body["seed"] % 5 * 0.03)
+    def play(share: int) -> list[list[list[int]]]:
+        lobby = Lobby()
+        local = Counting(policy, lobby=lobby)
 
-    with Server(late).running() as server:
-        seats = {
-            "student": Seat("policy", local, CHAT),
-            "judge": Seat("judge", engine(server, lobby=lobby), TextChat(build_tokenizer()), learns=False),
-        }
-        asked = Assignment(Scenario("s", "2+2"), samples=4, decoding=Decoding(max_tokens=6))
-        found = asyncio.run(TextPlayer(Twice(), seats).play([asked], key=Key.of(0)))
-    assert [len(one.turns) for one in found] == [3] * 4
-    assert batches == [4, 4]
+        def late(path: str, body: Any) -> Said:
+            return Said(chat_answer("1+1").value, wait=body["seed"] * share % 5 * 0.03)
+
+        with Server(late).running() as server:
+            seats = {
+                "student": Seat("policy", local, CHAT),
+                "judge": Seat("judge", engine(server, lobby=lobby), TextChat(build_tokenizer()), learns=False),
+            }
+            asked = Assignment(Scenario("s", "2+2"), samples=4, decoding=Decoding(max_tokens=6))
+            found = asyncio.run(TextPlayer(Twice(), seats).play([asked], key=Key.of(0)))
+        assert [len(one.turns) for one in found] == [3] * 4
+        return [[turn.action.tolist() for turn in one.turns] for one in found]
+
+    assert play(1) == play(3)
+    assert batches == ([4, 4] * 2 if whole else [])
 
 
 def test_a_text_chat_shows_no_tools() -> None:

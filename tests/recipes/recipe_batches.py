@@ -72,7 +72,7 @@ def result(
     """Loss, gradient in the current log-probs `[T]`, and the credited occurrences."""
     credited, _ = recipe.assess(batch, recipe.init(), {})
     leaf = logp.clone().requires_grad_()
-    now = Evaluation(leaf, value=batch.value if value is None else value)
+    now = Evaluation(leaf, entropy=batch.entropy, value=batch.value if value is None else value)
     total = torch.stack([terms.total() for terms in recipe.loss(now, credited)]).sum()
     (gradient,) = torch.autograd.grad(total, [leaf])
     return float(total.detach()), gradient, credited.occurrences

@@ -190,7 +190,7 @@ def write_team(runs: Path) -> Path:
             says = f"4*5=20, 20+3={23 + (sample == 2)}"
             work = said("worker", plan, says, ({"role": "user", "content": plan},))
             final = f"<answer>{'11.5' if sample != 2 else '12'}</answer>"
-            heard = (ask, {"role": "assistant", "content": plan}, {"role": "tool", "content": says})
+            heard = (you, ask, {"role": "assistant", "content": plan}, {"role": "tool", "content": says})
             last = said("planner", says, final, heard, parent=first, role="judge")
             score = {"reward": Score(float(sample != 2) if number == 0 else 1.0)}
             played.append(Trajectory(scenario, [first, work, last], sample, score))

@@ -88,8 +88,9 @@ def test_the_embedded_rollouts_are_those_of_the_files(run):
     step = data["steps"][1]
     samples = [sample for group in step["groups"] for sample in group["samples"]]
     assert [sample["reward"] for sample in samples] == [line["reward"] for line in lines]
-    for sample, line in zip(samples, lines, strict=True):
-        assert "".join(sample["turns"][0]["tokens"]) == line["turns"][0]["text"]
+    told = [(group["turns"][sample["path"][0]], sample) for group in step["groups"] for sample in group["samples"]]
+    for (turn, sample), line in zip(told, lines, strict=True):
+        assert "".join(turn["tokens"]) == line["turns"][0]["text"]
         assert sample["advantage"] == pytest.approx(line["turns"][0]["advantage"][0], abs=1e-3)
     for group in step["groups"]:
         equal = len({sample["reward"] for sample in group["samples"]}) == 1
@@ -99,8 +100,14 @@ def test_the_embedded_rollouts_are_those_of_the_files(run):
 
 def test_a_history_is_not_repeated(team):
     (step,) = rollouts(read_run(team))["steps"]
-    turns = step["groups"][0]["samples"][0]["turns"]
-    assert [[message["role"] for message in turn["prompt"]] for turn in turns] == [["system", "user"], [], []]
+    group = step["groups"][0]
+    turns = [group["turns"][turn] for turn in group["samples"][0]["path"]]
+    assert [[message["role"] for message in turn["messages"]] for turn in turns] == [
+        ["system", "user"],
+        ["user"],
+        ["tool"],
+    ]
+    assert [message.get("said") for turn in turns for message in turn["messages"]] == [None, None, 0, 1]
     assert step["agents"] == ["planner", "worker"]
     assert [group["why"] for group in step["groups"]][1:] == [
         "no signal: all rewards are 1",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,20 +28,21 @@ DECODING = Decoding(max_tokens=64)
 
 
 class Remembering(LocalEngine):
-    """A local engine that keeps its requests, and the sizes of its batches."""
+    """A local engine that keeps its requests, and how many enter together."""
 
     def __init__(self, policy: CausalLM) -> None:
         super().__init__(policy)
         self.requests: list[Request] = []
-        self.batches: list[int] = []
+        self.entered: list[int] = []
 
     async def submit(self, request: Request) -> Sample:
         self.requests.append(request)
         return await super().submit(request)
 
-    def sample(self, requests: list[Request]) -> list[Sample]:
-        self.batches.append(len(requests))
-        return super().sample(requests)
+    def _advance(self, new: Sequence[Any] = ()) -> bool:
+        if new:
+            self.entered.append(len(new))
+        return super()._advance(new)
 
 
 class PlannerWorker(Workflow):
@@ -77,7 +80,7 @@ def test_single_turns_are_one_batch_and_end_their_turns(policy: CausalLM) -> Non
     engine = Remembering(policy)
     asked = [Assignment(Scenario(str(n), f"What is {n} + 25?"), samples=4, decoding=DECODING) for n in range(10, 18)]
     found = play(engine, SingleTurn(), asked)
-    assert engine.batches == [32]
+    assert engine.entered == [32]
     assert sum(t.terminated for t in found) >= 28
     for trajectory in found:
         (turn,) = trajectory.turns
@@ -94,8 +97,9 @@ def test_a_team_records_what_was_fed(policy: CausalLM) -> None:
     asked = [Assignment(Scenario(q, q, answer=a), samples=3, decoding=DECODING) for q, a in questions.items()]
     found = play(engine, PlannerWorker(), asked)
     assert [t.failure for t in found] == [None] * 6
-    assert engine.batches[0] == engine.batches[-1] == 6
-    assert len(engine.batches) == 3, "all plans, all steps of all plans, all answers"
+    assert engine.entered[0] == 6, "all plans enter together"
+    assert sum(engine.entered) == len(engine.requests) == sum(len(t.turns) for t in found)
+    assert engine.counts.rows > 1.3 * engine.counts.passes, "who is done with a step does not wait for the others"
     fed = {request.key: request.tokens for request in engine.requests}
     for trajectory in found:
         base = Key.of(1).derive(trajectory.scenario.id, "own", trajectory.sample)

@@ -6,9 +6,14 @@ A published claim that fails is kept with `fails`: its statement says what holds
 
 from __future__ import annotations
 
-from hocket.lab.theorems import credit, divergences, objectives
+from hocket.lab.theorems import credit, divergences, objectives, turns
 from hocket.lab.theorems.theorem import Theorem
 
-THEOREMS: tuple[Theorem, ...] = (*credit.THEOREMS, *objectives.THEOREMS, *divergences.THEOREMS)
+THEOREMS: tuple[Theorem, ...] = (
+    *credit.THEOREMS,
+    *objectives.THEOREMS,
+    *divergences.THEOREMS,
+    *turns.THEOREMS,
+)
 
 __all__ = ["THEOREMS", "Theorem"]

@@ -1,0 +1,42 @@
+"""Now one credit, now another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hocket.stages import Credit, Stateful
+from hocket.types import Batch, Column, Occurrences
+
+
+@dataclass(frozen=True)
+class AlternatingCredit:
+    """The credits of `members` in turn, each for `every` steps of the run; see `hocket.rollout.AlternatingRollout`."""
+
+    members: tuple[Credit, ...]
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        if not self.members or self.every < 1:
+            raise ValueError(f"there must be members, and every at least 1, not {self.every}")
+        if any(isinstance(member, Stateful) for member in self.members):
+            raise ValueError("a credit with memory cannot take turns; leave it out of members")
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return frozenset[Column]().union(*(member.reads for member in self.members))
+
+    @property
+    def pairs(self) -> bool:
+        return any(member.pairs for member in self.members)
+
+    @property
+    def gives_targets(self) -> bool:
+        return all(getattr(member, "gives_targets", False) for member in self.members)
+
+    @property
+    def least_samples(self) -> int:
+        return max(int(getattr(member, "least_samples", 1)) for member in self.members)
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """What the member whose turn it is makes of the batch."""
+        return self.members[max(batch.step - 1, 0) // self.every % len(self.members)](batch)

@@ -1,0 +1,45 @@
+"""Anchor states: turns that started from the same situation, wherever in a scenario's trajectories they stand."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+import torch
+
+from hocket.types import Batch, trajectory_of_turn
+
+
+def similar(one: str, other: str, threshold: float) -> bool:
+    """Whether two texts have at least this Ratcliff-Obershelp ratio, in [0, 1], as the authors of GiGPO count it."""
+    if one == other:
+        return True
+    matcher = SequenceMatcher(None, one, other)
+    return (
+        matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold and matcher.ratio() >= threshold
+    )
+
+
+def alike(batch: Batch, threshold: float) -> Batch:
+    """The batch with one state code for state keys that are similar texts.
+
+    Within a scenario each key joins the first earlier one that it resembles and that joined no other, in assignment
+    order and then time. Turns without a state key stay unlike any other.
+    """
+    names, owner = batch.names["state"], trajectory_of_turn(batch)
+    place = zip(batch.order[owner].tolist(), batch.index.tolist(), range(batch.turns), strict=True)
+    leaders: dict[int, list[str]] = {}
+    joined: dict[tuple[int, str], str] = {}
+    codes: dict[str, int] = {}
+    column = torch.zeros_like(batch.state)
+    for _, _, turn in sorted(place):
+        scenario, name = int(batch.scenario[owner[turn]]), names[int(batch.state[turn])]
+        if (scenario, name) not in joined:
+            known = leaders.setdefault(scenario, [])
+            leader = (
+                None if name.startswith("\0") else next((one for one in known if similar(one, name, threshold)), None)
+            )
+            if leader is None and not name.startswith("\0"):
+                known.append(name)
+            joined[scenario, name] = name if leader is None else leader
+        column[turn] = codes.setdefault(joined[scenario, name], len(codes))
+    return batch.but(state=column, names={**batch.names, "state": tuple(codes)})

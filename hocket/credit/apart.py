@@ -1,0 +1,57 @@
+"""Credit of one role in its own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+
+from hocket.credit.group import GroupRelative
+from hocket.credit.reinforce import ReturnToGo
+from hocket.stages import Credit, Stateful
+from hocket.types import Batch, Column, Occurrences
+
+
+@dataclass(frozen=True)
+class Apart:
+    """`own` credits the decisions of `role`, `credit` those of all others; to each the other is environment.
+
+    Rewards of turns and decisions belong to whose they are; that of a whole trajectory is both's, at the last decision.
+
+    Attributes:
+        own, credit: without memory, giving advantages.
+    """
+
+    role: str = "coach"
+    own: Credit = field(default_factory=ReturnToGo)
+    credit: Credit = field(default_factory=GroupRelative)
+
+    pairs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for one in (self.own, self.credit):
+            if one.pairs or isinstance(one, Stateful) or getattr(one, "gives_targets", False):
+                raise ValueError("own and credit must give advantages from a batch alone, without values or memory")
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return self.own.reads | self.credit.reads
+
+    @property
+    def least_samples(self) -> int:
+        return int(getattr(self.credit, "least_samples", 1))
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        seen, names = batch.occurrences, batch.names["role"]
+        code = names.index(self.role) if self.role in names else -1
+        mine = batch.role[batch.turn[seen.decision]] == code
+        advantage = torch.zeros(len(seen), dtype=torch.float64)
+        weight = seen.weight.clone()
+        for part, credit in ((mine, self.own), (~mine, self.credit)):
+            if part.any():
+                given = credit(batch.restricted(part))
+                advantage[part] = given.advantage.double()
+                weight[part] = given.weight.to(weight.dtype)
+        return replace(seen, advantage=advantage, weight=weight)

@@ -1,0 +1,73 @@
+"""Credit for every agent of a team by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from hocket.credit.group import GroupRelative
+from hocket.stages import Credit, Stateful
+from hocket.types import Batch, Column, Occurrences
+
+Whose = Literal["agent", "role", "policy"]
+
+
+@dataclass(frozen=True)
+class EachAgent:
+    """`credit` given to each agent's decisions as if the others' were environment, as independent learners do.
+
+    What an agent earned is the rewards of its own turns and decisions; the reward of a whole trajectory is every
+    agent's, at its last decision. Groups, baselines and whitening hold one agent's decisions alone, so agents whose
+    rewards differ in size or mean are not compared with each other, and a chain of values runs through the agent's own
+    decisions. For a team with one agent it is `credit`.
+
+    Attributes:
+        credit: one without memory that gives advantages. by: whose decisions belong together.
+    """
+
+    credit: Credit = field(default_factory=GroupRelative)
+    by: Whose = "role"
+
+    pairs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(Whose):
+            raise ValueError(f"by is {self.by!r}; choose from {', '.join(get_args(Whose))}")
+        if self.credit.pairs or isinstance(self.credit, Stateful):
+            raise ValueError("credit yields pairs or remembers; set it to one that gives advantages from a batch alone")
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return self.credit.reads
+
+    @property
+    def least_samples(self) -> int:
+        return int(getattr(self.credit, "least_samples", 1))
+
+    @property
+    def gives_targets(self) -> bool:
+        return bool(getattr(self.credit, "gives_targets", False))
+
+    @property
+    def reads_pieces(self) -> bool:
+        return bool(getattr(self.credit, "reads_pieces", False))
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages (and targets) `[E]` float64."""
+        seen = batch.occurrences
+        column: Tensor = getattr(batch, self.by)
+        whose = column[batch.turn[seen.decision]]
+        advantage = torch.zeros(len(seen), dtype=torch.float64)
+        target = torch.zeros(len(seen), dtype=torch.float64) if self.gives_targets else None
+        weight = seen.weight.clone()
+        for code in torch.unique(whose).tolist():
+            mine = whose == code
+            given = self.credit(batch.restricted(mine))
+            advantage[mine] = given.advantage.double()
+            weight[mine] = given.weight.to(weight.dtype)
+            if target is not None and given.target is not None:
+                target[mine] = given.target.double()
+        return replace(seen, advantage=advantage, weight=weight, target=target)

@@ -1,0 +1,127 @@
+"""Credit of a pipeline's agents: what each was to do, and a share of what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hocket.credit.formulas import centred, scaled
+from hocket.credit.units import chains, turn_units
+from hocket.segments import segment_sum
+from hocket.signals import REWARD, rewards_by_occurrence
+from hocket.types import Batch, Column, Level, Occurrences
+
+
+def consistency(local: Tensor, overall: Tensor) -> Tensor:
+    """`(C - D) / P` in [-1, 1]: how consistently `local` `[G]` ranks the members as `overall` `[G]` does, a scalar.
+
+    Over the P pairs whose overall values differ, C that the local values order alike and D that they order the other
+    way (Somers' D); 0 without such pairs. An increasing function of the overall value gives 1, a constant 0, and values
+    that are independent of it 0 in expectation.
+    """
+    above = torch.sign(overall[:, None] - overall[None, :])
+    agree = torch.sign(local[:, None] - local[None, :]) * above
+    return agree.sum() / above.abs().sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class RankConsistent:
+    """`A = (R - mean_g R) / (std_g R + epsilon)`, `R_ki = c l_ki + w_k g_i` for agent k in rollout i: CoMAM.
+
+    CoMAM (arXiv 2603.12631): agents work in a row, each upon what the last one left. l is what an agent's own turns
+    earned, g the reward of the whole rollout, and w_k says how consistently the rollouts of a group are ranked by l_k
+    and by g: an agent whose task serves the whole is paid for the whole. Groups are one agent's parts in the rollouts
+    of a scenario. The abstract names neither the statistic nor the mixture: Somers' D (see `consistency`) and
+    `w = softmax_k(D_k / temperature)` over the agents of the group are chosen here.
+
+    An agent's turns in a rollout share one advantage. Turns whose weights are all 0 enter no statistic and get 0.
+
+    Attributes:
+        weigh: `consistency`, the method; `equal`, `w_k` = 1 / agents; `local`, w_k = 0.
+        local: c. With 0 and `equal` all agents share one global reward.
+        temperature: of the softmax; the lower, the more goes to the most consistent agent.
+        scale, ddof, epsilon: as in `GroupRelative`.
+    """
+
+    weigh: Literal["consistency", "equal", "local"] = "consistency"
+    local: float = 1.0
+    temperature: float = 1.0
+    scale: Literal["std"] | None = "std"
+    ddof: int = 1
+    epsilon: float = 1e-6
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+    pairs: ClassVar[bool] = False
+    least_samples: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if self.weigh not in ("consistency", "equal", "local"):
+            raise ValueError(f"weigh must be consistency, equal or local, not {self.weigh!r}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive, not {self.temperature}")
+        if self.scale not in ("std", None):
+            raise ValueError(f"scale must be 'std' or null, not {self.scale!r}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        parts = parts_of(batch)
+        reward = self.local * parts.local + self.shares(parts)[parts.group] * parts.overall
+        credit = centred(reward, parts.group, len(parts.keys))
+        if self.scale == "std":
+            credit = scaled(credit, credit, parts.group, len(parts.keys), ddof=self.ddof, epsilon=self.epsilon)
+        used = parts.member >= 0
+        advantage = torch.zeros(len(used), dtype=torch.float64)
+        advantage[used] = credit[parts.member[used]]
+        return replace(batch.occurrences, advantage=advantage)
+
+    def shares(self, parts: Parts) -> Tensor:
+        """w of each group, `[K]`."""
+        found = torch.zeros(len(parts.keys), dtype=torch.float64)
+        if self.weigh == "local":
+            return found
+        for scenario in dict.fromkeys(scenario for scenario, _ in parts.keys):
+            mine = [number for number, key in enumerate(parts.keys) if key[0] == scenario]
+            rank = [consistency(parts.local[parts.group == n], parts.overall[parts.group == n]) for n in mine]
+            equal = self.weigh == "equal"
+            found[mine] = torch.softmax(torch.stack(rank) * (0.0 if equal else 1.0 / self.temperature), 0)
+        return found
+
+
+class Parts(NamedTuple):
+    """Each agent's part in each rollout, M of them, in K groups.
+
+    Attributes:
+        member: the part of each occurrence, `[E]`; -1 where its turn counts for nothing.
+        local, overall: what the agent's own turns earned, and the whole rollout, `[M]` float64.
+        group: `[M]` in 0..K-1. keys: scenario and agent of each group, as the batch's codes.
+    """
+
+    member: Tensor
+    local: Tensor
+    overall: Tensor
+    group: Tensor
+    keys: list[tuple[int, int]]
+
+
+def parts_of(batch: Batch) -> Parts:
+    """The parts of a batch's agents."""
+    units = turn_units(batch)
+    assert units.turn is not None
+    whole = REWARD[Level.TRAJECTORY]
+    turns = batch.but(scores={name: score for name, score in batch.scores.items() if name != whole})
+    earned = segment_sum(rewards_by_occurrence(turns), units.member, len(units.counted))[units.counted]
+    code, part = torch.unique(chains(batch, units)[units.counted], return_inverse=True)
+    agents = max(len(batch.names["agent"]), 1)
+    owner, agent = code // agents, code % agents
+    keys: dict[tuple[int, int], int] = {}
+    rows = zip(batch.scenario[owner].tolist(), agent.tolist(), strict=True)
+    group = torch.tensor([keys.setdefault(row, len(keys)) for row in rows], dtype=torch.long)
+    overall = torch.zeros(batch.trajectories, dtype=torch.float64)
+    if whole in batch.scores:
+        overall = batch.scores[whole].values.double()
+    member = torch.full((len(units.counted),), -1)
+    member[units.counted] = part
+    return Parts(member[units.member], segment_sum(earned, part, len(code)), overall[owner], group, list(keys))

@@ -1,0 +1,103 @@
+"""A batch under way: what enters it, and where its answers go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from hocket.engine.continuous import Continuous
+from hocket.engine.decoding import Responses
+from hocket.engine.lobby import Episode as Live
+from hocket.engine.requests import Request, Sample
+
+BREATH = 0.05
+"""Seconds after which the event loop gets its turn although nothing was answered."""
+
+
+class Versioned(Protocol):
+    """A policy, as far as a sample must know it."""
+
+    version: int
+
+
+class Asker(Protocol):
+    """Who waits for an answer."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether anybody still does."""
+        ...
+
+    def answer(self, sample: Sample) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    """A request under way.
+
+    Attributes:
+        request: what is asked. limit: the most response tokens. owner: the number of the policy that answers.
+        policy: that policy, for the version of its weights. asker: who waits.
+        live: the workflow that asks; None outside of any.
+    """
+
+    request: Request
+    limit: int
+    owner: int
+    policy: Versioned
+    asker: Asker
+    live: Live | None = None
+
+
+class Running:
+    """Requests that are answered together, over the pages of one cache; others may enter at any time."""
+
+    def __init__(self, continuous: Continuous, written: Responses) -> None:
+        self._continuous, self._written = continuous, written
+        self._tickets: dict[int, Ticket] = {}
+
+    @property
+    def tickets(self) -> list[Ticket]:
+        """Of requests that somebody waits for, in the order in which they came."""
+        return [ticket for ticket in self._tickets.values() if ticket.asker.waits]
+
+    def enter(self, tickets: Sequence[Ticket]) -> None:
+        """Lets requests in, in key order; those that could never be answered fail."""
+        for ticket in sorted(tickets, key=lambda ticket: ticket.request.key):
+            try:
+                self._continuous.check(ticket.request, ticket.limit)
+            except Exception as error:
+                ticket.asker.fail(error)
+                continue
+            self._tickets[self._continuous.add(ticket.request, ticket.limit, ticket.owner)] = ticket
+
+    def go_on(self) -> bool:
+        """Until something is answered, or for a moment; says whether there was anything to do."""
+        gone = [number for number, ticket in self._tickets.items() if not ticket.asker.waits]
+        self._drop(gone)
+        if not self._continuous.busy:
+            return False
+        until = time.monotonic() + BREATH
+        while self._continuous.busy:
+            answered = [number for number in self._continuous.step() if number in self._tickets]
+            for number in answered:
+                ticket = self._tickets[number]
+                if ticket.live is not None:
+                    # Its next turn goes on from here; once it has ended, nobody may.
+                    ticket.live.at_end(partial(self._continuous.unpin, self._continuous.pin(number)))
+                ticket.asker.answer(self._written.sample(number, ticket.policy.version))
+            self._drop(answered)
+            if answered or time.monotonic() > until:
+                break
+        return True
+
+    def _drop(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            del self._tickets[number]
+        if numbers:
+            self._continuous.drop(numbers)

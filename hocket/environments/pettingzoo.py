@@ -1,0 +1,216 @@
+"""PettingZoo's environments, turn by turn (AEC) and in parallel, in words."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from hocket.environments.legal import IllegalMoves, LegalMoves
+from hocket.environments.protocol import Observation
+from hocket.environments.spaces import actions_of, allowed, shown
+from hocket.errors import ConfigurationError, HocketError
+from hocket.keys import Key
+from hocket.types import Scenario
+
+
+@dataclass(frozen=True)
+class PettingZoo:
+    """A PettingZoo environment as a world. Its agents are the seats; actions must be discrete.
+
+    Where an observation is a dictionary with `action_mask` (or the info has one), only the moves that it leaves are
+    legal, and the mask is not shown.
+
+    Attributes:
+        environment: a module with a function `env` (else `parallel_env`), such as `pettingzoo.classic.rps_v2` or
+            `classic.rps_v2`; or a function that makes an AEC or a parallel environment. settings: its arguments.
+        describe: what an observation says: called with the agent and its observation; None shows its numbers.
+        actions: the names of the actions in order; None takes numbers.
+        rules: what is told before the first observation.
+        zero_sum: whether rewards sum to zero, so that what one forfeits is shared out among the others.
+        rule: what illegal moves cost.
+
+    Raises:
+        ConfigurationError: without pettingzoo, for an unknown module, or actions that cannot be listed.
+    """
+
+    environment: str | Callable[..., Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    describe: Callable[[str, Any], str] | None = None
+    actions: tuple[str, ...] | None = None
+    rules: str = ""
+    zero_sum: bool = False
+    rule: IllegalMoves = field(default_factory=IllegalMoves)
+
+    def __post_init__(self) -> None:
+        _ = self.moves  # opens the environment once, so that mistakes show at once
+
+    @property
+    def name(self) -> str:
+        known = self.environment if isinstance(self.environment, str) else self.environment.__name__
+        return f"pettingzoo:{known}"
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(self.moves)
+
+    @cached_property
+    def moves(self) -> Mapping[str, Mapping[str, Any]]:
+        """By agent what stands for each move."""
+        world = self.new()
+        try:
+            found = {}
+            for agent in map(str, world.possible_agents):
+                listed = actions_of(f"{self.name}, agent {agent},", world.action_space(agent), self.actions)
+                if listed is None:
+                    raise ConfigurationError(
+                        f"{self.name}: actions of agent {agent} are free text, not a list of moves"
+                    )
+                found[agent] = listed
+            return found
+        finally:
+            world.close()
+
+    def make(self, scenario: Scenario) -> LegalMoves:
+        world = self.new()
+        return _Parallel(self, world) if _parallel(world) else _Turns(self, world)
+
+    def new(self) -> Any:
+        """Opens one PettingZoo environment."""
+        if not isinstance(self.environment, str):
+            return self.environment(**self.settings)
+        path = self.environment if self.environment.startswith("pettingzoo.") else f"pettingzoo.{self.environment}"
+        try:
+            module = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name == "pettingzoo":
+                raise ConfigurationError("PettingZoo's worlds need it: pip install 'hocket[games]'") from None
+            if error.name is not None and path.startswith(error.name):
+                raise ConfigurationError(f"pettingzoo has no module {path}") from None
+            raise ConfigurationError(f"{self.name} needs {error.name}: pip install 'pettingzoo[classic]'") from None
+        found = (getattr(module, name, None) for name in ("env", "parallel_env"))
+        makers = [maker for maker in found if callable(maker)]
+        if not makers:
+            raise ConfigurationError(f"{path} has neither env nor parallel_env; name a module such as classic.rps_v2")
+        return makers[0](**self.settings)
+
+
+def _parallel(world: Any) -> bool:
+    return not hasattr(world, "agent_iter")
+
+
+class _Seated(LegalMoves):
+    """What both kinds have in common: observations, masks, copies."""
+
+    @abstractmethod
+    def _sight(self, agent: str) -> Any:
+        """The last observation of an agent; None when it has none."""
+
+    def __init__(self, world: PettingZoo, course: Any) -> None:
+        super().__init__(world.agents, world.rule)
+        self.world = world
+        self.zero_sum = world.zero_sum
+        self._course = course
+        self._moved: set[str] = set()
+        self._cut = False
+
+    def _info(self, agent: str) -> Mapping[str, Any]:
+        return (self._course.infos if hasattr(self._course, "infos") else {}).get(agent) or {}
+
+    def _moves(self, agent: str) -> Mapping[str, Any]:
+        sight = self._sight(agent)
+        mask = sight.get("action_mask") if isinstance(sight, Mapping) else None
+        return allowed(self.world.moves[agent], self._info(agent).get("action_mask") if mask is None else mask)
+
+    def _seen(self, agent: str) -> Observation:
+        sight = self._sight(agent)
+        if isinstance(sight, Mapping) and "action_mask" in sight:
+            rest = {name: part for name, part in sight.items() if name != "action_mask"}
+            sight = next(iter(rest.values())) if len(rest) == 1 else rest
+        describe = self.world.describe
+        said = (shown(sight) if describe is None else describe(agent, sight)) if sight is not None else "Nothing."
+        text = f"{self.world.rules}\nYou are {agent}.\n{said}".strip()
+        return Observation(text, state=f"{agent}: {said}", news=said if agent in self._moved else None)
+
+    @property
+    def truncated(self) -> bool:
+        return self._cut and self.over and not self._forfeited
+
+    def clone(self) -> Self:
+        other = copy.copy(self)
+        try:
+            other._course = copy.deepcopy(self._course)
+        except Exception as error:
+            raise HocketError(f"{self.world.name} cannot be copied ({type(error).__name__}: {error})") from error
+        other._moved = set(self._moved)
+        other._copy_record(self)
+        return other
+
+    def close(self) -> None:
+        self._course.close()
+
+
+class _Turns(_Seated):
+    """An AEC environment: one agent moves at a time."""
+
+    def _begin(self, key: Key) -> None:
+        self._moved, self._cut = set(), False
+        self._course.reset(seed=key.derive("pettingzoo").word >> 33)
+        self._bury()
+
+    def _bury(self) -> None:
+        """Lets agents leave that are out of the game; their rewards were paid before."""
+        course = self._course
+        while course.agents and self._out(course.agent_selection):
+            self._cut = self._cut or bool(course.truncations.get(course.agent_selection))
+            course.step(None)
+
+    def _out(self, agent: str) -> bool:
+        return bool(self._course.terminations.get(agent) or self._course.truncations.get(agent))
+
+    def _movers(self) -> tuple[str, ...]:
+        return (self._course.agent_selection,) if self._course.agents else ()
+
+    def _sight(self, agent: str) -> Any:
+        return self._course.observe(agent)
+
+    def _make(self, moves: Mapping[str, Any]) -> Mapping[str, float]:
+        ((agent, action),) = moves.items()
+        self._moved.add(agent)
+        self._course.step(action)
+        earned = {one: float(reward) for one, reward in self._course.rewards.items()}
+        self._bury()
+        return earned
+
+
+class _Parallel(_Seated):
+    """A parallel environment: all agents move at once."""
+
+    def __init__(self, world: PettingZoo, course: Any) -> None:
+        super().__init__(world, course)
+        self._sights: dict[str, Any] = {}
+        self._infos: dict[str, Any] = {}
+
+    def _begin(self, key: Key) -> None:
+        self._moved, self._cut = set(), False
+        self._sights, self._infos = self._course.reset(seed=key.derive("pettingzoo").word >> 33)
+
+    def _movers(self) -> tuple[str, ...]:
+        return tuple(agent for agent in self.agents if agent in self._course.agents)
+
+    def _sight(self, agent: str) -> Any:
+        return self._sights.get(agent)
+
+    def _info(self, agent: str) -> Mapping[str, Any]:
+        return self._infos.get(agent) or {}
+
+    def _make(self, moves: Mapping[str, Any]) -> Mapping[str, float]:
+        self._moved.update(moves)
+        sights, rewards, _, truncations, self._infos = self._course.step(dict(moves))
+        self._sights = {**self._sights, **sights}
+        self._cut = any(truncations.values())
+        return {agent: float(reward) for agent, reward in rewards.items()}

@@ -1,0 +1,78 @@
+"""`hocket play`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.play.screen import Screen
+from hocket.play.table import NOBODY, Table, seats_of
+from hocket.play.talk import Conversation, Talk
+from hocket.serve.source import Source
+from hocket.types import Decoding
+from hocket.workflows import Chat, SingleTurn, TextPlayer
+
+
+def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any]], screen: Screen) -> None:
+    """Talks to the run or model in a folder, or plays its workflow, until the person leaves."""
+    from hocket.train.assemble import build_parts
+    from hocket.train.trainer import weights_in
+
+    flows = [] if options.workflow is None else [("workflow", options.workflow)]
+    source = Source.of(path, [*flows, *pairs], options.task)
+    checkpoint, machine = source.checkpoint(), source.machine()
+    machine.apply()
+    label = checkpoint.name if checkpoint is not None else "not trained yet" if source.is_run else "as it is"
+    parts = build_parts(source.config, source.task, weights=weights_in(checkpoint), precision=machine.precision)
+    player = cast(TextPlayer, parts.player)
+    decoding = _decoding(source, options)
+    key = Key.of(options.seed).derive("play")
+    screen.say(f"[bold]{source.name}[/] ({label}), [cyan]{source.task.name}[/]; /help lists commands, /quit leaves")
+    if options.seat is None and _talks(player):
+        _talk(screen, source, player, decoding, key, logp=options.logp)
+        return
+    seat = options.seat or _seat(player)
+    Table(screen, player, source.task, seat, decoding, key, show=options.show).run()
+
+
+def _talks(player: TextPlayer) -> bool:
+    """Whether there is nothing to play, only somebody to talk to."""
+    from hocket.workflows.outside import OutsideAgent
+
+    return isinstance(player.workflow, (SingleTurn, OutsideAgent))
+
+
+def _talk(screen: Screen, source: Source, player: TextPlayer, decoding: Decoding, key: Key, *, logp: bool) -> None:
+    from hocket.engine.local import LocalEngine
+
+    seat = next(iter(player.seats.values()))
+    if not isinstance(seat.engine, LocalEngine) or not isinstance(seat.chat, Chat):
+        raise ConfigurationError(f"{source.name} is sampled elsewhere (engine.kind); play it with --engine local")
+    conversation = Conversation(seat.engine, seat.chat, decoding, key)
+    system = player.workflow.prompts.get(next(iter(player.seats)))
+    conversation.new(system)
+    Talk(screen, conversation, source.task, name=source.name, logp=logp).run()
+
+
+def _decoding(source: Source, options: argparse.Namespace) -> Decoding:
+    found = source.config.decoding
+    if options.temperature is not None:
+        if options.temperature < 0:
+            raise ConfigurationError(f"--temperature {options.temperature}: must be at least 0")
+        found = replace(found, temperature=options.temperature)
+    if options.max_tokens is not None:
+        if options.max_tokens < 1:
+            raise ConfigurationError(f"--max-tokens {options.max_tokens}: must be at least 1")
+        found = replace(found, max_tokens=options.max_tokens)
+    return found
+
+
+def _seat(player: TextPlayer) -> str:
+    """The person's seat where none was named: the first of several; with one alone, the agent's, so one watches."""
+    seats = seats_of(player.workflow)
+    return seats[0] if len(seats) > 1 else NOBODY

@@ -1,0 +1,80 @@
+"""A program as an answer: does it pass its tests?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.markup import ANSWER, THOUGHT
+from hocket.rewards.opinions import Opinions
+from hocket.tools.sandbox import Sandbox
+from hocket.tools.unit_tests import Verdict, examine
+from hocket.types import Scenario, Trajectory
+
+_FENCED = re.compile(r"^[ \t]*```(?:python|py)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+_CODE = re.compile(r"<code>(.*?)</code>", re.DOTALL)
+_LONGEST = 100_000
+
+
+def code_of(text: str) -> str | None:
+    """The program in an answer: the last block between fences or `<code>` tags, thoughts aside.
+
+    Where there is none it is what stands between answer tags; None without these too.
+    """
+    said = THOUGHT.sub("", text)
+    tagged = ANSWER.findall(said)
+    blocks = _FENCED.findall(tagged[-1] if tagged else said) or _CODE.findall(said) or _FENCED.findall(said) or tagged
+    return str(blocks[-1]) if blocks else None
+
+
+@dataclass(frozen=True)
+class CodeTests:
+    """Runs the program in an answer against `scenario.metadata["tests"]`; None where the scenario has no tests.
+
+    Tests are statements with an `assert` on the solution's functions, or `{"input": .., "output": ..}` for programs
+    that read and print; `metadata["setup"]` holds imports and helpers that both may use. Solution and verdict are in
+    separate sandboxed processes (see `hocket.tools.unit_tests`). An answer without a program passes nothing.
+
+    Attributes:
+        grading: `share` of passed tests, or `all` or nothing.
+        sandbox: what the program may use, all its tests together where they assert.
+    """
+
+    grading: Literal["share", "all"] = "all"
+    sandbox: Sandbox = Sandbox(output=256 << 10)
+    name: str = "tests"
+    weight: float = 1.0
+
+    outside: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.grading not in ("share", "all"):
+            raise ConfigurationError(f"grading must be share or all, not {self.grading!r}")
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
+        asked = [self.sandbox.apart(self.judge, one.answer, one.scenario) for one in trajectories]
+        verdicts = await asyncio.gather(*asked)
+        return Opinions(
+            [None if verdict is None else self.grade(verdict) for verdict in verdicts],
+            [None if verdict is None else verdict.reason for verdict in verdicts],
+        )
+
+    def judge(self, text: str, scenario: Scenario) -> Verdict | None:
+        """What the tests say; waits for them."""
+        tests = scenario.metadata.get("tests")
+        if not tests:
+            return None
+        source = code_of(text)
+        if source is None or len(source) > _LONGEST:
+            said = "the answer holds no program" if source is None else "the program is too long"
+            return Verdict((False,) * len(tests), said)
+        return examine(source, tests, str(scenario.metadata.get("setup", "")), self.sandbox)
+
+    def grade(self, verdict: Verdict) -> float:
+        """The reward for a verdict."""
+        return verdict.share if self.grading == "share" else float(all(verdict.passed))

@@ -1,0 +1,65 @@
+"""Success of an agent that works on a database: is it, at the end, as the right actions would have left it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hocket.keys import Key
+from hocket.types import Trajectory
+
+
+def canonical(value: Any) -> str:
+    """One text for all spellings of a value: dicts in any order, lists and tuples alike, sets in any order.
+
+    Values of different types differ, even 1, 1.0, true and "1".
+    """
+    if isinstance(value, Mapping):
+        entries = sorted((canonical(key), canonical(item)) for key, item in value.items())
+        return "{" + ",".join(f"{key}:{item}" for key, item in entries) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, (set, frozenset)):
+        return "<" + ",".join(sorted(map(canonical, value))) + ">"
+    return f"{type(value).__name__} {value!r}"
+
+
+def database_hash(database: Any) -> str:
+    """The SHA-256 of a database made of dicts, lists, sets and plain values."""
+    return hashlib.sha256(canonical(database).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def all_said(outputs: Iterable[str], messages: Sequence[str]) -> bool:
+    """Whether each output stands in some message, case and commas of the messages ignored."""
+    plain = [message.lower().replace(",", "") for message in messages]
+    return all(any(output.lower() in message for message in plain) for output in outputs)
+
+
+@dataclass(frozen=True)
+class DatabaseMatch:
+    """1 if the final database has the hash that the right actions lead to and every output was said, else 0.
+
+    MUA-RL (Zhao et al., arXiv 2508.18669), as in its released score: a single bit at the end, nothing for parts or
+    form. Reads the trajectory's info `database` (as it was at the end) and `said` (the agent's messages that are no
+    calls), and the scenario's metadata `final_hash` and `outputs`. No opinion where the scenario has no `final_hash`;
+    0 where the episode brought no database.
+    """
+
+    name: str = "solved"
+    weight: float = 1.0
+    outside: ClassVar[bool] = False
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        return [self.judge(trajectory) for trajectory in trajectories]
+
+    def judge(self, trajectory: Trajectory) -> float | None:
+        """The bit of one episode."""
+        metadata, info = trajectory.scenario.metadata, trajectory.info
+        if "final_hash" not in metadata:
+            return None
+        if "database" not in info:
+            return 0.0
+        right = database_hash(info["database"]) == metadata["final_hash"]
+        return float(right and all_said(metadata.get("outputs", ()), info.get("said", ())))

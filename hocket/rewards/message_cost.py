@@ -1,0 +1,36 @@
+"""What words cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from hocket.rewards.members import with_return
+from hocket.segments import segment_extreme
+from hocket.signals import counted_trajectories, returns
+from hocket.types import Batch, Column, GroupBy
+
+
+@dataclass(frozen=True)
+class MessageCost:
+    """Takes `weight * tokens / (most tokens among the scenario's samples)` from the return: Optima (arXiv 2410.08115).
+
+    Tokens are the decisions of all turns, whoever said them. Trajectories that do not count set no maximum.
+    """
+
+    weight: float = 0.6
+
+    reads: ClassVar[frozenset[Column]] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"weight must be at least 0, not {self.weight}")
+
+    def __call__(self, batch: Batch) -> Batch:
+        groups, among = GroupBy("scenario")(batch), counted_trajectories(batch)
+        length = batch.lengths().double()
+        most = segment_extreme(length[among], groups.index[among], groups.size, largest=True)[groups.index]
+        cost = torch.where(among, length / most.clamp(min=1.0), 0.0)
+        return with_return(batch, returns(batch) - self.weight * cost)

@@ -1,0 +1,201 @@
+"""Monte Carlo tree search over what agents say: an edge is one message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from hocket.errors import HocketError
+from hocket.keys import Key
+from hocket.rollout.dynamic import total
+from hocket.rollout.message_tree import Node, onward
+from hocket.stages import Grade, LedgerView, More, Play
+from hocket.types import PAUSED, Assignment, Experience, Trajectory, before_training
+
+Valued = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
+"""What episodes that were put aside are worth, in [-1, 1]."""
+
+
+RETURN = "return"
+"""Where an episode's info says what it is worth to a search."""
+
+VALUES = "message_values"
+"""Where an episode's info says the mean return through each of its messages."""
+
+
+@dataclass
+class Tree:
+    """The search for one scenario, for which `messages` were sampled so far."""
+
+    asking: Assignment
+    key: Key
+    root: Node = field(default_factory=Node)
+    messages: int = 0
+
+
+@dataclass(frozen=True)
+class UCT:
+    """How a tree of messages grows: MASPRM (arXiv 2510.24803), section on MAS-MCTS, and the authors' code.
+
+    A search goes down from the beginning. From a node without children `candidates` messages are sampled, independent
+    and not merged; those that end an episode are all judged, which ends the search, else it goes on from one of them at
+    random. Where there are children it takes the one that maximises
+
+        Q + c sqrt(ln N_parent / N_child)
+
+    (unvisited ones count as visited once). The value of each end goes to every node on its way, so a node's visits are
+    the sum of its children's. The authors halve the candidates of the last agent and stop early where the root's mean
+    does not change; neither is done here.
+
+    Attributes:
+        c: exploration; None goes to the child visited least, the limit of a large c. With UCT proper a node's mean
+            rises towards the outcome of its best candidates; with None, since candidates are the agents' own draws, it
+            is an unbiased estimate of what the team earns from there.
+        candidates: messages sampled from a node.
+    """
+
+    c: float | None = 2.0
+    candidates: int = 4
+
+    def __post_init__(self) -> None:
+        if (self.c is not None and self.c < 0) or self.candidates < 1:
+            raise ValueError(f"c must be at least 0 and candidates at least 1, not {self.c} and {self.candidates}")
+
+    def chosen(self, node: Node) -> Node:
+        """The child to go on with, the earliest of equals."""
+        if self.c is None:
+            return min(node.children, key=lambda child: child.visits)
+        explored, c = math.log(max(node.visits, 1)), self.c
+        return max(node.children, key=lambda child: child.mean + c * math.sqrt(explored / max(child.visits, 1)))
+
+    async def search(
+        self, trees: Sequence[Tree], *, play: Play, judge: Valued, value: Valued | None = None
+    ) -> list[Trajectory]:
+        """Goes through every tree once, side by side; the episodes that ended in it.
+
+        `judge` tells what an ended episode is worth, in [-1, 1]. With `value` no search is played to its end: what it
+        says of the message chosen is backed up instead.
+        """
+        live = [(tree, tree.root) for tree in trees]
+        ended: list[Trajectory] = []
+        while live:
+            live = [(tree, self._down(node)) for tree, node in live]
+            for _, node in live:
+                if node.episodes:
+                    node.back_up(float(node.episodes[0].info[RETURN]))
+            live = [(tree, node) for tree, node in live if not node.episodes]
+            played = iter(await play([self._asked(tree, node) for tree, node in live]) if live else [])
+            grown = [(tree, self._grown(tree, node, played)) for tree, node in live]
+            fresh = [episode for _, nodes in grown for node in nodes for episode in node.episodes]
+            for episode, worth in zip(fresh, await judge(fresh) if fresh else [], strict=True):
+                episode.info[RETURN] = float(worth)
+            ended += fresh
+            live = [(tree, taken) for tree, nodes in grown if (taken := self._taken(tree, nodes)) is not None]
+            if value is not None and live:
+                told = await value([node.aside for _, node in live if node.aside is not None])
+                for (_, node), worth in zip(live, told, strict=True):
+                    node.back_up(float(worth))
+                live = []
+        return ended
+
+    def _down(self, node: Node) -> Node:
+        """The first node on the way down that has no children."""
+        while node.children:
+            node = self.chosen(node)
+        return node
+
+    def _asked(self, tree: Tree, node: Node) -> Assignment:
+        first = tree.asking.first + tree.messages
+        tree.messages += self.candidates
+        return onward(tree.asking, node, first=first, samples=self.candidates, more=1)
+
+    def _grown(self, tree: Tree, node: Node, played: Iterator[Trajectory]) -> list[Node]:
+        """Children from the next messages."""
+        found, length = [], len(node.path)
+        for _ in range(self.candidates):
+            episode = next(played)
+            if episode.failure is not None:
+                raise HocketError(f"an episode failed in search: {episode.failure}")
+            new = episode.turns[length:]
+            if len(new) != 1:
+                raise HocketError(
+                    f"search goes message by message, but {len(new)} came at once; the workflow must await every call, "
+                    "and its player must know Assignment.replay"
+                )
+            child = node.add(new[0])
+            if episode.info.get("limit") == PAUSED:
+                child.aside = episode
+            else:
+                child.episodes.append(episode)
+            found.append(child)
+        return found
+
+    def _taken(self, tree: Tree, nodes: list[Node]) -> Node | None:
+        """The message that the search goes on from; None where it ended."""
+        ends = [node for node in nodes if node.episodes]
+        for node in ends:
+            node.back_up(float(node.episodes[0].info[RETURN]))
+        if ends:
+            return None
+        return nodes[int(tree.key.derive("taken", tree.messages).numpy().integers(len(nodes)))]
+
+
+@dataclass(frozen=True)
+class MessageSearch:
+    """`searches` tree searches per scenario; what is learnt from are the episodes that ended in them, each once.
+
+    MASPRM (arXiv 2510.24803). An end is worth `2 s - 1`, s the sum of its scores, kept in [0, 1]: +1 for right and -1
+    for wrong. Episodes say the mean return through each of their messages, the targets of `hocket.credit.MessageValues`
+    (`info["message_values"]`). The agents are the policies as they were before training, a fixed team; what they said
+    counts as decisions of the policy, whose own log-probs are evaluated anew.
+    """
+
+    searches: int = 32
+    rule: UCT = UCT()
+
+    plays_reference: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.searches < 1:
+            raise ValueError(f"searches must be at least 1, not {self.searches}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Per search the episodes of all scenarios."""
+        trees = [Tree(replace(one, actor="reference"), key.derive(one.scenario.id)) for one in asked]
+
+        async def judge(episodes: Sequence[Trajectory]) -> list[float]:
+            await score(episodes)
+            return [outcome(one) for one in episodes]
+
+        found: list[Trajectory] = []
+        for _ in range(self.searches):
+            found += await self.rule.search(trees, play=play, judge=judge)
+        for tree in trees:
+            settle(tree.root)
+        return Experience(found, metrics={"rollout/messages": float(sum(tree.messages for tree in trees))})
+
+
+def outcome(episode: Trajectory) -> float:
+    """+1 for an episode whose scores sum to 1, -1 for one of 0."""
+    return 2 * min(max(math.fsum(map(total, episode.scores.values())), 0.0), 1.0) - 1
+
+
+def settle(root: Node) -> None:
+    """Writes the mean returns into the episodes, and makes the messages the policy's."""
+    for node in root.below():
+        if node.turn is not None:
+            node.turn.policy = node.turn.policy.removesuffix(before_training(""))
+            node.turn.logp = None
+        for episode in node.episodes:
+            episode.info[VALUES] = [one.mean for one in node.nodes[1:]]

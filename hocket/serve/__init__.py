@@ -1,0 +1,1 @@
+"""Trained agents for others to talk to, and others' agents to be trained, over OpenAI's protocol."""

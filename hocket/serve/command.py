@@ -1,0 +1,73 @@
+"""`hocket serve`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hocket.errors import ConfigurationError
+from hocket.serve.bounds import Bounds
+from hocket.serve.host import Host, is_loopback, require
+
+
+def serve(
+    path: Path,
+    options: argparse.Namespace,
+    pairs: Sequence[tuple[str, Any]],
+    *,
+    ready: Callable[[dict[str, Any]], None],
+    say: Callable[[str], None],
+) -> None:
+    """Serves the run or model in a folder until a signal asks to end. `ready` is told where, `say` what changes."""
+    require()
+    keys = _keys(options)
+    if not keys and not is_loopback(options.host):
+        raise ConfigurationError(
+            f"--host {options.host} can be reached from other machines, so a key is required: --key-variable NAME "
+            "takes it from the environment (or --key KEY)"
+        )
+    from hocket.serve.app import build_app
+    from hocket.serve.current import CurrentDesk
+    from hocket.serve.source import Source
+
+    bounds = Bounds(tokens=options.max_tokens, requests=options.max_requests, body_bytes=options.max_body)
+    with _asked_to_end() as end:
+        desk = CurrentDesk(Source.of(path, pairs), bounds=bounds, keys=keys, seed=options.seed, say=say)
+        try:
+            with Host(lambda: build_app(desk, bounds), host=options.host, port=options.port, bounds=bounds) as host:
+                told = {"url": f"{host.address}/v1", "models": desk.models(), "weights": desk.weights()}
+                ready({**told, "keys": len(keys)})
+                end.wait()
+        finally:
+            desk.close()
+
+
+def _keys(options: argparse.Namespace) -> list[str]:
+    found = list(options.key)
+    if options.key_variable is not None:
+        key = os.environ.get(options.key_variable, "")
+        if not key:
+            raise ConfigurationError(f"--key-variable {options.key_variable}: the environment has no such variable")
+        found.append(key)
+    if any(not key.strip() or not key.isascii() or key != key.strip() for key in found):
+        raise ConfigurationError("a key must be ASCII text without space around it")
+    return found
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set."""
+    end = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: end.set()) for number in numbers}
+    try:
+        yield end
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

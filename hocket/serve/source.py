@@ -1,0 +1,84 @@
+"""Where served weights come from: a run, whose newest checkpoint counts, or a model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hocket import tasks
+from hocket.errors import ConfigurationError
+from hocket.stages import Task
+from hocket.train import config as configuration
+from hocket.train.assemble import POLICY, configured_models, load_policy
+from hocket.train.checkpoint import COMPLETE, Checkpoints
+from hocket.train.config import Config, RoleSettings
+from hocket.train.machine import Machine
+from hocket.train.trainer import weights_in
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run or a model of words.
+
+    Attributes:
+        path: of its folder. name: by which it goes. config: the run's, or one with the model. task: likewise.
+        is_run: whether it is a run.
+    """
+
+    path: Path
+    name: str
+    config: Config
+    task: Task
+    is_run: bool
+
+    @staticmethod
+    def of(path: Path, pairs: Sequence[tuple[str, Any]] = (), task: str | None = None) -> Source:
+        """The run or model in a folder (or `nano`), with settings `pairs` changed and another `task` if named.
+
+        Raises:
+            ConfigurationError: when its task is not one of words.
+        """
+        file = path / "config.yaml"
+        is_run = file.is_file()
+        settings = configuration.read_pairs(file) if is_run else [("model", str(path))]
+        name = task or str(dict(settings).get("task", "sums"))
+        found = tasks.find(name)
+        if found.kind != "text":
+            raise ConfigurationError(f"{path} was trained on {name}, which is control; only language models can talk")
+        changed = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
+        return Source(path, path.name or str(path), configuration.configure(changed, found), found, is_run)
+
+    def newest(self) -> str | None:
+        """The name of the newest finished checkpoint, from file names alone; None before the first."""
+        found = self.path.glob(f"checkpoints/step-*/{COMPLETE}") if self.is_run else ()
+        return max((file.parent.name for file in found), default=None)
+
+    def checkpoint(self) -> Path | None:
+        """The newest checkpoint that verifies."""
+        return Checkpoints(self.path / "checkpoints").latest() if self.is_run else None
+
+    def machine(self) -> Machine:
+        """The choices that the run was made with, or what this machine does best."""
+        recorded = self.path / "machine.json"
+        if self.is_run and recorded.is_file():
+            return Machine.recorded(recorded)
+        return Machine.chosen(self.config, configured_models(self.config))
+
+    def policies(self, checkpoint: Path | None, machine: Machine) -> Mapping[str, CausalLM]:
+        """The policies by name, with the weights of a checkpoint, or as configured where there is none yet."""
+        from hocket.policies.shared import Bases
+
+        folders, bases = weights_in(checkpoint), Bases()
+        own = {settings.policy or role: settings for role, settings in self.config.roles.items()}
+        found = {}
+        for name in folders or (POLICY,):
+            model = own.get(name, RoleSettings()).model
+            found[name] = load_policy(self.config, name, model, machine.precision, bases)
+            if name in folders:
+                found[name].load(folders[name])
+        return found

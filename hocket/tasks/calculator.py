@@ -1,0 +1,74 @@
+"""Calculations that a small model cannot do in its head, and a calculator that can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.nano.formats import calculator
+from hocket.stages import Split
+from hocket.tasks.arithmetic import question_of, verify
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number
+from hocket.tools.calculator import Calculator
+from hocket.types import Message, Scenario
+from hocket.workflows import Workflow
+from hocket.workflows.tool_use import ToolUse
+
+
+class Calculations(TextTask):
+    """Products of integers of two to `digits` digits, plus or minus a third; the calculator is live.
+
+    Args:
+        digits: of the larger factors. listed: whether the chat template tells the model of the tool. An unlisted one
+            works all the same, so a model that knows the form of calls can find it.
+        calls: the share of demonstrations (for a first phase of `sft`) that call the tool; the others answer at once.
+    """
+
+    def __init__(self, digits: int = 3, listed: bool = True, calls: float = 1.0) -> None:
+        if not 2 <= digits <= 6:
+            raise ConfigurationError(f"task calculator: digits must lie between 2 and 6, not {digits}")
+        if not 0 <= calls <= 1:
+            raise ConfigurationError(f"task calculator: calls is a share in [0, 1], not {calls}")
+        self.name = f"calculator?digits={digits}&listed={str(listed).lower()}"
+        self.digits, self.listed, self.calls = digits, listed, calls
+
+    @property
+    def workflow(self) -> Workflow:
+        return ToolUse((Calculator(),), turns=3, listed=self.listed)
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        rng = Key.of(0).derive("calculator", split, number).numpy()
+        while True:
+            first, second = (int(rng.integers(10, 10**self.digits)) for _ in range(2))
+            sign, third = ("+", "-")[int(rng.integers(2))], int(rng.integers(1, 1000))
+            expression = f"{first} * {second} {sign} {third}"
+            question = question_of(expression)
+            # Training problems may come from either of the parts that evaluation never sees.
+            if (split_of(question) == "eval") == (split == "eval"):
+                answer = calculator(expression)
+                shown = {"demonstration": demonstration(expression, answer, called=bool(rng.random() < self.calls))}
+                return Scenario(f"calculator/{split}/{number}", question, answer, shown, seed=number)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return verify(text, scenario.answer)
+
+
+def demonstration(expression: str, answer: str, *, called: bool) -> str | list[Message]:
+    """A right answer given at once, or after a call."""
+    said = f"<answer>{answer}</answer>"
+    if not called:
+        return said
+    call = json.dumps({"name": Calculator.name, "arguments": {"expression": expression}})
+    return [
+        {"role": "assistant", "content": f"<tool_call>{call}</tool_call>"},
+        {"role": "tool", "content": answer},
+        {"role": "assistant", "content": said},
+    ]

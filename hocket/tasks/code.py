@@ -1,0 +1,238 @@
+"""Small functions to write: a chain of steps described in words, and tests made by carrying the steps out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.rewards.code_tests import CodeTests, code_of
+from hocket.stages import Reward, Split
+from hocket.tasks.options import checked
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number
+from hocket.types import Scenario, Trajectory
+
+Kind = Literal["numbers", "text", "number"]
+Grading = Literal["all", "share"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something done to a value: in words, and as an expression of `x`. `{k}` in both is a number from 2 to `most`."""
+
+    words: str
+    code: str
+    most: int = 9
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What can be done to one kind of value.
+
+    Attributes:
+        takes: how the argument is described. steps: from the kind to itself. ends: from the kind to the result.
+        draw: an argument.
+    """
+
+    takes: str
+    steps: tuple[Step, ...]
+    ends: tuple[Step, ...]
+    draw: Callable[[np.random.Generator], Any]
+
+
+_LETTERS = "abcdeioxyzABER 157 "
+
+
+def _numbers(rng: np.random.Generator) -> list[int]:
+    return [int(number) for number in rng.integers(-20, 21, size=int(rng.integers(0, 9)))]
+
+
+def _text(rng: np.random.Generator) -> str:
+    return "".join(_LETTERS[place] for place in rng.integers(len(_LETTERS), size=int(rng.integers(0, 13)))).strip()
+
+
+CHAINS: Mapping[Kind, Chain] = {
+    "numbers": Chain(
+        "a list of integers",
+        (
+            Step("keeps the even ones", "[n for n in x if n % 2 == 0]"),
+            Step("keeps the odd ones", "[n for n in x if n % 2 == 1]"),
+            Step("keeps those greater than {k}", "[n for n in x if n > {k}]"),
+            Step("keeps those smaller than {k}", "[n for n in x if n < {k}]"),
+            Step("multiplies each by {k}", "[n * {k} for n in x]"),
+            Step("adds {k} to each", "[n + {k} for n in x]"),
+            Step("squares each", "[n * n for n in x]"),
+            Step("replaces each by its absolute value", "[abs(n) for n in x]"),
+            Step("reverses their order", "x[::-1]"),
+            Step("sorts them in ascending order", "sorted(x)"),
+            Step("drops repeated ones, keeping the first of each", "list(dict.fromkeys(x))"),
+            Step("drops the first {k}", "x[{k}:]", 4),
+            Step("keeps the first {k}", "x[:{k}]", 5),
+        ),
+        (
+            Step("returns the list", "x"),
+            Step("returns their sum", "sum(x)"),
+            Step("returns how many there are", "len(x)"),
+            Step("returns the largest, or 0 if there is none", "max(x, default=0)"),
+            Step("returns the smallest, or 0 if there is none", "min(x, default=0)"),
+        ),
+        _numbers,
+    ),
+    "text": Chain(
+        "a string",
+        (
+            Step("reverses it", "x[::-1]"),
+            Step("writes it in capitals", "x.upper()"),
+            Step("writes it in small letters", "x.lower()"),
+            Step(
+                "removes the vowels (a, e, i, o, u, in either case)", "''.join(c for c in x if c not in 'aeiouAEIOU')"
+            ),
+            Step("removes everything but letters", "''.join(c for c in x if c.isalpha())"),
+            Step("replaces every space by a hyphen", "x.replace(' ', '-')"),
+            Step("writes every character twice", "''.join(c + c for c in x)"),
+            Step("drops the first {k} characters", "x[{k}:]", 4),
+            Step("keeps the first {k} characters", "x[:{k}]", 8),
+        ),
+        (
+            Step("returns the result", "x"),
+            Step("returns its length", "len(x)"),
+            Step("returns how many digits it has", "sum(c.isdigit() for c in x)"),
+            Step("returns how many different characters it has", "len(set(x))"),
+            Step("returns the list of its words", "x.split()"),
+        ),
+        _text,
+    ),
+    "number": Chain(
+        "an integer",
+        (
+            Step("adds {k}", "x + {k}"),
+            Step("subtracts {k}", "x - {k}"),
+            Step("multiplies by {k}", "x * {k}"),
+            Step("squares it", "x * x"),
+            Step("takes the absolute value", "abs(x)"),
+            Step("changes the sign", "-x"),
+            Step("replaces a negative number by 0", "max(x, 0)"),
+        ),
+        (
+            Step("returns the result", "x"),
+            Step("returns the sum of its decimal digits, without the sign", "sum(int(c) for c in str(abs(x)))"),
+            Step("returns how many decimal digits it has, without the sign", "len(str(abs(x)))"),
+            Step("returns the remainder of division by {k} (never negative)", "x % {k}"),
+            Step("returns it as a string", "str(x)"),
+        ),
+        lambda rng: int(rng.integers(-300, 301)),
+    ),
+}
+
+_LEAST_RESULTS = 4
+"""Different results among the tests of a problem, so that no constant passes."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function to write: what it does in words, its source, and argument and result of each test as text."""
+
+    words: str
+    source: str
+    cases: tuple[tuple[str, str], ...]
+
+    @property
+    def question(self) -> str:
+        """What is asked, with the first case as example."""
+        argument, result = self.cases[0]
+        return f"{self.words} For example, f({argument}) returns {result}. Write it between ```python and ```."
+
+
+def draw_problem(rng: np.random.Generator, steps: int, tests: int) -> Problem:
+    """A problem of `steps` steps and an end, with `tests` different cases and at least four different results."""
+    kinds = tuple(CHAINS)
+    while True:
+        chain = CHAINS[kinds[int(rng.integers(len(kinds)))]]
+        places = rng.permutation(len(chain.steps))[:steps].tolist()
+        end = chain.ends[int(rng.integers(len(chain.ends)))]
+        filled = [_filled(step, rng) for step in (*(chain.steps[place] for place in places), end)]
+        words = f"Write a Python function f that takes {chain.takes}, {', then '.join(step.words for step in filled)}."
+        lines = [f"    x = {step.code}\n" for step in filled[:-1]]
+        source = f"def f(x):\n{''.join(lines)}    return {filled[-1].code}\n"
+        cases = _cases(source, chain, tests, rng)
+        if len({result for _, result in cases}) >= min(_LEAST_RESULTS, tests):
+            return Problem(words, source, cases)
+
+
+def _filled(step: Step, rng: np.random.Generator) -> Step:
+    k = str(int(rng.integers(2, step.most + 1)))
+    return Step(step.words.replace("{k}", k), step.code.replace("{k}", k))
+
+
+def _cases(source: str, chain: Chain, tests: int, rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
+    space: dict[str, Any] = {}
+    exec(source, space)  # written here, a few lines above
+    found: dict[str, str] = {}
+    while len(found) < tests:
+        argument = chain.draw(rng)
+        found.setdefault(repr(argument), repr(space["f"](argument)))
+    return tuple(found.items())
+
+
+class Code(TextTask):
+    """Functions over integers, strings and lists of integers, judged by unit tests in the sandbox.
+
+    A scenario's metadata hold `tests`, the first of which is the example in the question, and `demonstration`, a right
+    answer. Train and eval differ in what the functions do, not only in their tests.
+
+    Args:
+        steps: in the chain, before its end. tests: per problem. grading: the reward, `all` tests or their `share`.
+    """
+
+    def __init__(self, steps: int = 2, tests: int = 8, grading: Grading = "all") -> None:
+        if not 1 <= steps <= 5 or not 2 <= tests <= 50:
+            raise ConfigurationError(f"task code: steps lie in 1 to 5 and tests in 2 to 50, not {steps} and {tests}")
+        self.name = f"code?steps={steps}&tests={tests}&grading={grading}"
+        self.steps, self.tests = steps, tests
+        self._reward = CodeTests(grading)
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        rng = Key.of(0).derive("code", self.steps, self.tests, split, number).numpy()
+        while split_of((problem := draw_problem(rng, self.steps, self.tests)).words) != split:
+            pass
+        told = {
+            "tests": tuple(f"assert f({argument}) == {result}" for argument, result in problem.cases),
+            "demonstration": f"```python\n{problem.source}```",
+        }
+        return Scenario(f"code/{split}/{number}", problem.question, metadata=told, seed=number)
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        return (self._reward,)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 256}
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`format`: whether the answer holds a program."""
+        return {"format": float(code_of(trajectory.answer) is not None)}
+
+    def label(self, trajectory: Trajectory) -> str | None:
+        """Programs have no word by which they agree."""
+        return None
+
+    def verify(self, text: str, scenario: Scenario) -> float | None:
+        verdict = self._reward.judge(text, scenario)
+        return None if verdict is None else self._reward.grade(verdict)
+
+    def success(self, trajectory: Trajectory) -> float:
+        """1 if all tests passed; taken from the score where the trajectory was graded."""
+        score = trajectory.scores.get(self._reward.name)
+        return super().success(trajectory) if score is None else float(score.value == 1.0)
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> Code:
+    """The task with these settings."""
+    given = checked(name, settings, {"steps": int, "tests": int, "grading": str})
+    return Code(**given)

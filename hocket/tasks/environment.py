@@ -1,0 +1,194 @@
+"""Environments as tasks by name: `openspiel:..`, `textarena:..`, `gymnasium:..`, `pettingzoo:..`, `openenv:..`.
+
+A scenario is a seed: it decides what chance deals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hocket.environments.legal import IllegalMoves
+from hocket.environments.protocol import World
+from hocket.environments.reading import READINGS
+from hocket.errors import ConfigurationError
+from hocket.stages import Reward, Split
+from hocket.tasks.options import checked
+from hocket.types import Scenario, Trajectory
+from hocket.workflows.environment import PlayEnvironment
+
+TURNS = 200
+"""Moves of an episode unless the task's name says otherwise: some games of free text have no end of their own."""
+
+
+@dataclass(frozen=True)
+class EnvironmentTask:
+    """Episodes of a world, without end: scenario n has seed 2n in training and 2n + 1 in evaluation.
+
+    `success` is in [0, 1]. With several seats it is whether `seat` (the first one where None) won, that is, earned
+    most; those who tie share it. With one seat, or where all earn the same by the world's rules (`cooperative`), it is
+    the return, cut to [0, 1]. `measure` says it otherwise. Returns themselves are among the traits.
+    """
+
+    workflow: PlayEnvironment
+    seat: str | None = None
+    measure: Callable[[Trajectory], float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.seat is not None and self.seat not in self.workflow.world.agents:
+            seats = ", ".join(self.workflow.world.agents)
+            raise ConfigurationError(f"task {self.name}: seat = {self.seat!r}; its seats are {seats}")
+
+    @property
+    def name(self) -> str:
+        return self.workflow.world.name
+
+    @property
+    def kind(self) -> Literal["text"]:
+        return "text"
+
+    def size(self, split: Split) -> int | None:
+        return None
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        seed = 2 * number + (split == "eval")
+        return Scenario(f"{self.name}/{seed}", seed=seed)
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        """None: what is played pays by itself."""
+        return ()
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {"decoding.max_tokens": 32}
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """By seat what it earned (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
+        returns = _returns(trajectory)
+        found = {f"reward/{seat}": value for seat, value in returns.items()}
+        if len(returns) > 1:
+            found.update({f"win/{seat}": _won(returns, seat) for seat in returns})
+        wrong = sum(trajectory.info.get("illegal", {}).values())
+        return {**found, "illegal": wrong / max(len(trajectory.turns), 1)}
+
+    def label(self, trajectory: Trajectory) -> str | None:
+        """None: episodes of a game do not agree or differ in an answer."""
+        return None
+
+    def success(self, trajectory: Trajectory) -> float:
+        if self.measure is not None:
+            return self.measure(trajectory)
+        returns = _returns(trajectory)
+        world = self.workflow.world
+        seat = self.seat or world.agents[0]
+        if seat not in returns:
+            return 0.0
+        if len(returns) > 1 and not getattr(world, "cooperative", False):
+            return _won(returns, seat)
+        return min(max(returns[seat], 0.0), 1.0)
+
+
+def _returns(trajectory: Trajectory) -> Mapping[str, float]:
+    """What each seat earned; nothing where the episode failed."""
+    return {seat: float(value) for seat, value in trajectory.info.get("returns", {}).items()}
+
+
+def _won(returns: Mapping[str, float], seat: str) -> float:
+    best = max(returns.values())
+    winners = [one for one, value in returns.items() if value == best]
+    return 1.0 / len(winners) if seat in winners else 0.0
+
+
+# ---------------------------------------------------------------- by name
+
+_PLAY = {"memory": bool, "turns": int, "own_chance": bool, "instruct": bool, "reading": str, "seat": str}
+_RULE = {"tries": int, "penalty": float, "forfeit": float}
+
+
+def environment_task(name: str, settings: Mapping[str, str]) -> EnvironmentTask:
+    """The task `KIND:NAME`.
+
+    Settings are those of the play (`memory`, `turns`, `own_chance`, `instruct`, `reading`, `seat`), `roles=one` (one
+    role plays all seats), those of illegal moves (`tries`, `penalty`, `forfeit`) where the world has a rule, and the
+    world's own.
+
+    Raises:
+        ConfigurationError: for settings that are unknown or wrong, and whatever the world refuses.
+    """
+    kind, _, rest = name.partition(":")
+    given = dict(settings)
+    play = {key: given.pop(key) for key in _PLAY if key in given}
+    one = given.pop("roles", None)
+    if one not in (None, "one", "each"):
+        raise ConfigurationError(f"task {name}: roles is one (one role plays all seats) or each, not {one!r}")
+    chosen = checked(name, play, _PLAY)
+    world = WORLDS[kind](rest, given)
+    reading, seat = chosen.pop("reading", None), chosen.pop("seat", None)
+    if reading is not None and reading not in READINGS:
+        raise ConfigurationError(f"task {name}: reading is {reading!r}; choose from {', '.join(READINGS)}")
+    seats = dict.fromkeys(world.agents, "policy") if one == "one" else {}
+    return EnvironmentTask(PlayEnvironment(world, seats, READINGS.get(reading), **{"turns": TURNS, **chosen}), seat)
+
+
+def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[str, Any]]:
+    """What illegal moves cost, and the settings left, read as JSON where they can be."""
+    rule = checked(name, {key: text for key, text in settings.items() if key in _RULE}, _RULE)
+    left = {key: _value(text) for key, text in settings.items() if key not in _RULE}
+    try:
+        return IllegalMoves(**rule), left
+    except ValueError as error:
+        raise ConfigurationError(f"task {name}: {error}") from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _openspiel(name: str, settings: Mapping[str, str]) -> World:
+    from hocket.environments.openspiel import OpenSpiel
+
+    rule, parameters = _ruled(f"openspiel:{name}", settings)
+    return OpenSpiel(name, parameters, rule=rule)
+
+
+def _textarena(name: str, settings: Mapping[str, str]) -> World:
+    from hocket.environments.textarena import TextArena
+
+    values = {key: _value(text) for key, text in settings.items()}
+    return TextArena(name, values.pop("players", None), values)
+
+
+def _gymnasium(name: str, settings: Mapping[str, str]) -> World:
+    from hocket.environments.gymnasium import GymnasiumWorld
+
+    rule, arguments = _ruled(f"gymnasium:{name}", settings)
+    return GymnasiumWorld(name, arguments, rule=rule)
+
+
+def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
+    from hocket.environments.pettingzoo import PettingZoo
+
+    rule, arguments = _ruled(f"pettingzoo:{name}", settings)
+    return PettingZoo(name, arguments, rule=rule)
+
+
+def _openenv(name: str, settings: Mapping[str, str]) -> World:
+    from hocket.environments.openenv import OpenEnv
+
+    hints = {"into": str, "show": str, "wire": str, "places": int, "seconds": float, "penalty": float, "tries": int}
+    return OpenEnv(name, **checked(f"openenv:{name}", settings, hints))
+
+
+WORLDS: Mapping[str, Callable[[str, Mapping[str, str]], World]] = {
+    "openspiel": _openspiel,
+    "textarena": _textarena,
+    "gymnasium": _gymnasium,
+    "pettingzoo": _pettingzoo,
+    "openenv": _openenv,
+}
+"""How each kind of world is made from its name and settings."""

@@ -1,0 +1,52 @@
+"""Mazes as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hocket.environments.maze import Mazes
+from hocket.keys import Key
+from hocket.stages import Split
+from hocket.tasks.environment import EnvironmentTask
+from hocket.tasks.solitary import played
+from hocket.tasks.split import split_of
+from hocket.tasks.text import check_number
+from hocket.types import Scenario
+
+
+class MazeTask(EnvironmentTask):
+    """Mazes are drawn without end; which split a maze belongs to, its map decides.
+
+    A scenario's metadata say `maze` (the number that makes it) and `shortest`, the moves of a shortest way.
+    """
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        world = self.workflow.world
+        assert isinstance(world, Mazes)
+        key, tries = Key.of(0).derive("maze", world.width, world.height, world.loops, split, number), 0
+        while split_of((layout := world.layout(Key.of(key.derive(tries).word >> 12))).text) != split:
+            tries += 1
+        told = {"maze": key.derive(tries).word >> 12, "shortest": layout.shortest}
+        name = f"maze/{world.width}x{world.height}/{split}/{number}"
+        return Scenario(name, "Find the way to the goal.", metadata=told, seed=number)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 16}
+
+
+SETTINGS = {
+    "width": int,
+    "height": int,
+    "loops": int,
+    "steps": int,
+    "slip": float,
+    "compass": bool,
+    "places": bool,
+}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> MazeTask:
+    """The task with settings of the world and of how it is played."""
+    return MazeTask(played(name, settings, Mazes, SETTINGS))

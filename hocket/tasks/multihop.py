@@ -1,0 +1,130 @@
+"""Questions that take several searches in a generated corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.rewards.formats import token_match
+from hocket.rewards.verifiers import tagged
+from hocket.stages import Split
+from hocket.tasks.options import checked
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number, instructed
+from hocket.tools.corpus import Corpus, Question
+from hocket.tools.search import Index, Search
+from hocket.types import Scenario, Trajectory
+from hocket.workflows.tool_use import ToolUse
+
+Grade = Literal["exact", "f1"]
+
+
+@lru_cache(maxsize=4)
+def library(documents: int, seed: int) -> Corpus:
+    """The corpus of a size and a seed."""
+    return Corpus(documents, Key.of(seed))
+
+
+@lru_cache(maxsize=4)
+def shelf(documents: int, seed: int) -> Index:
+    """Its index."""
+    return Index(library(documents, seed).documents)
+
+
+class MultiHop(TextTask):
+    """Questions of one number of hops over one corpus, each with one answer; their words decide the split.
+
+    A scenario's metadata say the `gold` articles in the order in which they are needed, and the `entities` that a right
+    chain of searches comes by, the answer last.
+
+    Args:
+        hops: articles that a question takes. documents: articles of the corpus. seed: of the corpus.
+        top: articles per search. turns: replies per question; None is two more than hops.
+        grade: `exact` (1 for the answer up to case and white space, else 0), or `f1` (of the words, for a wrong one).
+        instruct: a system message asks for the answer's tags.
+    """
+
+    def __init__(
+        self,
+        hops: int = 2,
+        documents: int = 200,
+        top: int = 3,
+        turns: int | None = None,
+        seed: int = 0,
+        grade: Grade = "exact",
+        instruct: bool = False,
+    ) -> None:
+        if grade not in ("exact", "f1"):
+            raise ConfigurationError(f"multihop: grade is exact or f1, not {grade!r}")
+        if hops < 1 or top < 1 or (turns is not None and turns < 1):
+            raise ConfigurationError(f"multihop: hops = {hops}, top = {top} and turns = {turns} must be at least 1")
+        self.name = f"multihop?hops={hops}&documents={documents}"
+        self.hops, self.documents, self.top, self.seed = hops, documents, top, seed
+        self.turns = hops + 2 if turns is None else turns
+        self.grade, self.instruct = grade, instruct
+
+    @property
+    def corpus(self) -> Corpus:
+        """Where the answers stand."""
+        return library(self.documents, self.seed)
+
+    @cached_property
+    def workflow(self) -> ToolUse:
+        """A policy with a search tool."""
+        return ToolUse((Search(shelf(self.documents, self.seed), self.top),), self.turns)
+
+    @cached_property
+    def _questions(self) -> Mapping[Split, list[Question]]:
+        known = self.corpus.questions(self.hops)
+        rng = Key.of(self.seed).derive("multihop", self.hops).numpy()
+        shuffled = [known[place] for place in rng.permutation(len(known)).tolist()]
+        found: dict[Split, list[Question]] = {"train": [], "eval": []}
+        for question in shuffled:
+            split = split_of(question.text)
+            if split != "pretrain":
+                found[split].append(question)
+        return found
+
+    def size(self, split: Split) -> int | None:
+        return len(self._questions[split])
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number, self.size(split))
+        question = self._questions[split][number]
+        return Scenario(
+            f"multihop/{self.hops}/{split}/{number}",
+            instructed(question.text, self.instruct),
+            question.answer,
+            metadata={"gold": list(question.gold), "entities": [*question.gold[1:], question.answer]},
+            seed=number,
+        )
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    def verify(self, text: str, scenario: Scenario) -> float | None:
+        given = tagged(text)
+        if given is None:
+            return 0.0
+        value = token_match(given.casefold(), str(scenario.answer).casefold())
+        return value if self.grade == "f1" or value == 1.0 else 0.0
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`searched`: whether it searched; `found`: the share of the gold articles that came up."""
+        calls = trajectory.info.get("calls", ())
+        shown = "\n".join(str(call["result"]) for call in calls)
+        gold = trajectory.scenario.metadata.get("gold", ())
+        came = sum(f"{title}: " in shown for title in gold)
+        found = {"searched": float(bool(calls)), "found": came / len(gold) if gold else 0.0}
+        return {**super().describe(trajectory), **found}
+
+
+SETTINGS = {"hops": int, "documents": int, "top": int, "turns": int, "seed": int, "grade": str, "instruct": bool}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> MultiHop:
+    """The task with these settings."""
+    return MultiHop(**checked(name, settings, SETTINGS))

@@ -1,0 +1,85 @@
+"""Questions about small databases, answered by a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.rewards.sql import ExecutionMatch
+from hocket.stages import Reward, Split
+from hocket.tasks.options import checked
+from hocket.tasks.split import split_of
+from hocket.tasks.sql_questions import LEVELS, Problem, draw_problem
+from hocket.tasks.text import TextTask, check_number
+from hocket.tools.protocol import Tool
+from hocket.tools.sql import ReadOnlySql
+from hocket.types import Scenario
+from hocket.workflows.tool_use import ToolUse
+
+INSTRUCTION = (
+    "Answer with one SQLite query between <answer> and </answer>. Think before, between <think> and </think>, if it "
+    "helps."
+)
+
+
+class SqlQuestions(TextTask):
+    """A schema and a question in words; right is a query that brings the right rows in two databases.
+
+    Args:
+        level: 1 conditions, 2 also numbers, orders and groups, 3 also two tables.
+        tool: the policy may first try queries on one of the databases, with the tool `sql`.
+        instruct: a system message says how to answer.
+    """
+
+    def __init__(self, level: int = 2, tool: bool = False, instruct: bool = False) -> None:
+        if level not in LEVELS:
+            raise ConfigurationError(f"sql has the levels {', '.join(map(str, LEVELS))}, not {level}")
+        self.name = f"sql?level={level}" + "&tool=true" * tool + "&instruct=true" * instruct
+        self.level, self.instruct = level, instruct
+        self.workflow = ToolUse(tools_of, turns=4) if tool else None
+        self._verifier = ExecutionMatch(name="correct")
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        problem = self._problem(split, number)
+        text = f"{problem.schema.text}\n{problem.asked.text}"
+        said = ({"role": "system", "content": INSTRUCTION}, {"role": "user", "content": text})
+        tables = {table.name: [column.name for column in table.columns] for table in problem.schema.tables}
+        return Scenario(
+            f"sql/{self.level}/{split}/{number}",
+            said if self.instruct else text,
+            problem.asked.sql,
+            metadata={"databases": list(problem.databases), "tables": tables},
+            seed=number,
+        )
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        return (self._verifier,)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 192}
+
+    def verify(self, text: str, scenario: Scenario) -> float | None:
+        return self._verifier.verify(text, scenario)
+
+    def _problem(self, split: Split, number: int) -> Problem:
+        """The first problem below the number's key whose words belong to the split."""
+        key, tries = Key.of(0).derive("sql", self.level, split, number), 0
+        while True:
+            problem = draw_problem(self.level, key.derive(tries))
+            if split_of(f"{problem.schema.text}\n{problem.asked.text}") == split:
+                return problem
+            tries += 1
+
+
+def tools_of(scenario: Scenario, key: Key) -> Sequence[Tool]:
+    """The tool `sql` on a scenario's first database."""
+    return (ReadOnlySql(scenario.metadata["databases"][0]),)
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> SqlQuestions:
+    """The task with these settings."""
+    return SqlQuestions(**checked(name, settings, {"level": int, "tool": bool, "instruct": bool}))

@@ -1,0 +1,27 @@
+"""What agents may call, and where programs run that nobody vouches for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import cast
+
+from hocket.errors import ConfigurationError, nearest
+from hocket.tools.protocol import Call, Tool, carried_out, read_calls
+from hocket.tools.sandbox import Finished, Sandbox
+
+__all__ = ["Call", "Finished", "Sandbox", "Tool", "carried_out", "find", "read_calls"]
+
+TOOLS = {"calculator": "calculator:Calculator", "python": "python:PythonTool"}
+"""Tools that need nothing but their name; those over a corpus or a database belong to their tasks."""
+
+
+def find(name: str) -> Tool:
+    """The tool called `name`, with its usual settings.
+
+    Raises:
+        ConfigurationError: for an unknown name, with the nearest.
+    """
+    if name not in TOOLS:
+        raise ConfigurationError(f"there is no tool {name!r}{nearest(name, TOOLS)}")
+    module, _, made = TOOLS[name].partition(":")
+    return cast(Tool, getattr(importlib.import_module(f"hocket.tools.{module}"), made)())

@@ -1,0 +1,74 @@
+"""What a tool is, and reading an assistant's calls."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hocket.errors import nearest
+from hocket.markup import THOUGHT
+
+_CALL = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
+FORM = '{"name": "...", "arguments": {...}}'
+
+
+class Tool(Protocol):
+    """Something an agent may call by name. It answers in words, and never raises for what it was asked."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """In OpenAI's function form, which `apply_chat_template(tools=...)` takes."""
+        ...
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it was written. `problem` says why it cannot be carried out."""
+
+    name: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def read_calls(text: str, *, cut: bool = False) -> list[Call]:
+    """The calls in a reply, in order: the JSON in each `<tool_call>..</tool_call>`; a thought calls nothing.
+
+    This is how the shipped base and most chat models of Hugging Face write calls. `arguments` may be an object, or
+    text that spells one. What cannot be read is a call with a `problem`, and so is one that is never closed, unless the
+    reply was `cut` by its length: then it was not yet a call.
+    """
+    found = _CALL.findall(THOUGHT.sub("", text))
+    return [_read(inside) for inside, closed in found if closed or not cut]
+
+
+def _read(text: str) -> Call:
+    try:
+        said = json.loads(text)
+        arguments = said.get("arguments", {}) if isinstance(said, dict) else None
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return Call(problem=f"error: this is no JSON; write {FORM}")
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+        return Call(problem=f"error: write {FORM}")
+    if not isinstance(arguments, dict):
+        return Call(said["name"], problem=f"error: arguments must be an object; write {FORM}")
+    return Call(said["name"], arguments)
+
+
+async def carried_out(call: Call, tools: Sequence[Tool]) -> str:
+    """What a tool answers; what is wrong with the call is told."""
+    if call.problem is not None:
+        return call.problem
+    for tool in tools:
+        if tool.name == call.name:
+            return await tool(call.arguments)
+    return f"error: there is no tool {call.name[:40]!r}{nearest(call.name[:40], [tool.name for tool in tools])}"

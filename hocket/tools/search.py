@@ -1,0 +1,96 @@
+"""Search over a local index of articles, ranked by BM25 (Robertson and Walker 1994, in Lucene's form)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.errors import ConfigurationError
+from hocket.tools.corpus import Document
+
+_WORD = re.compile(r"\w+")
+_LONGEST_QUERY = 400
+
+
+class Index:
+    """Articles by the words of their titles and texts, lower case. Equal scores keep the order of the documents.
+
+    Raises:
+        ConfigurationError: when `bm25s` is not installed, or there is no document.
+    """
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        if not documents:
+            raise ConfigurationError("an index needs at least one document")
+        try:
+            from bm25s import BM25
+        except ImportError:
+            raise ConfigurationError("searching needs bm25s; pip install 'hocket[search]'") from None
+        self.documents = tuple(documents)
+        self._ranker = BM25(method="lucene", backend="numpy", auto_compile=False)
+        self._ranker.index([words(f"{one.title} {one.text}") for one in self.documents], show_progress=False)
+        self._known = frozenset(word for word in self._ranker.vocab_dict if word)
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """A score per document, `[D]`; 0 where no word of the query stands in it."""
+        asked = [word for word in words(query[:_LONGEST_QUERY]) if word in self._known]
+        if not asked:
+            return np.zeros(len(self.documents), np.float32)
+        return np.asarray(self._ranker.get_scores(asked), np.float32)
+
+    def find(self, query: str, top: int) -> tuple[Document, ...]:
+        """The best documents, at most `top`, none with score 0."""
+        scores = self.scores(query)
+        best = np.argsort(-scores, kind="stable")[:top].tolist()
+        return tuple(self.documents[place] for place in best if scores[place] > 0)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as they are indexed."""
+    return _WORD.findall(text.lower())
+
+
+class Search:
+    """The tool: a query in, the best articles out, one per line.
+
+    Args:
+        index: what is searched.
+        top: articles per answer.
+        most: characters per answer; what is longer is cut.
+    """
+
+    name = "search"
+
+    def __init__(self, index: Index, top: int = 3, most: int = 1000) -> None:
+        if top < 1 or most < 1:
+            raise ConfigurationError(f"a search gives at least one article and one character, not {top} and {most}")
+        self.index, self.top, self.most = index, top, most
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """What it takes, in the form of `apply_chat_template(tools=...)`."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": "Articles that contain the words of a query, best first.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"query": {"type": "string"}},
+                    "required": ["query"],
+                },
+            },
+        }
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+        """The articles as text; what is wrong with the arguments is said, never raised."""
+        query = arguments.get("query")
+        if not isinstance(query, str) or not query.strip():
+            return "error: search needs a query"
+        found = self.index.find(query, self.top)
+        shown = "\n".join(f"{document.title}: {document.text}" for document in found) or "nothing found"
+        return shown if len(shown) <= self.most else shown[: self.most - 3] + "..."

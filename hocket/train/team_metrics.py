@@ -1,0 +1,44 @@
+"""What is counted only where episodes have several turns, agents or tools."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from hocket.stages import Metrics
+from hocket.types import Level, Trajectory
+
+
+def team_metrics(trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> Metrics:
+    """`turns/mean`, `tools/calls` and `reward/agent/ROLE`, means over episodes, each only where it says something."""
+    found: Metrics = {}
+    if any(len(trajectory.turns) > 1 for trajectory in trajectories):
+        found["turns/mean"] = sum(len(trajectory.turns) for trajectory in trajectories) / len(trajectories)
+    calls = [float(one.info["tool_calls"]) for one in trajectories if "tool_calls" in one.info]
+    if calls:
+        found["tools/calls"] = sum(calls) / len(calls)
+    return found | _agent_rewards(trajectories, weights)
+
+
+def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> Metrics:
+    """The weighted rewards of each role's turns, summed per episode in which it acted."""
+    earned: dict[str, list[float]] = defaultdict(list)
+    for trajectory in trajectories:
+        of = _earned(trajectory, weights)
+        for role in {turn.role or turn.agent for turn in trajectory.turns}:
+            earned[role].append(of.get(role, 0.0))
+    scored = any(score.level is Level.TURN for trajectory in trajectories for score in trajectory.scores.values())
+    if len(earned) < 2 or not scored:
+        return {}
+    return {f"reward/agent/{role}": sum(values) / len(values) for role, values in sorted(earned.items())}
+
+
+def _earned(trajectory: Trajectory, weights: Mapping[str, float]) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    for name, score in trajectory.scores.items():
+        if score.level is not Level.TURN or score.value is None:
+            continue
+        for turn, value in zip(trajectory.turns, cast(Sequence[float | None], score.value), strict=True):
+            found[turn.role or turn.agent] += weights.get(name, 1.0) * float(value or 0.0)
+    return dict(found)

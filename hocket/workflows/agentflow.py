@@ -1,0 +1,86 @@
+"""A planner in the flow of a system: it says what to do next, others do it, judge it, and answer in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hocket.keys import Key
+from hocket.markup import ANSWER
+from hocket.tools.protocol import Tool, carried_out, read_calls
+from hocket.types import Scenario
+from hocket.workflows.team import Agent, Team
+from hocket.workflows.workflow import Outcome, Workflow, asked
+
+PLANNER = "You plan. Read the question and the memory, and say the next thing to do, in a line."
+EXECUTOR = "You carry out one step. Read the memory, do the step, by a tool if one helps, and say what came of it."
+VERIFIER = "You verify. If the memory answers the question, say stop; else say continue."
+GENERATOR = "You answer. Read the question and the memory, and give the answer as <answer>...</answer>."
+STOP = "stop"
+
+
+@dataclass(frozen=True)
+class InTheFlow(Workflow):
+    """Planner, executor, verifier and generator around a compact memory: AgentFlow (arXiv 2510.05592).
+
+    In each turn the planner reads the question and the memory and says what to do; the executor does it, by tool calls
+    where there are tools; what came of it is a line of the memory; the verifier says whether that is enough. Then, or
+    after `turns`, the generator answers from the memory. Every call begins a conversation of its own, so what anybody
+    reads is bounded by the memory, however many turns there are. `Outcome.info` has `turns`, and `memory`, its lines.
+
+    Attributes:
+        turns: of the planner at most. kept: lines of memory that are shown, the latest. longest: characters of a
+            line's action, and of its result. tools_of: the executor's tools, or what makes those of one episode.
+    """
+
+    turns: int = 4
+    kept: int = 8
+    longest: int = 200
+    tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] = ()
+
+    roles = ("planner", "executor", "verifier", "generator")
+
+    def __post_init__(self) -> None:
+        if min(self.turns, self.kept, self.longest) < 1:
+            raise ValueError(
+                f"turns, kept and longest must be at least 1, not {self.turns}, {self.kept} and {self.longest}"
+            )
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {"planner": PLANNER, "executor": EXECUTOR, "verifier": VERIFIER, "generator": GENERATOR}
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        tools = self.tools_of(scenario, team.key) if callable(self.tools_of) else self.tools_of
+        executor = team.executor.fresh(tools=[tool.schema for tool in tools]) if tools else team.executor
+        question = str(asked(team.assignment)[-1]["content"])
+        memory: list[str] = []
+        for number in range(1, self.turns + 1):
+            action = str(await team.planner.fresh()(self._told(question, memory)))
+            result = await _done(executor.fresh(), f"{self._told('', memory)}\nStep: {self._cut(action)}", tools)
+            memory.append(f"{number}. {self._cut(action)} -> {self._cut(result)}")
+            verdict = str(await team.verifier.fresh()(self._told(question, memory)))
+            if verdict.strip().casefold().startswith(STOP):
+                break
+        answer = await team.generator.fresh()(self._told(question, memory))
+        return Outcome(answer=str(answer), info={"turns": len(memory), "memory": memory})
+
+    def _told(self, question: str, memory: Sequence[str]) -> str:
+        """The question, if it is to be told, and the latest lines of the memory."""
+        lines = [question] if question else []
+        return "\n".join([*lines, "Memory:", *(memory[-self.kept :] or ["nothing yet"])])
+
+    def _cut(self, text: str) -> str:
+        """A text on one line, and not too long."""
+        return " ".join(text.split())[: self.longest]
+
+
+async def _done(executor: Agent, step: str, tools: Sequence[Tool]) -> str:
+    """What came of a step: what its tools said, else what stands in the executor's answer tags, else all it said."""
+    reply = str(await executor(step))
+    calls = read_calls(reply) if tools else []
+    if calls:
+        return "; ".join(await asyncio.gather(*(carried_out(call, tools) for call in calls)))
+    tagged = ANSWER.search(reply)
+    return reply.strip() if tagged is None else tagged[1].strip()

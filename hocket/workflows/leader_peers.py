@@ -1,0 +1,60 @@
+"""One leader that is trained, and peers whose answers it reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hocket.types import Scenario
+from hocket.workflows.team import Agent, Reply, Team
+from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+
+@dataclass(frozen=True)
+class LeaderPeers(Workflow):
+    """Peers answer first; the leader reads question and answers, and answers: MLPO (arXiv 2507.08960).
+
+    In each further round every peer revises its answer after reading the leader's, and the leader answers again; its
+    last answer counts. The peers draw alike in all samples of a scenario, so that the leader's first answers are
+    compared under one prompt.
+
+    Attributes:
+        peers: how many. rounds: how often the leader answers.
+        alone: the share of scenarios in which the leader works without peers, the same for all samples of one.
+    """
+
+    peers: int = 3
+    rounds: int = 1
+    alone: float = 0.0
+
+    scores = True
+
+    def __post_init__(self) -> None:
+        if self.peers < 1 or self.rounds < 1 or not 0 <= self.alone <= 1:
+            raise ValueError("peers and rounds must be at least 1, and alone a share in [0, 1]")
+        object.__setattr__(self, "roles", ("leader", *(f"peer_{number}" for number in range(1, self.peers + 1))))
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        question = asked(team.assignment)
+        leader = team.leader
+        if team.common_key.derive("alone").numpy().random() < self.alone:
+            answer = await leader(question)
+            return Outcome(answer=str(answer), rewards={"team": team.verify(answer)}, info={"peers": []})
+        peers = [team[role].fresh(alike=True) for role in self.roles[1:]]
+        said = list(await asyncio.gather(*(peer(question) for peer in peers)))
+        first = [team.verify(one) for one in said]
+        answer = await leader(with_line(question, _listed(said)))
+        for _ in range(self.rounds - 1):
+            said = list(await asyncio.gather(*(self._revised(peer, answer) for peer in peers)))
+            answer = await leader(_listed(said))
+        info = {"peers": first, "said": [str(one) for one in said]}
+        return Outcome(answer=str(answer), rewards={"team": team.verify(answer)}, info=info)
+
+    async def _revised(self, peer: Agent, answer: Reply) -> Reply:
+        return await peer(f"The leader says: {answer}")
+
+
+def _listed(said: Sequence[Reply]) -> str:
+    """Answers of the peers, one a line."""
+    return "\n".join(f"Peer {number}: {one}" for number, one in enumerate(said, start=1))

@@ -1,0 +1,70 @@
+"""Thinking about thinking: one agent plans and judges, the other carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hocket.types import Scenario
+from hocket.workflows.team import Reply, Team
+from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+META = "Say how to go about it, not the answer."
+REASONER = "Follow the advice and answer."
+
+
+@dataclass(frozen=True)
+class MetaReasoner(Workflow):
+    """A meta-thinker advises, a reasoner answers, up to `rounds` times: ReMA (arXiv 2503.09501).
+
+    The meta-thinker reads each answer before it advises again, and may end with a message that contains `stop`. Both
+    earn the verdict on the last answer; each besides the share of its own messages that are well formed, weighted.
+
+    Attributes:
+        rounds: advice and answer at most. stop: ends the exchange; empty, and it goes on to the last round.
+        format_weight: of the share of well-formed messages. longest: characters of well-formed advice.
+        shuffled: the reasoner is given the advice of another scenario's words instead (an ablation): a fixed one.
+        system: system prompts for both roles; without, they are told apart by what they are shown.
+    """
+
+    rounds: int = 1
+    stop: str = "[FINISH]"
+    format_weight: float = 0.0
+    longest: int = 200
+    shuffled: str | None = None
+    system: bool = True
+
+    roles = ("meta", "reasoner")
+    scores = True
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {"meta": META, "reasoner": REASONER} if self.system else {}
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        question = asked(team.assignment)
+        advice = await team.meta(question)
+        answer = await team.reasoner(with_line(question, self._told(advice)))
+        advised, answered = [advice], [answer]
+        for _ in range(self.rounds - 1):
+            advice = await team.meta(f"The answer was: {answer}")
+            advised.append(advice)
+            if self.stop and self.stop in str(advice):
+                break
+            answer = await team.reasoner(self._told(advice))
+            answered.append(answer)
+        formed = {one: self.format_weight * self._formed(one) / len(advised) for one in advised}
+        formed |= {one: self.format_weight * float(one.finish == "stop") / len(answered) for one in answered}
+        extra = {"format": formed} if self.format_weight else {}
+        return Outcome(
+            answer=str(answer),
+            rewards={"team": team.verify(answer)},
+            turn_rewards=extra,
+            info={"rounds": len(answered)},
+        )
+
+    def _told(self, advice: Reply) -> str:
+        return f"Advice: {advice if self.shuffled is None else self.shuffled}"
+
+    def _formed(self, advice: Reply) -> float:
+        return float(advice.finish == "stop" and 0 < len(str(advice)) <= self.longest)

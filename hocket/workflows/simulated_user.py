@@ -1,0 +1,136 @@
+"""A user and an agent with tools take turns until the user closes the talk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hocket.keys import Key
+from hocket.tools.protocol import Tool, carried_out, read_calls
+from hocket.types import Message, Scenario
+from hocket.workflows.chat import Tools
+from hocket.workflows.team import Agent, Team
+from hocket.workflows.workflow import Outcome, Workflow
+
+
+class User(Protocol):
+    """Who wants something: a script, or an agent that plays one (`RoleUser`)."""
+
+    async def open(self) -> str:
+        """The first words."""
+        ...
+
+    async def reply(self, said: str) -> str | None:
+        """The answer to a message of the agent; None closes the talk."""
+        ...
+
+
+class Visit(Protocol):
+    """One talk: the user, tools on a database of this talk's own, and what a model that plays the user is told."""
+
+    @property
+    def user(self) -> User: ...
+
+    @property
+    def tools(self) -> Sequence[Tool]: ...
+
+    @property
+    def database(self) -> Any: ...
+
+    @property
+    def instruction(self) -> str: ...
+
+
+class Desk(Protocol):
+    """Where talks come from: a frozen value."""
+
+    @property
+    def prompt(self) -> str:
+        """What the agent is told of its duties."""
+        ...
+
+    @property
+    def schemas(self) -> Tools:
+        """The tools that the agent is shown."""
+        ...
+
+    def visit(self, scenario: Scenario, key: Key) -> Visit:
+        """A new talk. All that the user draws comes from the key."""
+        ...
+
+
+@dataclass(frozen=True)
+class SimulatedUser(Workflow):
+    """One talk of the role `agent` with a scripted user, or with the role `user` where `played` is set.
+
+    A reply of the agent with a `<tool_call>` is a call, whose answer comes back as a `tool` message (one per call); any
+    other reply goes to the user. `Outcome.info` has `database` (as it is at the end), `said` (what the agent told the
+    user), `closed` (whether the user closed the talk) and `calls`; a talk that was not closed within `turns` is
+    truncated.
+
+    Attributes:
+        desk: where talks come from. turns: replies of the agent, calls included.
+        played: whether a policy plays the user, told its goal in a system message; it closes by saying `closing`.
+    """
+
+    desk: Desk
+    turns: int = 12
+    played: bool = False
+    closing: str = "###STOP###"
+
+    def __post_init__(self) -> None:
+        if self.turns < 1 or not self.closing:
+            raise ValueError(f"turns must be at least 1, not {self.turns}, and closing must not be empty")
+        object.__setattr__(self, "roles", ("agent", "user") if self.played else ("agent",))
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {"agent": self.desk.prompt}
+
+    @property
+    def tools(self) -> Mapping[str, Tools]:
+        return {"agent": self.desk.schemas}
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
+        visit = self.desk.visit(scenario, team.key)
+        user = RoleUser(team.user, visit.instruction, self.closing) if self.played else visit.user
+        heard: list[Message] = [{"role": "user", "content": await user.open()}]
+        said: list[str] = []
+        calls, closed = 0, False
+        for _ in range(self.turns):
+            reply = await team.agent(heard)
+            made = read_calls(reply.text)
+            if made:
+                calls += len(made)
+                heard = [{"role": "tool", "content": await carried_out(call, visit.tools)} for call in made]
+                continue
+            said.append(reply.text)
+            answer = await user.reply(reply.text)
+            if answer is None:
+                closed = True
+                break
+            heard = [{"role": "user", "content": answer}]
+        info: dict[str, Any] = {"database": visit.database, "said": said, "closed": closed, "calls": calls}
+        if not closed:
+            info["limit"] = f"the user had not closed the talk after {self.turns} replies"
+        return Outcome(info=info)
+
+
+class RoleUser:
+    """A user played by an agent.
+
+    Args:
+        agent: who plays. instruction: its goal, as a system message. closing: what it says to close the talk.
+    """
+
+    def __init__(self, agent: Agent, instruction: str, closing: str) -> None:
+        self._agent = agent.fresh(system=f"{instruction}\nSay {closing} when you are done.")
+        self._closing = closing
+
+    async def open(self) -> str:
+        return (await self._agent("How can I help you?")).text
+
+    async def reply(self, said: str) -> str | None:
+        answer = (await self._agent(said)).text
+        return None if self._closing in answer else answer

@@ -1,0 +1,39 @@
+"""What a seat needs to turn messages into tokens and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from hocket.types import Message
+from hocket.workflows.chat import Tokens, Tools
+
+
+class Speech(Protocol):
+    """`Chat` for models whose tokens are known, `TextChat` for others, `hocket.lab.talk.WordChat` for tables."""
+
+    def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
+        """Ids of a whole history that ends where the agent is to speak."""
+        ...
+
+    def grown(
+        self, history: Sequence[Message], response: Sequence[int], new: Sequence[Message], tools: Tools | None = None
+    ) -> Tokens | None:
+        """Ids of what follows a response when `new` messages arrive; None where the past would read differently."""
+        ...
+
+    def demonstration(self, text: str) -> Tokens:
+        """Ids of a response that says `text`."""
+        ...
+
+    def reply_text(self, response: Sequence[int]) -> str:
+        """What a response says."""
+        ...
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """All tokens as text."""
+        ...
+
+    def encode(self, text: str) -> Tokens:
+        """Ids of a text alone."""
+        ...

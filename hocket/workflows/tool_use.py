@@ -1,0 +1,79 @@
+"""One policy that may call tools before it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.tools import find
+from hocket.tools.loop import Made, converse
+from hocket.tools.protocol import Tool
+from hocket.types import Scenario
+from hocket.workflows.chat import Tools
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow, asked
+
+
+@dataclass(frozen=True)
+class ToolUse(Workflow):
+    """The policy answers, or calls tools and goes on with what they said, until a reply has no call.
+
+    What tools say comes back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (how
+    many) and `calls` (each with name, arguments, result, the turn it stands in, and whether it worked); a reply
+    after the last turn that still calls is the answer as it stands.
+
+    Attributes:
+        tools_of: the tools, names of tools with commas between them, or what makes those of one episode from its
+            scenario and key.
+        turns: replies at most. listed: whether the chat template lists the tools. system: a system prompt.
+        call_reward: when not 0, each turn earns this under the name `calls` if it calls and all its calls could be
+            carried out; a call that is answered with `error` was not.
+    """
+
+    tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] | str = "calculator"
+    turns: int = 4
+    listed: bool = True
+    system: str | None = None
+    call_reward: float = 0.0
+
+    roles = ("policy",)
+
+    def __post_init__(self) -> None:
+        if self.turns < 1:
+            raise ConfigurationError(f"workflow tool-use: turns must be at least 1, not {self.turns}")
+        if isinstance(self.tools_of, str):
+            object.__setattr__(self, "tools_of", tuple(find(name.strip()) for name in self.tools_of.split(",")))
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {} if self.system is None else {"policy": self.system}
+
+    @property
+    def tools(self) -> Mapping[str, Tools]:
+        if not self.listed or callable(self.tools_of):
+            return {}
+        return {"policy": [tool.schema for tool in self._tools(self.tools_of)]}
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        given = self.tools_of
+        tools = given(scenario, team.key) if callable(given) else self._tools(given)
+        agent = team.policy
+        if self.listed and callable(given):
+            agent = agent.fresh(tools=[tool.schema for tool in tools])
+        asks = asked(team.assignment)
+        reply, made = await converse(agent, asks, tools, turns=self.turns, prefix=team.assignment.prefix)
+        info = {"tool_calls": len(made), "calls": [one.plain for one in made]}
+        earned = {"calls": self._earned(made)} if self.call_reward else {}
+        return Outcome(answer=str(reply), info=info, turn_rewards=earned)
+
+    def _tools(self, given: Sequence[Tool] | str) -> Sequence[Tool]:
+        assert not isinstance(given, str)  # names became tools at construction
+        return given
+
+    def _earned(self, made: Sequence[Made]) -> list[float]:
+        """What each turn earns; after the last calls there is one more turn."""
+        turns = made[-1].turn + 2 if made else 1
+        worked = [[one.worked for one in made if one.turn == turn] for turn in range(turns)]
+        return [self.call_reward if calls and all(calls) else 0.0 for calls in worked]

@@ -1,0 +1,142 @@
+"""The vote of a crowd as a reward, and progress as one that is known later."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hocket.errors import ConfigurationError
+from hocket.packing import pack
+from hocket.rewards import CrowdReward, LearningProgress, WeightedSum
+from hocket.rewards.agreement_votes import majority_votes
+from hocket.rewards.crowd import self_consistency, weighted_plurality
+from hocket.signals import REWARD
+from hocket.types import Batch, Level, Scenario, Trajectory, Turn
+
+LAW = settings(max_examples=100, deadline=None, derandomize=True)
+ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=6)
+
+
+@LAW
+@given(st.lists(ANSWERS, min_size=1, max_size=4), st.booleans())
+def test_plurality_by_hand(crowd: list[list[str | None]], weigh: bool) -> None:
+    models = {f"m{number}": answers for number, answers in enumerate(crowd)}
+    votes: Counter[str] = Counter()
+    for answers in crowd:
+        own = Counter(answer for answer in answers if answer is not None)
+        weight = max(own.values(), default=0) / len(answers) if weigh else 1.0
+        for answer, count in own.items():
+            votes[answer] += weight * count  # type: ignore[assignment]
+    best = {answer for answer, vote in votes.items() if vote >= max(votes.values()) - 1e-9}
+    assert set(weighted_plurality(models, weigh=weigh, ties="all")) == best
+    first = weighted_plurality(models, weigh=weigh)
+    order = [answers[k] for k in range(6) for answers in crowd if k < len(answers)]
+    assert first == tuple(answer for answer in order if answer in best)[:1]
+
+
+@LAW
+@given(ANSWERS)
+def test_one_model_votes_as_a_majority_does(answers: list[str | None]) -> None:
+    winners = weighted_plurality({"m": answers}, ties="all")
+    assert [float(answer in winners) for answer in answers] == majority_votes(answers)
+    assert self_consistency(answers) == pytest.approx(max([answers.count(a) for a in "abc"]) / len(answers))
+
+
+def batch(rows: list[dict[str, str | None]], policies: dict[str, str] | None = None, group: str = "q") -> Batch:
+    """A trajectory per row, a turn of one decision per role."""
+    played = []
+    for number, answers in enumerate(rows):
+        turns = [
+            Turn(role, (policies or {}).get(role, role), np.zeros(1, np.int64), np.array([number]), role=role)
+            for role in answers
+        ]
+        played.append(Trajectory(Scenario(group), turns, number, info={"answers": answers}))
+    return WeightedSum()(pack(played), {})
+
+
+def rewards(found: Batch) -> list[float]:
+    values: list[float] = found.scores[REWARD[Level.TURN]].values.tolist()
+    return values
+
+
+ROWS: list[dict[str, str | None]] = [{"v1": "x", "v2": "y"}, {"v1": "x", "v2": "z"}, {"v1": None, "v2": "y"}]
+
+
+def test_every_answer_of_every_model_is_compared_with_the_label() -> None:
+    # v1: two of three x, weight 2/3, 4/3 votes; v2: two of three y, as many; x was given first.
+    assert rewards(CrowdReward()(batch(ROWS))) == [1, 0, 1, 0, 0, 0]
+    assert rewards(CrowdReward(ties="all", missing=-1.0)(batch(ROWS))) == [1, 1, 1, 0, -1, 1]
+
+
+def test_roles_that_share_a_policy_are_one_model() -> None:
+    rows: list[dict[str, str | None]] = [{"v1": "x", "v2": "y", "v3": "y"}, {"v1": "x", "v2": "x", "v3": "z"}]
+    apart = batch(rows)
+    together = batch(rows, {"v2": "one", "v3": "one"})
+    assert CrowdReward(models="role")(apart).scores.keys() == CrowdReward()(apart).scores.keys()
+    # As models of their own v2 and v3 have half a vote each: x has 2 + 1/2 votes, y 1/2 + 1/2.
+    for found in (CrowdReward()(apart), CrowdReward(models="role")(together), CrowdReward()(together)):
+        assert rewards(found) == [1, 0, 0, 1, 1, 0]
+
+
+def test_other_rewards_are_added_and_groups_do_not_mix() -> None:
+    found = batch(ROWS)
+    known = found.but(scores={**found.scores, REWARD[Level.TURN]: found.scores["reward"]._replace(
+        level=Level.TURN, values=torch.full((6,), 0.5, dtype=torch.float64))})
+    assert rewards(CrowdReward()(known)) == [1.5, 0.5, 1.5, 0.5, 0.5, 0.5]
+    left, right = batch(ROWS[:1], group="a"), batch([{"v1": "y", "v2": "y"}], group="b")
+    assert rewards(CrowdReward()(left)) == [1, 0]
+    assert rewards(CrowdReward()(right)) == [1, 1]
+
+
+def test_the_order_of_the_batch_does_not_matter() -> None:
+    plain = batch(ROWS)
+    turned = batch(ROWS[::-1])
+    turned = turned.but(order=torch.tensor([2, 1, 0]))
+    assert rewards(CrowdReward()(turned)) == [0, 0, 1, 0, 1, 0]
+    assert rewards(CrowdReward()(plain)) == [1, 0, 1, 0, 0, 0]
+
+
+def test_trajectories_of_weight_0_have_no_vote() -> None:
+    found = batch([*ROWS, {"v1": "z", "v2": "z"}, {"v1": "z", "v2": "z"}])
+    seen = found.occurrences
+    muted = found.credited(weight=torch.where(seen.trajectory >= 3, 0.0, seen.weight))
+    assert rewards(CrowdReward()(muted))[:6] == rewards(CrowdReward()(batch(ROWS)))
+
+
+def test_experience_without_answers() -> None:
+    silent = batch(ROWS).but(info={})
+    assert CrowdReward()(silent) is silent
+    with pytest.raises(ConfigurationError, match="answers"):
+        CrowdReward()(silent.but(info={"text": ["x", "y", "z"]}))
+
+
+@pytest.mark.parametrize("wrong", [{"models": "team"}, {"ties": "last"}])
+def test_nonsense_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        CrowdReward(**wrong)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- progress
+
+
+def test_progress_is_the_change_times_the_scale_and_none_without() -> None:
+    reward = LearningProgress()
+    assert reward.settled(0.5, 0.52, {}) == (pytest.approx(2.0), {})
+    assert reward.settled(0.5, 0.4, {})[0] == pytest.approx(-10.0)
+    assert reward.settled(0.5, 0.5, {}) == (None, {})
+
+
+@LAW
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.sampled_from([0.0, 0.5, 0.9]))
+def test_the_running_mean_is_of_earlier_steps(changes: list[float], momentum: float) -> None:
+    reward, state = LearningProgress(scale=1.0, momentum=momentum), {}
+    for step, change in enumerate(changes):
+        value, state = reward.settled(0.0, change, state)
+        weights = np.array([momentum ** (step - 1 - past) for past in range(step)])
+        mean = float(weights @ np.array(changes[:step]) / weights.sum()) if step else change
+        assert (value or 0.0) == pytest.approx(change - mean, abs=1e-9)

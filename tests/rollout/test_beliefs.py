@@ -1,0 +1,150 @@
+"""Beliefs: what the policy itself would say, measured where each turn began."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rollout_cases import NoHistory, Stage, assignments
+
+from hocket.engine.local import LocalEngine
+from hocket.engine.requests import ContextFull, Sample
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.nano import BASE
+from hocket.nano.tokenizer import build_tokenizer
+from hocket.packing import pack
+from hocket.policies.causal_lm import CausalLM
+from hocket.rollout import WithBeliefs
+from hocket.testing import ScriptedEngine
+from hocket.types import Assignment, Decoding, Quantity, Scenario, Turn
+from hocket.workflows import Chat, Outcome, Seat, TextPlayer, Workflow
+
+ASKED = Scenario("sum", "What is 2 + 3?", "5")
+
+
+class TwoTurns(Workflow):
+    """Asks, tells something, and asks again."""
+
+    roles = ("solver",)
+
+    async def play(self, scenario, team):
+        await team.solver(scenario.prompt)
+        await team.solver("Are you sure?")
+        return Outcome()
+
+
+class Playing:
+    """What the training loop hands to a rollout."""
+
+    def __init__(self, player):
+        self.player = self.words = player
+
+    async def __call__(self, asked):
+        return await self.player.play(asked, key=Key.of(3))
+
+
+def collected(player, rollout, *scenarios, decoding=None):
+    async def score(trajectories):
+        return None
+
+    asked = [Assignment(scenario, decoding=decoding or Decoding(max_tokens=8)) for scenario in scenarios]
+    return asyncio.run(rollout.collect(asked, play=Playing(player), score=score, ledger=NoHistory(), key=Key.of(0)))
+
+
+def scripted(replies=("hm",) * 20, **seat):
+    chat = Chat(build_tokenizer())
+    engine = ScriptedEngine(replies, chat)
+    return TextPlayer(TwoTurns(), {"solver": Seat("solver", engine, chat, **seat)}), engine
+
+
+def test_a_certain_script_believes_everything():
+    player, engine = scripted()
+    experience = collected(player, WithBeliefs(samples=2), ASKED)
+    assert [one.info["beliefs"] for one in experience.trajectories] == [[1.0, 1.0], [1.0, 1.0]]
+    assert experience.metrics["rollout/belief"] == 1.0
+    asked = [request for request in engine.requests if request.prefix]
+    # Both samples said the same, so there are two questions and not four.
+    assert len(asked) == 2
+    assert {len(request.prefix) for request in asked} == {asked[0].decoding.max_tokens}
+
+
+def test_the_context_is_what_the_turn_had_been_told():
+    player, engine = scripted()
+    (one,) = collected(player, WithBeliefs(samples=1), ASKED).trajectories
+    sampled = [request.tokens for request in engine.requests if not request.prefix]
+    imposed = [request.tokens for request in engine.requests if request.prefix]
+    assert imposed == sampled
+    assert len(one.turns) == 2
+
+
+def test_nobody_is_asked_without_an_answer_or_a_learner():
+    player, engine = scripted()
+    (one,) = collected(player, WithBeliefs(samples=1), replace(ASKED, answer=None)).trajectories
+    assert one.info["beliefs"] is None
+    assert not any(request.prefix for request in engine.requests)
+    player, _ = scripted(learns=False)
+    (one,) = collected(player, WithBeliefs(samples=1), ASKED).trajectories
+    assert one.info["beliefs"] == [None, None]
+
+
+def test_a_player_without_likelihoods_leaves_them_unknown():
+    stage = Stage(lambda scenario, sample: 1.0)
+    experience = stage.collect(WithBeliefs(samples=3), assignments("a"))
+    assert [one.info["beliefs"] for one in experience.trajectories] == [None] * 3
+
+
+def test_no_room_is_no_opinion_and_no_log_probs_is_an_error():
+    class Full(ScriptedEngine):
+        async def submit(self, request):
+            if request.prefix and len(request.tokens) > 60:
+                raise ContextFull("no room")
+            return await super().submit(request)
+
+    class Silent(ScriptedEngine):
+        async def submit(self, request):
+            sample = await super().submit(request)
+            return Sample(sample.tokens, None, sample.finish, sample.version, sample.forced)
+
+    chat = Chat(build_tokenizer())
+    player = TextPlayer(TwoTurns(), {"solver": Seat("solver", Full(["hm " * 30] * 9, chat), chat)})
+    (one,) = collected(player, WithBeliefs(samples=1), ASKED, decoding=Decoding(max_tokens=99)).trajectories
+    assert one.info["beliefs"] == [1.0, None]
+    player = TextPlayer(TwoTurns(), {"solver": Seat("solver", Silent(["hm"] * 9, chat), chat)})
+    with pytest.raises(ConfigurationError, match="log-probs of imposed tokens"):
+        collected(player, WithBeliefs(samples=1), ASKED)
+
+
+@pytest.mark.parametrize("setting", [{"samples": 0}, {"measure": "odds"}])
+def test_settings_out_of_range_are_refused(setting):
+    with pytest.raises(ValueError, match=r"samples|measure"):
+        WithBeliefs(**setting)
+
+
+@pytest.mark.skipif(not (BASE / "config.json").is_file(), reason="the base has not been pretrained here")
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_beliefs_of_a_language_model_are_those_of_its_learner(temperature):
+    torch.set_num_threads(1)
+    policy = CausalLM.from_pretrained(str(BASE), name="solver", key=Key.of(0))
+    chat = Chat(policy.tokenizer)
+    policy.end_of_turn = chat.stops
+    player = TextPlayer(TwoTurns(), {"solver": Seat("solver", LocalEngine(policy), chat)})
+    decoding = Decoding(temperature=temperature, max_tokens=8)
+    experience = collected(player, WithBeliefs(samples=2), ASKED, decoding=decoding)
+    phrase, gold = player.encode("<answer>"), player.encode("5")
+    for one in experience.trajectories:
+        assert len(one.info["beliefs"]) == 2
+        for turn, belief in zip(one.turns, one.info["beliefs"], strict=True):
+            action = np.array([*phrase, *gold])
+            imposed = replace(turn, action=action, logp=None, version=None, forced=None)
+            batch = pack([replace(one, turns=[*turn.context()[:-1], imposed])])
+            place = torch.nonzero(batch.turn == batch.turn[-1]).flatten()[len(phrase) :]
+            logp = policy.evaluate(batch, {Quantity.LOGP}, place).logp[place].detach()
+            assert belief == pytest.approx(math.exp(float(logp.mean())), rel=1e-4)
+            assert 0.0 < belief <= 1.0
+    turns: list[Turn] = experience.trajectories[0].turns
+    assert all(len(turn) <= 8 for turn in turns)

@@ -1,0 +1,67 @@
+"""The planner in the flow: who is asked what, when it stops, and what tools say."""
+
+from __future__ import annotations
+
+import pytest
+
+from hocket.testing import rehearse
+from hocket.types import Scenario
+from hocket.workflows.agentflow import InTheFlow
+from hocket.workflows.library import find
+
+QUESTION = Scenario("q", "How many legs has a spider?", "8")
+
+
+class Legs:
+    """Tells how many legs an animal has."""
+
+    name = "legs"
+
+    @property
+    def schema(self):
+        told = {"type": "object", "properties": {"animal": {"type": "string"}}}
+        return {"type": "function", "function": {"name": self.name, "parameters": told}}
+
+    async def __call__(self, arguments):
+        return {"spider": "8"}.get(arguments.get("animal"), "unknown")
+
+
+def played(flow, planner, executor, verifier, generator=("<answer>8</answer>",)):
+    replies = {"planner": planner, "executor": executor, "verifier": verifier, "generator": generator}
+    (found,) = rehearse(flow, QUESTION, replies)
+    assert found.failure is None
+    return found
+
+
+def test_it_stops_when_the_verifier_says_so():
+    found = played(InTheFlow(), ["look at it", "count"], ["a spider", "eight"], ["continue", "Stop, enough"])
+    assert found.info["turns"] == 2
+    assert found.info["memory"] == ["1. look at it -> a spider", "2. count -> eight"]
+    assert found.info["answer"] == "<answer>8</answer>"
+    assert [turn.role for turn in found.turns] == [*["planner", "executor", "verifier"] * 2, "generator"]
+
+
+def test_it_stops_after_its_turns_and_shows_the_latest_lines():
+    flow = InTheFlow(turns=5, kept=2, longest=6)
+    found = played(flow, [f"step {n} of many" for n in range(5)], ["nothing\nnew"] * 5, ["continue"] * 5)
+    assert found.info["turns"] == 5
+    told = [turn.prompt[-1]["content"] for turn in found.turns if turn.role == "planner"]
+    assert told[0].endswith("Memory:\nnothing yet")
+    assert told[4].splitlines()[1:] == ["Memory:", "3. step 2 -> nothin", "4. step 3 -> nothin"]
+    assert all(turn.parent is None for turn in found.turns)
+
+
+def test_tools_are_carried_out_and_answer_tags_are_read():
+    call = '<tool_call>{"name": "legs", "arguments": {"animal": "spider"}}</tool_call>'
+    found = played(InTheFlow(tools_of=(Legs(),)), ["ask"], [call], ["stop"])
+    assert found.info["memory"] == ["1. ask -> 8"]
+    found = played(InTheFlow(tools_of=lambda scenario, key: [Legs()]), ["ask"], [call], ["stop"])
+    assert found.info["memory"] == ["1. ask -> 8"]
+    found = played(InTheFlow(), ["ask"], ["so <answer> eight </answer>"], ["stop"])
+    assert found.info["memory"] == ["1. ask -> eight"]
+
+
+def test_it_is_in_the_library():
+    assert find("agentflow?turns=2").turns == 2
+    with pytest.raises(ValueError, match="turns"):
+        InTheFlow(turns=0)
