@@ -1,6 +1,6 @@
 """Learning curves of agents and teams as SVG files that follow light and dark: docs/evidence/poker.svg, horizon.svg.
 
-    python benchmarks/agents_curves.py
+Run `python benchmarks/agents_curves.py`; a picture is drawn from its CSV file where that is there.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {"poker": poker, "horizon": horizon}
 
 
 def main() -> None:
+    """Draws what there is."""
     for name, draw in PICTURES.items():
         if (FOLDER / f"{name}.csv").is_file():
             (FOLDER / f"{name}.svg").write_text(draw())

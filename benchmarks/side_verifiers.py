@@ -60,7 +60,9 @@ def measure(order: dict[str, Any]) -> list[float]:
         async def to_native_prompt(self, messages: Any) -> Any:
             return messages, {}
 
-        async def get_native_response(self, prompt: Any, model: Any, arguments: Any, tools: Any = None, **_: Any) -> Any:
+        async def get_native_response(
+            self, prompt: Any, model: Any, arguments: Any, tools: Any = None, **_: Any
+        ) -> Any:
             return prompt
 
         async def raise_from_native_response(self, response: Any) -> None: ...

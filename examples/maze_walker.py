@@ -8,8 +8,7 @@ First it is shown single moves: one in five the best, the others at random. Then
 import sys
 
 import hocket
-from hocket.environments.maze import DIRECTIONS, Maze, Mazes
-from hocket.environments.protocol import Observation
+from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.keys import Key
 from hocket.recipes import GIGPO, SFT
 from hocket.tasks.maze import MazeTask
@@ -19,38 +18,18 @@ from hocket.workflows.environment import PlayEnvironment
 
 LESSONS = SFT.but({"update.lr": 1e-3, "curriculum.prompts": 48})
 WALKS = GIGPO.but({"update.lr": 3e-4, "curriculum.prompts": 8, "rollout.samples": 8})
-WORDS = {word[0]: word for word in DIRECTIONS}
-
-
-class Told(Maze):
-    """A maze in letters: where one stands, where the goal lies, which ways are open. A move is a letter."""
-
-    def _moves(self):
-        return tuple(word[0] for word in super()._moves())
-
-    def _make(self, move):
-        return super()._make(WORDS[move])
-
-    def observe(self, agent):
-        row, column = divmod(self.cell, self.layout.width)
-        goal = "".join(word[0] for word in self._bearing().split("-") if word) or "here"
-        return Observation(f"{column}{row} {goal}: {''.join(self._moves())}", state=str(self.cell))
-
-
-class ToldMazes(Mazes):
-    def make(self, scenario):
-        return Told(self, self.layout(Key.of(scenario.metadata["maze"])))
+MAZES = Mazes(width=4, height=4, loops=5, steps=12, brief=True)
 
 
 class Walker(MazeTask):
     """Each scenario also shows a move from some cell of its maze, for the first phase."""
 
     def __init__(self):
-        super().__init__(PlayEnvironment(ToldMazes(4, 4, loops=5, steps=12), memory=False, turns=12, instruct=False))
+        super().__init__(PlayEnvironment(MAZES, memory=False, turns=MAZES.steps, instruct=False))
 
     def scenario(self, split, number):
         found, rng = super().scenario(split, number), Key.of(number).derive("shown", split).numpy()
-        maze = self.workflow.world.make(found)
+        maze = MAZES.make(found)
         far, goal = maze.layout.distances, maze.layout.goal
         maze.cell = int(rng.choice([cell for cell in range(len(far)) if cell != goal]))
         ways = maze.layout.open(maze.cell)
@@ -61,6 +40,7 @@ class Walker(MazeTask):
 
 
 def main(seed=0, lessons=80, steps=40):
+    """Prints how many of the walks of each step arrive."""
     plan = [{"recipe": f"{__file__}:LESSONS", "steps": lessons}, {"recipe": f"{__file__}:WALKS", "steps": steps}]
     settings = {"plan": plan, "seed": seed, "decoding.max_tokens": 4, "evaluation.n": 50, "evaluation.every": 0}
     trainer = hocket.Trainer(configure(list(settings.items()), Walker()), task=Walker())

@@ -1,10 +1,6 @@
 """Kuhn poker by self-play: one small language model in both seats, from random legal moves towards equilibrium.
 
-    python examples/poker_self_play.py [SEED]
-
-The first phase shows legal moves, each as often as the other. The second is self-play by MARS, held near that even play,
-which keeps moves legal and play from going round in circles. Printed are seed, step of self-play, NashConv (what both
-seats could gain by playing their best against the other, exact) and the share of illegal moves.
+Run `python examples/poker_self_play.py [SEED]`.
 """
 
 import sys
@@ -23,7 +19,7 @@ from hocket.workflows.environment import PlayEnvironment
 
 
 class Brief(PlainWords):
-    """Moves so far and the own card, as `pbK`. A move repeats it (`pbKb`), so that the card is read before it is played."""
+    """`pbK`: the moves so far and the own card. A move repeats it (`pbKb`), so that the card is read first."""
 
     def situation(self, state, player):
         card, *moves = state.information_state_string(player)
@@ -35,33 +31,29 @@ class Brief(PlainWords):
 
 GAME = PlayEnvironment(OpenSpiel("kuhn_poker", words=Brief()), memory=False, own_chance=True, instruct=False)
 LESSONS = SFT.but({"update.lr": 1e-3, "curriculum.prompts": 48})
+NEAR = ExactKL(coefficient=0.3, aggregate="turn-mean")  # to the even play of the lessons: no running in circles
 SETTINGS = {"update.lr": 2e-4, "update.betas": (0.9, 0.95), "curriculum.prompts": 4, "rollout.samples": 64}
-SELF_PLAY = MARS_SELF_PLAY.but(SETTINGS, regularisers=(ExactKL(coefficient=0.3, aggregate="turn-mean"),))
+SELF_PLAY = MARS_SELF_PLAY.but(SETTINGS, regularisers=(NEAR,))
 
 
 class Poker(EnvironmentTask):
-    """Deals by seed. Each scenario also shows a random legal move somewhere in the game, for the first phase."""
+    """Deals by seed. Each scenario also shows a random legal move somewhere in the game, for the lessons."""
 
     def scenario(self, split, number):
-        rng = Key.of(number).derive(split).numpy()
-        places = situations(GAME)
+        rng, places = Key.of(number).derive(split).numpy(), situations(GAME)
         place = places[rng.integers(len(places))]
         shown = {"demonstration": str(rng.choice(place.replies))}
         return Scenario(f"{split}/{number}", place.messages, metadata=shown, seed=2 * number + (split == "eval"))
 
 
-def main(seed=0, lessons=60, steps=60):
-    plan = [{"recipe": f"{__file__}:LESSONS", "steps": lessons}, {"recipe": f"{__file__}:SELF_PLAY", "steps": steps}]
+if __name__ == "__main__":  # prints seed, step, NashConv (0 where neither seat could gain, exact), illegal moves met
+    seed, task = int((sys.argv[1:] or [0])[0]), Poker(GAME)
+    plan = [{"recipe": f"{__file__}:{name}", "steps": 60} for name in ("LESSONS", "SELF_PLAY")]
     settings = {"plan": plan, "seed": seed, "decoding.max_tokens": 16, "evaluation.n": 20, "evaluation.every": 0}
-    trainer = hocket.Trainer(configure(list(settings.items()), Poker(GAME)), task=Poker(GAME))
-    while not trainer.done:
-        step = trainer.step()["step"] - lessons
+    trainer = hocket.Trainer(configure(list(settings.items()), task), task=task)
+    for step in range(-60, 61):
+        trainer.step()
         if step >= 0 and step % 10 == 0:
             policy = trainer.parts.lead.policy
             found = assess(GAME, language_model(policy, Chat(policy.tokenizer)))
             print(f"{seed},{step},{found.nash_conv:.4f},{found.illegal_met:.4f}", flush=True)
-    trainer.finish("finished")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

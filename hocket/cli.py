@@ -317,9 +317,7 @@ def _play(parser: _Parser) -> None:
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
     parser.add_argument("--workflow", metavar="NAME", help="another workflow than the run's")
     parser.add_argument("--seat", metavar="NAME", help="your seat or role; `none` only watches (the first of several)")
-    parser.add_argument(
-        "--temperature", type=float, metavar="T", help="of the agent (the run's); 0 is greedy"
-    )
+    parser.add_argument("--temperature", type=float, metavar="T", help="of the agent (the run's); 0 is greedy")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="tokens of an answer (the run's)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
     parser.add_argument("--logp", action="store_true", help="show how likely each token of an answer was")

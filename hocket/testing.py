@@ -1,15 +1,20 @@
 """Workflows without weights: an engine that answers from a script, and a rehearsal in one call.
 
-trajectory, = rehearse(PlannerWorker(), scenario, {"planner": ["1. 2+2", "<answer>4</answer>"], "worker": ["4"]})
+worker = Part("4")
+trajectory, = rehearse(PlannerWorker(), scenario, {"planner": ["1. 2+2", "<answer>4</answer>"], "worker": worker})
 assert trajectory.scores["team"].value == 1.0
+worker.assert_asked("2+2")
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +22,130 @@ from hocket.engine.requests import Request, Sample
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.types import Assignment, Decoding, Scenario, Trajectory
+from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
 from hocket.workflows import Chat, Limits, Seat, TextPlayer, Workflow
 from hocket.workflows.team import Verifier
 
-Script = Callable[[Request], str] | Sequence[str]
-"""What is answered: texts in the order of the requests, or a function of the request."""
+# ---------------------------------------------------------------- what can be answered
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A response that was cut short: `text`, without an end of turn."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Fails:
+    """No response: `error` is raised in the workflow, as when an endpoint is down."""
+
+    error: Exception = field(default_factory=lambda: HocketError("the model failed, as the script says"))
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """No response, ever. Give the rehearsal limits, or the workflow a timeout."""
+
+
+@dataclass(frozen=True)
+class Late:
+    """A response that comes after some `seconds`."""
+
+    seconds: float
+    reply: str | Cut | Fails
+
+
+Said = str | Cut | Fails | Hangs | Late
+"""One answer of a script."""
+
+Script = Callable[[Request], Said] | Sequence[Said]
+"""What is answered: one after the other in the order of the requests, or a function of the request."""
+
+Improvised = Callable[[tuple[Message, ...]], Said | Awaitable[Said]]
+"""An answer as a function of all messages the model is shown; `async` where it likes."""
+
+
+def tool_call(name: str, /, **arguments: Any) -> str:
+    """What a model says to call a tool; put words around it, or several side by side."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+class Part:
+    """What one role says in a rehearsal, and what it was asked.
+
+    Args:
+        replies: answers in the order in which they are asked for; or one function of the messages.
+        otherwise: the answer when those have run out, again and again; None makes that an error.
+
+    Attributes:
+        asked: the messages of each call so far, in the order of the calls.
+    """
+
+    def __init__(self, *replies: Said | Improvised, otherwise: Said | Improvised | None = None) -> None:
+        improvises = len(replies) == 1 and callable(replies[0])
+        self._replies: list[Said | Improvised] = [] if improvises else list(replies)
+        self._otherwise = replies[0] if improvises else otherwise
+        self.asked: list[tuple[Message, ...]] = []
+
+    async def reply(self, request: Request) -> Said:
+        """The next answer.
+
+        Raises:
+            HocketError: when there is none.
+        """
+        self.asked.append(request.messages)
+        chosen = self._replies.pop(0) if self._replies else self._otherwise
+        if chosen is None:
+            raise _run_out(len(self.asked) - 1)
+        if not callable(chosen):
+            return chosen
+        said = chosen(request.messages)
+        return await said if inspect.isawaitable(said) else said
+
+    @property
+    def questions(self) -> list[str]:
+        """The text of the last message of each call."""
+        return [str(messages[-1].get("content")) for messages in self.asked]
+
+    def assert_asked(self, *fragments: str) -> None:
+        """Checks that there were as many calls as fragments, and that each one's last message holds its fragment.
+
+        Raises:
+            AssertionError: with all questions, when it was not so.
+        """
+        seen = self.questions
+        right = len(seen) == len(fragments) and all(part in text for part, text in zip(fragments, seen, strict=True))
+        if not right:
+            raise AssertionError(f"expected {_listed(fragments)}\nbut was asked {_listed(seen)}")
+
+    def assert_shown(self, call: int, *messages: tuple[str, str]) -> None:
+        """Checks all messages of a call, as pairs of role and content.
+
+        Raises:
+            AssertionError: when there was no such call, or it showed other messages.
+        """
+        if not -len(self.asked) <= call < len(self.asked):
+            raise AssertionError(f"there were {len(self.asked)} calls, so no call number {call}")
+        seen = [(str(message["role"]), str(message.get("content"))) for message in self.asked[call]]
+        if seen != list(messages):
+            raise AssertionError(f"expected {_listed(messages)}\nbut call {call} showed {_listed(seen)}")
+
+    def assert_done(self) -> None:
+        """Checks that every answer of the script was asked for.
+
+        Raises:
+            AssertionError: with those that were not.
+        """
+        if self._replies:
+            raise AssertionError(f"{len(self._replies)} answers were never asked for: {_listed(self._replies)}")
+
+
+def _listed(items: Sequence[object]) -> str:
+    return "nothing" if not items else "".join(f"\n  {number}. {item}" for number, item in enumerate(items))
+
+
+# ---------------------------------------------------------------- who answers
 
 
 class ScriptedEngine:
@@ -35,14 +158,14 @@ class ScriptedEngine:
         requests: every request so far, in order.
     """
 
-    def __init__(self, replies: Script, chat: Chat, *, version: int = 0) -> None:
+    def __init__(self, replies: Script | Part, chat: Chat, *, version: int = 0) -> None:
         self._replies = replies
         self._chat = chat
         self.version = version
         self.requests: list[Request] = []
 
     def episode(self) -> AbstractAsyncContextManager[None]:
-        """Nothing to wait for: every request is answered at once."""
+        """Nothing to wait for: every request is answered at once, unless the script says otherwise."""
         return nullcontext()
 
     async def submit(self, request: Request) -> Sample:
@@ -51,50 +174,76 @@ class ScriptedEngine:
         Raises:
             HocketError: when the script has run out.
         """
-        return self._sample(request)
+        if isinstance(self._replies, Part):
+            self.requests.append(request)
+            said: Said = await self._replies.reply(request)
+        else:
+            said = self._next(request)
+        if isinstance(said, Late):
+            await asyncio.sleep(said.seconds)
+            said = said.reply
+        if isinstance(said, Hangs):
+            await asyncio.Event().wait()
+        return self._told(request, said)
 
     def sample(self, requests: list[Request]) -> list[Sample]:
         """The scripted answers to all requests, in the order given."""
         return [self._sample(request) for request in requests]
 
     def _sample(self, request: Request) -> Sample:
+        return self._told(request, self._next(request))
+
+    def _next(self, request: Request) -> Said:
         self.requests.append(request)
-        text = self._reply(request)
-        whole = (*request.prefix, *self._chat.encode(text), self._chat.end_of_turn)
+        if isinstance(self._replies, Part):
+            raise HocketError("a Part answers workflows only; give a list or a function of the request")
+        if callable(self._replies):
+            return self._replies(request)
+        if len(self.requests) > len(self._replies):
+            raise _run_out(len(self._replies))
+        return self._replies[len(self.requests) - 1]
+
+    def _told(self, request: Request, said: Said) -> Sample:
+        """A sample that says so."""
+        if isinstance(said, Fails):
+            raise said.error
+        if isinstance(said, (Late, Hangs)):
+            raise HocketError(f"{said} needs a workflow that waits for it")
+        text, end = (said.text, ()) if isinstance(said, Cut) else (said, (self._chat.end_of_turn,))
+        whole = (*request.prefix, *self._chat.encode(text), *end)
         tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
         return Sample(
             tokens=tokens,
             logp=np.zeros(len(tokens), np.float32),
-            finish="stop" if len(tokens) == len(whole) else "length",
+            finish="stop" if end and len(tokens) == len(whole) else "length",
             version=self.version,
             forced=np.arange(len(tokens)) < len(request.prefix),
         )
 
-    def _reply(self, request: Request) -> str:
-        if callable(self._replies):
-            return self._replies(request)
-        if len(self.requests) > len(self._replies):
-            raise HocketError(
-                f"the script has {len(self._replies)} replies and a further one was asked for; lengthen the script"
-            )
-        return self._replies[len(self.requests) - 1]
+
+def _run_out(count: int) -> HocketError:
+    return HocketError(f"the script has {count} replies and a further one was asked for; lengthen the script")
 
 
 def rehearse(
     workflow: Workflow,
     scenario: Scenario,
-    replies: Script | Mapping[str, Script],
+    replies: Script | Part | Mapping[str, Script | Part],
     *,
     samples: int = 1,
     decoding: Decoding | None = None,
     limits: Limits | None = None,
     chat: Chat | None = None,
-    verifier: Verifier | None = None,
     seed: int = 0,
+    verifier: Verifier | None = None,
 ) -> list[Trajectory]:
-    """Plays a workflow from a script: one for all roles, or one per role. The chat is the nano model's by default.
+    """Plays a workflow from a script: one for all roles, or one per role.
 
-    `verifier` is what `team.verify` asks; a task's `verify` serves.
+    Args:
+        workflow, scenario: what is played. samples: how often; all of them read from the same script.
+        replies: the script. decoding: how long answers may be and where they stop.
+        limits: what an episode may spend. chat: the tokenizer and its template, the nano model's by default.
+        seed: of `team.key`. verifier: what `team.verify` asks; a task's `verify` serves.
     """
     chat = chat or Chat(build_tokenizer())
     missing = [role for role in workflow.roles if isinstance(replies, Mapping) and role not in replies]

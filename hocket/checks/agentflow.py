@@ -228,7 +228,8 @@ def only_the_planner_learns() -> Finding:
     made = bench(AGENTFLOW, 0)
     before = {name: policy.module.logits.detach().clone() for name, policy in made.policies.items()}
     made.run(1)
-    moved = {name: float((policy.module.logits.detach() - before[name]).abs().max()) for name, policy in made.policies.items()}
+    after = {name: policy.module.logits.detach() for name, policy in made.policies.items()}
+    moved = {name: float((after[name] - before[name]).abs().max()) for name in after}
     return Finding(moved["planner"] > 0 and moved["others"] == 0.0, f"largest change of logits: {moved}")
 
 

@@ -43,7 +43,7 @@ class Check:
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{where.filename.rsplit('/', 1)[-1]}:{where.lineno}"
             found = Finding(False, f"{type(error).__name__} at {place}: {error}")
-        return Verdict(self.row, self.claim, found.holds, found.saw, time.perf_counter() - started)
+        return Verdict(self.row, self.claim, bool(found.holds), found.saw, time.perf_counter() - started)
 
 
 @dataclass(frozen=True)

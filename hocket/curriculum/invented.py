@@ -34,7 +34,9 @@ class Invented:
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         if task.kind != "text":
-            raise ConfigurationError(f"task {task.name} is control, and only problems in words can be invented; use ppo")
+            raise ConfigurationError(
+                f"task {task.name} is control, and only problems in words can be invented; use ppo"
+            )
         return [
             Scenario(f"invented {place}", self.instruction, metadata={INVENT: True})
             for place in range(asked, asked + count)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from hocket.engine.lobby import Episode, Lobby
@@ -13,11 +15,54 @@ from hocket.errors import ConfigurationError, HocketError
 
 
 class Pending(NamedTuple):
-    """A request that waits, the engine it was given to, and the live workflow it comes from, if any."""
+    """A request that waits, the engine it was given to, and where the answer goes."""
 
     engine: BatchedEngine
     request: Request
+    promise: Promise
+
+
+@dataclass(frozen=True, eq=False)
+class Promise:
+    """Where an answer goes: a task awaits `future`, in a live workflow if `live` is one, as its call `place`."""
+
+    future: asyncio.Future[Sample]
     live: Episode | None
+    place: int
+
+    @staticmethod
+    def of(live: Episode | None) -> Promise:
+        """For a new call."""
+        place = 0 if live is None else live.begin()
+        return Promise(asyncio.get_running_loop().create_future(), live, place)
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody still waits."""
+        return not self.future.done()
+
+    def answer(self, sample: Sample) -> bool:
+        """Hands an answer over; whether somebody can go on now."""
+        return self._settle(partial(self.future.set_result, sample))
+
+    def fail(self, error: BaseException) -> None:
+        """Hands an error over."""
+        self._settle(partial(self.future.set_exception, error))
+
+    def leave(self) -> None:
+        """The task waits no more."""
+        if self.live is not None:
+            self.live.leave(self.place)
+
+    def _settle(self, give: Callable[[], None]) -> bool:
+        if self.live is not None:
+            return self.live.done(self.place, partial(self._unless_done, give))
+        self._unless_done(give)
+        return True
+
+    def _unless_done(self, give: Callable[[], None]) -> None:
+        if self.waits:
+            give()
 
 
 class BatchedEngine:
@@ -39,7 +84,7 @@ class BatchedEngine:
         if max_rows < 1:
             raise ConfigurationError(f"engine.max_rows = {max_rows}: must be at least 1")
         self.max_rows = max_rows
-        self._pending: dict[asyncio.Future[Sample], Pending] = {}
+        self._pending: dict[Promise, Pending] = {}
         self.lobby: Lobby = lobby if lobby is not None else Lobby()
         if beside is None:
             self.lobby.serve(self._run_pending, self._go_on)
@@ -67,22 +112,23 @@ class BatchedEngine:
     async def submit(self, request: Request) -> Sample:
         """Waits for one continuation; see `hocket.engine.requests.Engine`."""
         self._limit(request)
-        future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        self._pending[future] = Pending(self, request, self.lobby.current())
+        promise = Promise.of(self.lobby.current())
+        self._pending[promise] = Pending(self, request, promise)
         try:
             async with self.lobby.waiting():
-                return await future
+                return await promise.future
         except asyncio.CancelledError:
-            self._give_up(future)
+            self._pending.pop(promise, None)
+            promise.leave()
+            self._tidy()
             raise
 
     def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
         """Samples what this engine and those beside it were asked for; results in the order given."""
         return self.sample([request for _, request in asked])
 
-    def _give_up(self, future: asyncio.Future[Sample]) -> None:
-        """Nobody waits for this answer any more."""
-        self._pending.pop(future, None)
+    def _tidy(self) -> None:
+        """Gives up what is under way for nobody."""
 
     def _go_on(self) -> bool:
         """Takes what is pending into what is under way, and goes on with that for a moment.
@@ -93,18 +139,18 @@ class BatchedEngine:
 
     def _run_pending(self) -> bool:
         """Runs what is pending as one batch; says whether there was anything."""
-        pending = [(future, one) for future, one in self._pending.items() if not future.done()]
+        pending = [one for one in self._pending.values() if one.promise.waits]
         self._pending.clear()
         if not pending:
             return False
         try:
-            samples = self._answer([(one.engine, one.request) for _, one in pending])
+            samples = self._answer([(one.engine, one.request) for one in pending])
         except Exception as error:
-            for future, _ in pending:
-                future.set_exception(error)
+            for one in pending:
+                one.promise.fail(error)
             return True
-        for (future, _), sample in zip(pending, samples, strict=True):
-            future.set_result(sample)
+        for one, sample in zip(pending, samples, strict=True):
+            one.promise.answer(sample)
         return True
 
     def _limit(self, request: Request) -> int:

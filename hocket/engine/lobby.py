@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -23,15 +23,54 @@ GRACE = 0.02
 
 @dataclass(eq=False)
 class Episode:
-    """A live workflow and how many of its calls wait."""
+    """A live workflow.
+
+    Calls that it has under way at the same time are answered together, in the order in which they were made: so what
+    it asks next, and in which order, does not depend on which of them was done first.
+
+    Attributes:
+        waiting: how many of its calls wait. absent: it was waited for in vain, and has not called since.
+        endings: what is done when it has ended.
+    """
 
     waiting: int = 0
+    absent: bool = False
     lobby: Lobby | None = None
     endings: list[Callable[[], None]] = field(default_factory=list)
+    _begun: int = 0
+    _under_way: set[int] = field(default_factory=set)
+    _held: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Has something done when the workflow has ended."""
         self.endings.append(call)
+
+    def begin(self) -> int:
+        """A call is under way; its place among all."""
+        self._begun += 1
+        self._under_way.add(self._begun)
+        return self._begun
+
+    def done(self, place: int, give: Callable[[], object]) -> bool:
+        """A call has its answer, and `give()` hands it over when no call is under way any more; whether that is now."""
+        if place in self._under_way:
+            self._under_way.discard(place)
+            self._held[place] = give
+        return self._release()
+
+    def leave(self, place: int) -> None:
+        """Nobody waits for a call any more."""
+        self._under_way.discard(place)
+        self._held.pop(place, None)
+        self._release()
+
+    def _release(self) -> bool:
+        if self._under_way:
+            return False
+        held, self._held = self._held, {}
+        for place in sorted(held):
+            held[place]()
+        return bool(held)
 
 
 _EPISODE: ContextVar[Episode | None] = ContextVar("hocket_episode", default=None)
@@ -46,7 +85,7 @@ class Lobby:
 
     Attributes:
         patience: seconds of nothing new after which waiting calls are run although some workflow is busy elsewhere (a
-            slow tool, a lock another workflow holds). Steady engines do not wait for it.
+            slow tool, a lock another workflow holds); it is waited for again once it calls. Steady engines do not wait.
     """
 
     patience: float = 60.0
@@ -95,6 +134,7 @@ class Lobby:
         episode = _EPISODE.get()
         if episode is not None:
             episode.waiting += 1
+            episode.absent = False
         self.nudge()
         try:
             yield
@@ -123,30 +163,32 @@ class Lobby:
         """Lets the engines work; ends when none has anything pending."""
         moving = False
         while True:
-            await self._settle()
-            if all(episode.waiting for episode in self._episodes):
+            news = await self._settle()
+            if all(episode.waiting or episode.absent for episode in self._episodes):
                 moving = _any(self._steady)
                 if not moving and not _any(self._runners):
                     return
-            elif moving or not await self._heard(GRACE):
+            elif moving or not await self._heard(GRACE, news):
                 moving = _any(self._steady)
-                if not moving and not await self._heard(self.patience) and not _any(self._runners):
-                    return
+                if not moving and not await self._heard(self.patience, news):
+                    for episode in self._episodes:
+                        episode.absent = not episode.waiting
 
-    async def _settle(self) -> None:
+    async def _settle(self) -> int:
+        """Waits until no more calls come together; how much news there was till then."""
         quiet, news = 0, self._news
         while quiet < QUIET_TURNS:
             await asyncio.sleep(0)
             quiet, news = (quiet + 1, news) if news == self._news else (0, self._news)
+        return news
 
-    async def _heard(self, seconds: float) -> bool:
-        """Waits for news; whether any came in time."""
+    async def _heard(self, seconds: float, known: int) -> bool:
+        """Waits for news beyond what is `known`; whether any came in time."""
         self._changed.clear()
-        try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+        if self._news == known:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), seconds)
+        return self._news != known
 
 
 def _any(engines: Iterable[Callable[[], bool]]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 
 from hocket import kernels
-from hocket.engine.batched import BatchedEngine, Pending
+from hocket.engine.batched import BatchedEngine, Pending, Promise
 from hocket.engine.cached import CachedSession
 from hocket.engine.continuous import Continuous
 from hocket.engine.decoder import DecoderSession
@@ -55,30 +54,12 @@ class _Place:
     def waits(self) -> bool:
         return self.sample is None and self.error is None
 
-    def answer(self, sample: Sample) -> None:
+    def answer(self, sample: Sample) -> bool:
         self.sample = sample
+        return True
 
     def fail(self, error: BaseException) -> None:
         self.error = error
-
-
-@dataclass(frozen=True, eq=False)
-class _Promise:
-    """Hands an answer to a task that awaits it."""
-
-    future: asyncio.Future[Sample]
-
-    @property
-    def waits(self) -> bool:
-        return not self.future.done()
-
-    def answer(self, sample: Sample) -> None:
-        if self.waits:
-            self.future.set_result(sample)
-
-    def fail(self, error: BaseException) -> None:
-        if self.waits:
-            self.future.set_exception(error)
 
 
 @dataclass(eq=False)
@@ -208,17 +189,21 @@ class LocalEngine(BatchedEngine):
     def _go_on(self) -> bool:
         """Lets what is pending into the batch under way, where pages serve it, and goes on until one is answered."""
         told = [
-            _asked(one.engine, one.request, _Promise(future), one.live)
-            for future, one in self._pending.items()
-            if not future.done()
+            _asked(one.engine, one.request, one.promise, one.promise.live)
+            for one in self._pending.values()
+            if one.promise.waits
         ]
         with torch.inference_mode():
             paged, rest = self._split(told)
             self._pending.clear()
             for item in rest:
-                future = cast(_Promise, item.asker).future
-                self._pending[future] = Pending(item.engine, item.request, item.live)
+                promise = cast(Promise, item.asker)
+                self._pending[promise] = Pending(item.engine, item.request, promise)
             return self._advance(paged)
+
+    def _tidy(self) -> None:
+        if self._company.running is not None:
+            self._company.running.tidy()
 
     def _run_waves(self, asked: list[_Asked]) -> None:
         """Samples what the pages cannot serve."""

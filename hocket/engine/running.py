@@ -31,7 +31,9 @@ class Asker(Protocol):
         """Whether anybody still does."""
         ...
 
-    def answer(self, sample: Sample) -> None: ...
+    def answer(self, sample: Sample) -> bool:
+        """Takes the answer; whether somebody can go on now."""
+        ...
 
     def fail(self, error: BaseException) -> None: ...
 
@@ -78,23 +80,29 @@ class Running:
 
     def go_on(self) -> bool:
         """Until something is answered, or for a moment; says whether there was anything to do."""
-        gone = [number for number, ticket in self._tickets.items() if not ticket.asker.waits]
-        self._drop(gone)
+        self.tidy()
         if not self._continuous.busy:
             return False
         until = time.monotonic() + BREATH
         while self._continuous.busy:
             answered = [number for number in self._continuous.step() if number in self._tickets]
-            for number in answered:
-                ticket = self._tickets[number]
-                if ticket.live is not None:
-                    # Its next turn goes on from here; once it has ended, nobody may.
-                    ticket.live.at_end(partial(self._continuous.unpin, self._continuous.pin(number)))
-                ticket.asker.answer(self._written.sample(number, ticket.policy.version))
+            given = [self._give(number) for number in answered]
             self._drop(answered)
-            if answered or time.monotonic() > until:
+            if any(given) or time.monotonic() > until:
                 break
         return True
+
+    def _give(self, number: int) -> bool:
+        """Hands over an answer; whether somebody can go on now."""
+        ticket = self._tickets[number]
+        if ticket.live is not None:
+            # Its next turn goes on from here; once it has ended, nobody may.
+            ticket.live.at_end(partial(self._continuous.unpin, self._continuous.pin(number)))
+        return ticket.asker.answer(self._written.sample(number, ticket.policy.version))
+
+    def tidy(self) -> None:
+        """Drops requests that nobody waits for any more."""
+        self._drop([number for number, ticket in self._tickets.items() if not ticket.asker.waits])
 
     def _drop(self, numbers: Sequence[int]) -> None:
         for number in numbers:

@@ -152,6 +152,8 @@ class Mazes:
         steps: moves of an episode. slip: how often a move through an opening goes through a random one instead.
         compass: whether the direction of the goal is told. places: whether the agent is told where it stands; without,
             different places may look alike.
+        brief: told in letters, for small models: in `1,2 nw: nes` one stands at 1,2, the goal lies north-west, and
+            north, east and south are open. Moves are letters too, and an illegal one goes without comment.
 
     Raises:
         ConfigurationError: for settings out of range.
@@ -164,6 +166,7 @@ class Mazes:
     slip: float = 0.0
     compass: bool = True
     places: bool = True
+    brief: bool = False
 
     agents = (PLAYER,)
 
@@ -213,7 +216,18 @@ class Maze(Solitary):
         return self.cell == self.layout.goal
 
     def _moves(self) -> tuple[str, ...]:
-        return tuple(DIRECTIONS[number] for number in self.layout.open(self.cell))
+        words = tuple(DIRECTIONS[number] for number in self.layout.open(self.cell))
+        return tuple(word[0] for word in words) if self.world.brief else words
+
+    def observe(self, agent: str) -> Observation:
+        return self._in_letters() if self.world.brief else super().observe(agent)
+
+    def _in_letters(self) -> Observation:
+        row, column = divmod(self.cell, self.layout.width)
+        told = [f"{column},{row}"] if self.world.places else []
+        if self.world.compass:
+            told.append("".join(word[0] for word in self._bearing().split("-") if word) or "here")
+        return Observation(f"{' '.join(told)}: {''.join(self._moves())}".lstrip(": "), state=str(self.cell))
 
     def _seen(self) -> Observation:
         open_ways = self.layout.open(self.cell)
@@ -233,7 +247,7 @@ class Maze(Solitary):
         return "-".join(part for part in (down, right) if part)
 
     def _make(self, move: str) -> float:
-        way = self.layout.ways[self.cell][DIRECTIONS.index(move)]
+        way = self.layout.ways[self.cell]["nesw".index(move[0])]
         if self.world.slip:
             rng = self._key.derive("slip", self.steps).numpy()
             if rng.random() < self.world.slip:

@@ -26,9 +26,7 @@ from hocket.segments import segment_count, segment_mean, segment_sum
 from hocket.signals import turn_visits
 from hocket.types import Batch, Decoding
 
-Aggregate = Literal[
-    "token-mean", "sequence-mean", "sequence-sum", "constant-length", "turn-mean", "sequence-turn-mean"
-]
+Aggregate = Literal["token-mean", "sequence-mean", "sequence-sum", "constant-length", "turn-mean", "sequence-turn-mean"]
 
 HORIZON = Decoding().max_tokens
 """The constant length unless another is given: the default limit of a response."""

@@ -49,7 +49,7 @@ RLCCF = GRPO.but(
         "self-consistency": "sc_m = max_a count_m(a)/K, chosen here: the abstract names it without a formula",
         "ties": "the answer given first: earliest sample, then earliest model; shaping.0.ties=all takes all",
         "no answer": "reward 0, no vote, counted in K",
-        "models": "one policy per voter, roles.voter_2.model gives it other weights; with --cast shared all are one model",
+        "models": "one policy per voter, roles.NAME.model gives it other weights; with --cast shared all are one model",
         "role weights": "one policy each",
     },
     workflow="crowd-vote",
@@ -73,7 +73,8 @@ CPMOBIUS = GRPO.but(
         "batch": "8 problems of 16 solutions each; 256 in the code",
         "band": "0.2 to 0.8 of the solutions rewarded; asked for 4 times at most, then with what there is, never empty",
         "ties, no answer": "-1",
-        "Coach": "no baseline, as a group of one has none; rewards.0.momentum=0.9 takes off a running mean",
+        "Coach": "no baseline, as a group of one has none; on tables it needs rewards.0.momentum, a running mean, "
+        "and an entropy bonus to beat a uniform Coach",
         "no progress": "the Coach is not updated where the change is exactly 0",
         "KL": "k3 in the loss, coefficient 0.001; the code's entropy bonus for the Coach, 0.01, is left out",
         "role weights": "one policy each",

@@ -78,6 +78,7 @@ MMGRPO = GRPO.but(
         "lost rollouts": "groups are left smaller; credit.group_size repeats members from the first on",
         "aggregation": PER_TURN + "; a repeated call counts as often as it stands in groups",
     },
+    note="the library optimises no prompts yet; the check picks an instruction by what it earns, then trains",
     combine=WeightedSum({"format": 0.0}),
     credit=ModuleRelative(counts="truncate"),
     **{"objective.aggregate": "turn-mean"},
@@ -186,7 +187,7 @@ COMAM = GRPO.but(
         "normalisation over agents": "softmax, temperature 1",
         "aggregation": PER_TURN,
     },
-    note="an agent that its own reward misleads strongly is paid least for the whole, so equal shares beat the mix there",
+    note="an agent that its own reward misleads strongly is paid least for the whole, so equal shares win there",
     credit=RankConsistent(),
     **{"objective.aggregate": "turn-mean"},
 )

@@ -54,7 +54,8 @@ class CrowdReward:
     From the abstract of arXiv 2508.12338, where sc_m is called the self-consistency of model m; that it is
     `max_a count_m(a) / K` over its K samples of the question is chosen here. No label is used; other rewards of the
     run are added. With one model and ties `all` it is `VoteReward(vote="majority", entropy=0)`. Answers are the column
-    `answers` of `batch.info`, by role; a reward belongs to the role's turns. Experience without words stays as it is.
+    `answers` of `batch.info`, by role, and a reward belongs to the role's turns; without it a trajectory's `label` is
+    the answer of its last turn. Experience without words stays as it is.
 
     Attributes:
         by: whose answers are counted together. column: of `batch.info`.
@@ -80,8 +81,7 @@ class CrowdReward:
     def __call__(self, batch: Batch) -> Batch:
         if self.column not in batch.info and not any(batch.info.get("text", ())):
             return batch
-        given = info_column(batch, self.column, "CrowdReward")
-        said = self._said(batch, given)
+        said = self._said(batch, self._answers(batch))
         values = torch.zeros(batch.turns, dtype=torch.float64)
         for members in groups_of(batch, self.by):
             answers: dict[str, list[Answer]] = {}
@@ -93,6 +93,14 @@ class CrowdReward:
                 for _, turn, answer in said[row]:
                     values[turn] = self.missing if answer is None else float(answer in winners)
         return added(batch, Level.TURN, values)
+
+    def _answers(self, batch: Batch) -> Sequence[Mapping[str, Answer]]:
+        """The final answers of each trajectory, by role."""
+        if self.column in batch.info:
+            return batch.info[self.column]
+        labels, last = info_column(batch, "label", "CrowdReward"), batch.last()
+        role = batch.role[batch.turn[batch.occurrences.decision[last]]].tolist()
+        return [{batch.names["role"][code]: label} for code, label in zip(role, labels, strict=True)]
 
     def _said(self, batch: Batch, given: Sequence[Mapping[str, Answer]]) -> list[list[tuple[str, int, Answer]]]:
         """Per trajectory, in order of its turns: the model, the turn, and the answer."""

@@ -44,6 +44,7 @@ SETTINGS = {
     "slip": float,
     "compass": bool,
     "places": bool,
+    "brief": bool,
 }
 
 

@@ -85,9 +85,12 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     started = time.perf_counter()
 
     await rounds.measured(parts)
+    counted: Callable[[], dict[str, int]] = getattr(parts.player, "counts", dict)
+    before = counted()
     experience, problems = await collect(parts, key, step)
     result = learn_from(parts, step, experience, problems, rollout=time.perf_counter() - started)
-    result.metrics |= await rounds.settled(parts, result.trajectories or result.discarded, step)
+    result.metrics |= engine_metrics(before, counted())
+    await rounds.settled(parts, result, step)
     for scenario, reward in outcomes(parts, experience):
         parts.ledger.record(scenario, step, reward)
     result.metrics["time/step"] = time.perf_counter() - started
@@ -144,7 +147,7 @@ def learn(
         learner.end_tape()
         prefix = f"{name}/" if len(parts.learners) > 1 else ""
         metrics |= {prefix + measure: value for measure, value in found.items()}
-        credited = _joined(credited, assessed, name)
+        credited = joined(credited, assessed, name)
     return credited, metrics
 
 
@@ -179,7 +182,7 @@ def spelt(trajectories: Sequence[Trajectory], decode: Callable[[Sequence[int]], 
     return found
 
 
-def _joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
+def joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
     """`batch` with the credit that `assessed` gives to one policy's decisions."""
     names = batch.names["policy"]
     if len(names) == 1:
@@ -271,6 +274,25 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
         judged = [t for t in kept if name in t.scores and t.scores[name].value is not None]
         metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in judged])
     return metrics | team_metrics(whole, weights)
+
+
+def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metrics:
+    """How the engines in this process worked between two counts; nothing where there are none.
+
+    How full they were may depend on how fast tools answered, and what they found computed on where a run was resumed,
+    though no token does: so these are named as measures of speed are.
+    """
+    done = {name: after[name] - before.get(name, 0) for name in after}
+    if not done.get("passes"):
+        return {}
+    context = done["computed"] + done["reused"]
+    return {
+        "throughput/engine/rows": done["rows"] / done["passes"],
+        "throughput/engine/occupancy": done["rows"] / done["places"] if done["places"] else math.nan,
+        "throughput/engine/reused": done["reused"] / context if context else math.nan,
+        "throughput/engine/evicted": float(done["evicted"]),
+        "throughput/engine/preempted": float(done["preempted"]),
+    }
 
 
 def credit_metrics(batch: Batch) -> Metrics:

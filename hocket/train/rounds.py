@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from hocket.stages import Metrics, State
+from hocket.stages import State
 from hocket.train.evaluate import evaluate
 from hocket.types import Level, Score, Trajectory
 
 if TYPE_CHECKING:
-    from hocket.train.loop import Parts
+    from hocket.train.loop import Parts, StepResult
 
 
 @runtime_checkable
@@ -69,27 +69,30 @@ async def measured(parts: Parts) -> None:
             memory[_slot(reward)] = {"accuracy": await accuracy(parts, reward.problems)}
 
 
-async def settled(parts: Parts, trajectories: Sequence[Trajectory], step: int) -> Metrics:
-    """Settles every awaited reward of a step in which the others have learnt, and lets whom it pays learn."""
-    from hocket.train.loop import learn
+async def settled(parts: Parts, result: StepResult, step: int) -> None:
+    """Settles every awaited reward of a step in which the others have learnt, and lets whom it pays learn.
 
-    metrics: Metrics = {}
+    It is paid for the trajectories that were learnt from or, where there were none, for those that were discarded.
+    """
+    from hocket.train.loop import joined, learn, usable
+
     for reward in awaited(parts):
         learner = parts.learners[reward.policy]
         state = learner.memory[_slot(reward)]
         after = await accuracy(parts, reward.problems)
         value, kept = reward.settled(state["accuracy"], after, state)
         learner.memory = {**learner.memory, _slot(reward): {**kept, "accuracy": after}}
-        metrics |= {f"{reward.name}/accuracy": after, f"{reward.name}/reward": value or 0.0}
-        if value is None or not trajectories:
+        result.metrics |= {f"{reward.name}/accuracy": after, f"{reward.name}/reward": value or 0.0}
+        paid = result.trajectories or [one for one in result.discarded if usable(one)]
+        if value is None or not paid:
             continue
-        settle(trajectories, reward.name, reward.policy, value)
+        settle(paid, reward.name, reward.policy, value)
         alone = replace(parts, learners={reward.policy: learner})
-        key = parts.key.derive("step", step, "settled")
-        _, learnt = learn(alone, trajectories, key, step, everyone=True)
+        batch, learnt = learn(alone, paid, parts.key.derive("step", step, "settled"), step, everyone=True)
         prefix = f"{reward.policy}/" if len(parts.learners) > 1 else ""
-        metrics |= {prefix + name: found for name, found in learnt.items()}
-    return metrics
+        result.metrics |= {prefix + name: found for name, found in learnt.items()}
+        if result.batch is not None and batch is not None:
+            result.batch = joined(result.batch, batch, reward.policy)
 
 
 def _slot(reward: Later) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -115,6 +116,15 @@ class TextPlayer:
         for (_, _, group), trajectory in zip(live, await self._episodes(live, key), strict=True):
             group.append(trajectory)
         return [trajectory for group in found for trajectory in group]
+
+    def counts(self) -> dict[str, int]:
+        """What the engines in this process did so far, all together, as `hocket.engine.paged.Counts` names it."""
+        seats = [*self.seats.values(), *self.references.values()]
+        found = {id(counts): counts for seat in seats if (counts := getattr(seat.engine, "counts", None)) is not None}
+        total: Counter[str] = Counter()
+        for counts in found.values():
+            total.update(vars(counts))
+        return dict(total)
 
     # ------------------------------------------------------------ sampled
 

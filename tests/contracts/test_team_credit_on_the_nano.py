@@ -46,7 +46,11 @@ def trainer(tmp_path: Path, flow: str, *more: str) -> Trainer:
     (tmp_path / "flow.py").write_text(FLOW)
     named = ["--workflow", f"{tmp_path / 'flow.py'}:{flow}", "--runs", str(tmp_path)]
     task = tasks.find("sums")
-    return Trainer(configure(split_settings([*TINY, *named, *more], set())[1], task), task=task)
+    words = [*TINY, *named, *more]
+    if "at-grpo" in more:  # It draws candidates, not samples.
+        place = words.index("--rollout.samples")
+        words[place : place + 2] = []
+    return Trainer(configure(split_settings(words, set())[1], task), task=task)
 
 
 @pytest.mark.parametrize("roles", ["shared", "separate"])

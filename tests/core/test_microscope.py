@@ -37,7 +37,7 @@ def document(seed: int = 0, *, groups: int = 3, samples: int = 4) -> dict[str, A
                     "text": f"<answer>{sample}</answer>",
                     "label": str(sample % 3),
                     "embedding": [1.0, float(sample), 2.0],
-                    "info": {"pieces": ["two "] * size, "metadata": {"budget": 3}, "exit": sample},
+                    "info": {"pieces": ["two "] * size, "metadata": {"budget": 3}, "exit": sample, "beliefs": [0.5]},
                 }
             )
     return {"version": 1, "trajectories": rows}

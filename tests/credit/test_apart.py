@@ -33,7 +33,9 @@ def batch(coach: list[float], player: list[list[float]]) -> Batch:
     return WeightedSum()(pack(played), {})
 
 
-ROWS = st.lists(st.tuples(st.floats(-3, 3), st.lists(st.sampled_from([-1.0, 1.0]), min_size=1, max_size=5)), min_size=1, max_size=4)
+ROWS = st.lists(
+    st.tuples(st.floats(-3, 3), st.lists(st.sampled_from([-1.0, 1.0]), min_size=1, max_size=5)), min_size=1, max_size=4
+)
 
 
 @LAW
@@ -64,4 +66,4 @@ def test_weight_0_enters_no_statistic_and_stays() -> None:
 
 def test_what_remembers_is_refused() -> None:
     with pytest.raises(ValueError, match="memory"):
-        Apart(own=RunningMean())
+        Apart(own=RunningMean())  # type: ignore[arg-type]

@@ -337,7 +337,7 @@ def test_pages_of_ended_conversations_are_used_again_before_memory_grows(monkeyp
 
         async def episode(number):
             async with gate, engine.episode():
-                tokens = (5, 6, 7 + number, 8, 9)
+                tokens = (5, 6 + number // 20, 7 + number % 20, 8, 9)
                 for turn in range(4):
                     sample = await engine.submit(question(number, turn, tokens=tokens, most=20))
                     tokens = (*tokens, *sample.tokens.tolist(), 9, 10)
@@ -379,4 +379,54 @@ def test_what_live_conversations_need_is_not_given_up(monkeypatch):
 
     _, computed = asyncio.run(main())
     assert engine.counts.computed <= computed + 36 * 36, "nothing of the long conversation was read twice"
+    nothing_held(engine)
+
+
+def test_what_a_workflow_asks_next_does_not_depend_on_who_else_is_there():
+    """Branches of one workflow go on together, though their answers are done at different times."""
+
+    def order(others, rows):
+        engine, asked = LocalEngine(POLICY, max_rows=rows), []
+
+        async def branch(name, lengths):
+            for turn, most in enumerate(lengths):
+                asked.append((name, turn))
+                await engine.submit(question(name, turn, most=most))
+
+        async def branching():
+            async with engine.episode():
+                await asyncio.gather(branch("a", (3, 20, 4)), branch("b", (15, 2, 9)), branch("c", (6, 6)))
+
+        async def other(number):
+            async with engine.episode():
+                for turn in range(3):
+                    await asyncio.sleep(0.001 * (number % 3))
+                    await engine.submit(question("other", number, turn, most=2 + 5 * number % 13))
+
+        async def main():
+            await asyncio.gather(branching(), *(other(number) for number in range(others)))
+
+        asyncio.run(main())
+        return asked
+
+    due = [(name, turn) for turn in range(3) for name in "abc" if (name, turn) != ("c", 2)]
+    assert order(0, 256) == due
+    assert order(9, 2) == due
+    assert order(5, 7) == due
+
+
+def test_a_branch_that_is_given_up_holds_up_no_other():
+    engine = LocalEngine(POLICY)
+
+    async def main():
+        async with engine.episode():
+            slow = asyncio.create_task(engine.submit(question("slow", tokens=(5,) * 30, most=200)))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(engine.submit(question("held", most=3)), 0.02)
+            kept = asyncio.create_task(engine.submit(question("kept", most=3)))
+            await asyncio.sleep(0.01)
+            slow.cancel()
+            return await kept
+
+    assert len(asyncio.run(main()).tokens) == 3
     nothing_held(engine)

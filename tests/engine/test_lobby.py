@@ -166,3 +166,30 @@ def test_an_error_in_the_batch_reaches_every_caller():
         return await asyncio.gather(*(engine.submit(ask(n)) for n in range(2)), return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(main())] == ["the model is on fire"] * 2
+
+
+def test_a_workflow_that_hangs_is_waited_for_once():
+    engine = Recorder(POLICY, lobby=Lobby(patience=0.2))
+
+    async def hung(release):
+        async with engine.episode():
+            await release.wait()
+            await engine.submit(ask("hung"))
+
+    async def quick(number):
+        async with engine.episode():
+            for call in range(5):
+                await engine.submit(ask(number, call))
+
+    async def main():
+        release = asyncio.Event()
+        waiting = asyncio.create_task(hung(release))
+        begun = asyncio.get_running_loop().time()
+        await asyncio.gather(*(quick(number) for number in range(3)))
+        taken = asyncio.get_running_loop().time() - begun
+        release.set()
+        await waiting
+        return taken
+
+    assert asyncio.run(main()) < 5 * 0.2 + 0.5
+    assert [len(batch) for batch in engine.batches] == [3] * 5 + [1]

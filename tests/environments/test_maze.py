@@ -227,3 +227,30 @@ def test_splits_are_apart_by_content() -> None:
             assert split_of(layout.text) == split
             assert scenario.metadata["shortest"] == layout.shortest
     assert len(DIRECTIONS) == 4
+
+
+def test_brief_mazes_are_told_in_letters_and_walked_alike() -> None:
+    layout = draw_layout(4, 4, 3, Key.of(5))
+    long, brief = begun(Mazes(4, 4), layout), begun(Mazes(4, 4, brief=True), layout)
+    while not long.done:
+        letters = [DIRECTIONS[way][0] for way in layout.open(long.cell)]
+        seen = brief.observe(PLAYER)
+        where, bearing = seen.text.split(": ")[0].split()
+        assert seen.text.split(": ")[1] == "".join(letters)
+        assert seen.actions is None
+        assert where == f"{long.cell % 4},{long.cell // 4}"
+        told = long.observe(PLAYER).text.split("lies ")[1].rstrip(".")
+        assert bearing == "".join(word[0] for word in told.split("-"))
+        best = min(layout.open(long.cell), key=lambda way: layout.distances[layout.ways[long.cell][way]])
+        assert long.act({PLAYER: DIRECTIONS[best]}) == brief.act({PLAYER: DIRECTIONS[best][0]})
+        assert long.cell == brief.cell
+        assert long.over == brief.over
+    assert " here: " in brief.observe(PLAYER).text
+
+
+def test_a_brief_maze_takes_no_notice_of_an_illegal_move() -> None:
+    maze = begun(Mazes(4, 1 + 1, brief=True), corridor(4))
+    before = maze.observe(PLAYER)
+    maze.act({PLAYER: "north"})
+    assert maze.observe(PLAYER) == before
+    assert maze.illegal == {PLAYER: 1}

@@ -74,5 +74,6 @@ def result(
     leaf = logp.clone().requires_grad_()
     now = Evaluation(leaf, entropy=batch.entropy, value=batch.value if value is None else value)
     total = torch.stack([terms.total() for terms in recipe.loss(now, credited)]).sum()
-    (gradient,) = torch.autograd.grad(total, [leaf])
+    # A loss of values alone does not depend on the log-probs.
+    gradient = torch.autograd.grad(total, [leaf])[0] if total.requires_grad else torch.zeros_like(leaf)
     return float(total.detach()), gradient, credited.occurrences

@@ -85,8 +85,14 @@ def test_roles_that_share_a_policy_are_one_model() -> None:
 
 def test_other_rewards_are_added_and_groups_do_not_mix() -> None:
     found = batch(ROWS)
-    known = found.but(scores={**found.scores, REWARD[Level.TURN]: found.scores["reward"]._replace(
-        level=Level.TURN, values=torch.full((6,), 0.5, dtype=torch.float64))})
+    known = found.but(
+        scores={
+            **found.scores,
+            REWARD[Level.TURN]: found.scores["reward"]._replace(
+                level=Level.TURN, values=torch.full((6,), 0.5, dtype=torch.float64)
+            ),
+        }
+    )
     assert rewards(CrowdReward()(known)) == [1.5, 0.5, 1.5, 0.5, 0.5, 0.5]
     left, right = batch(ROWS[:1], group="a"), batch([{"v1": "y", "v2": "y"}], group="b")
     assert rewards(CrowdReward()(left)) == [1, 0]
@@ -111,8 +117,13 @@ def test_trajectories_of_weight_0_have_no_vote() -> None:
 def test_experience_without_answers() -> None:
     silent = batch(ROWS).but(info={})
     assert CrowdReward()(silent) is silent
-    with pytest.raises(ConfigurationError, match="answers"):
+    with pytest.raises(ConfigurationError, match="label"):
         CrowdReward()(silent.but(info={"text": ["x", "y", "z"]}))
+
+
+def test_a_label_is_the_answer_of_the_last_turn() -> None:
+    labelled = batch(ROWS).but(info={"text": ["x", "y", "y"], "label": ["x", "y", "y"]})
+    assert rewards(CrowdReward()(labelled)) == [0, 0, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("wrong", [{"models": "team"}, {"ties": "last"}])
@@ -126,7 +137,7 @@ def test_nonsense_is_refused(wrong: dict[str, str]) -> None:
 
 def test_progress_is_the_change_times_the_scale_and_none_without() -> None:
     reward = LearningProgress()
-    assert reward.settled(0.5, 0.52, {}) == (pytest.approx(2.0), {})
+    assert reward.settled(0.5, 0.52, {})[0] == pytest.approx(2.0)
     assert reward.settled(0.5, 0.4, {})[0] == pytest.approx(-10.0)
     assert reward.settled(0.5, 0.5, {}) == (None, {})
 
@@ -134,7 +145,8 @@ def test_progress_is_the_change_times_the_scale_and_none_without() -> None:
 @LAW
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.sampled_from([0.0, 0.5, 0.9]))
 def test_the_running_mean_is_of_earlier_steps(changes: list[float], momentum: float) -> None:
-    reward, state = LearningProgress(scale=1.0, momentum=momentum), {}
+    reward = LearningProgress(scale=1.0, momentum=momentum)
+    state: dict[str, float] = {}
     for step, change in enumerate(changes):
         value, state = reward.settled(0.0, change, state)
         weights = np.array([momentum ** (step - 1 - past) for past in range(step)])

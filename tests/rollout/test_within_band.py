@@ -79,5 +79,5 @@ def test_without_a_share_all_are_kept_and_failures_are_not() -> None:
 
 @pytest.mark.parametrize("wrong", [{"samples": 0}, {"max_rounds": 0}, {"low": 0.9}, {"high": 1.2}])
 def test_nonsense_is_refused(wrong) -> None:
-    with pytest.raises(ValueError, match="samples|low"):
+    with pytest.raises(ValueError, match=r"samples|low"):
         WithinBand(**wrong)

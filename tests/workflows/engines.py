@@ -47,5 +47,6 @@ class WaitingEngine(ScriptedEngine):
         if batch:
             self.batches.append(len(batch))
         for request, answer in batch:
-            answer.set_result(self._sample(request))
+            if not answer.done():
+                answer.set_result(self._sample(request))
         return bool(batch)

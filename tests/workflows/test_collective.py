@@ -62,9 +62,7 @@ def test_payoffs_by_hand(contributions: list[float], bonus: float, threshold: fl
 def test_backward_induction_against_brute_force(first: list[int], second: list[int]) -> None:
     """Two players, two and four actions: an equilibrium is a first move and an answer to each first move."""
     actions = (0.0, 1.0)
-    utility = {
-        (a, b): (float(first[int(2 * a + b)]), float(second[int(2 * a + b)])) for a in actions for b in actions
-    }
+    utility = {(a, b): (float(first[int(2 * a + b)]), float(second[int(2 * a + b)])) for a in actions for b in actions}
     found = backward_induction(2, actions, lambda play: utility[play[0], play[1]])
     plays = set()
     for answers in [(x, y) for x in actions for y in actions]:
@@ -72,7 +70,7 @@ def test_backward_induction_against_brute_force(first: list[int], second: list[i
             best = max(utility[a, answers[int(a)]][0] for a in actions)
             plays |= {(a, answers[int(a)]) for a in actions if utility[a, answers[int(a)]][0] == best}
     assert found.plays == plays
-    assert found.unique == (len(plays) == 1 and all(len(set(utility[a, b][1] for b in actions)) == 2 for a in actions))
+    assert found.unique == (len(plays) == 1 and all(len({utility[a, b][1] for b in actions}) == 2 for a in actions))
 
 
 def test_each_reads_the_earlier_answers_and_pays_for_its_length() -> None:

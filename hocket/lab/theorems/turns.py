@@ -242,8 +242,8 @@ def _turn_and_outcome_counter() -> float:
 
 THEOREMS = (
     Theorem(
-        "A turn's reward-to-go minus the mean over other trajectories, 0 without any, gives the policy gradient exactly "
-        "though the policy decides when the episode ends: by turn, by state, also where a state is met twice.",
+        "A turn's reward-to-go minus the mean over other trajectories, 0 without any, gives the exact policy gradient "
+        "though the policy decides when it ends: by turn, by state, also where a state is met twice.",
         "derived",
         "expectation",
         _others,
@@ -255,7 +255,7 @@ THEOREMS = (
         _everyone,
     ),
     Theorem(
-        "The group's mean return as every turn's baseline gives, summed over decisions, (G-1)/G of the policy gradient.",
+        "The group's mean return as baseline of every turn, summed over decisions, gives (G-1)/G of the gradient.",
         "derived",
         "expectation",
         _whole,
