@@ -16,6 +16,7 @@ import rich.console  # noqa: F401  (draws a random number when imported)
 import torch
 
 torch.set_num_threads(1)
+pytest.register_assert_rewrite("tiny_runs")  # So that its asserts tell what differs.
 
 
 @pytest.fixture(autouse=True)
