@@ -148,6 +148,11 @@ class LocalEngine(BatchedEngine):
         self._company.engines.append(self)
         self.release()
 
+    def like(self, policy: CausalLM) -> LocalEngine:
+        """An engine as this one for another policy, in the same lobby; beside this one where they share a base."""
+        beside = self if batch_together(self.policy, policy) else None
+        return LocalEngine(policy, max_rows=self.max_rows, max_bytes=self.max_bytes, lobby=self.lobby, beside=beside)
+
     @property
     def context_length(self) -> int | None:
         return self._context_length
@@ -275,7 +280,7 @@ class LocalEngine(BatchedEngine):
     def _current(self) -> Running:
         """The batch under way; where the weights changed since it began, everything in it begins again."""
         company, earlier = self._company, self._company.running
-        if earlier is not None and earlier.tickets and company.untouched():
+        if earlier is not None and earlier.busy and company.untouched():
             return earlier
         tape, cache = self._tape(), self._current_cache()
         began = cache, company.weights, tape

@@ -64,6 +64,11 @@ class Running:
         self._tickets: dict[int, Ticket] = {}
 
     @property
+    def busy(self) -> bool:
+        """Whether anything is under way."""
+        return bool(self._tickets)
+
+    @property
     def tickets(self) -> list[Ticket]:
         """Of requests that somebody waits for, in the order in which they came."""
         return [ticket for ticket in self._tickets.values() if ticket.asker.waits]
@@ -80,7 +85,6 @@ class Running:
 
     def go_on(self) -> bool:
         """Until something is answered, or for a moment; says whether there was anything to do."""
-        self.tidy()
         if not self._continuous.busy:
             return False
         until = time.monotonic() + BREATH

@@ -205,9 +205,8 @@ class Chat:
     def _tried(self, messages: Sequence[Message], past: int, tools: Tools | None) -> Growth:
         """How the template shows messages of which the first `past` were there before the answer that follows them."""
         history, said, new = messages[:past], messages[past], messages[past + 1 :]
-        before = self._text(list(history), tools, speak=True)
-        after = self._text(list(messages), tools, speak=True)
-        suffix = self._suffix(history, new, tools)
+        before, after = (self._render(shown, tools, speak=True) for shown in (history, messages))
+        suffix = self._rest(self._render([*history, _MARKED, *new], tools, speak=bool(new)))
         if _squeezed(after) != _squeezed(before + said["content"] + suffix):
             return Growth.REWRITES
         try:
@@ -245,7 +244,10 @@ class Chat:
 
     def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
         """The text after an assistant message, up to where the assistant speaks again if anything is new."""
-        text = self._text([*history, _MARKED, *new], tools, speak=bool(new))
+        return self._rest(self._text([*history, _MARKED, *new], tools, speak=bool(new)))
+
+    def _rest(self, text: str) -> str:
+        """What stands after the marked answer."""
         before, found, after = text.rpartition(_MARKER)
         if not found or _MARKER in before:
             raise ConfigurationError(

@@ -18,6 +18,9 @@ from hocket.types import Message
 MOST = 32
 """A text of more pieces is its own shape."""
 
+KEPT = 65536
+"""Beginnings of conversations that are told apart at a time."""
+
 _WORD = "\0"
 
 
@@ -28,13 +31,21 @@ class Shapes:
         tags = {tag for source in templates for tag in _literals(source) if _is_tag(tag.strip())}
         self._tags = re.compile("|".join(map(re.escape, sorted(tags, key=len, reverse=True)))) if tags else None
         self._text = lru_cache(4096)(self._shape)
+        self._numbers: dict[Hashable, int] = {}
+        self._round = 0
 
     def of(self, messages: Sequence[Message]) -> Hashable:
         """A name for the shape of a conversation."""
+        if len(self._numbers) > KEPT:
+            self._numbers.clear()
+            self._round += 1
+        # Conversations that begin alike share what is kept of that: a number for each beginning.
         firsts: dict[Hashable, int] = {}
-        return tuple(
-            (self._of(message), firsts.setdefault(_name(message), place)) for place, message in enumerate(messages)
-        )
+        numbers, number = self._numbers, -1
+        for place, message in enumerate(messages):
+            step = number, self._of(message), firsts.setdefault(_name(message), place)
+            number = numbers.setdefault(step, len(numbers))
+        return self._round, number
 
     def plain(self, message: Message) -> bool:
         """Whether a message is a role and plain words."""

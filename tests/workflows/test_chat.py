@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import chats
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from hocket.errors import ConfigurationError
 from hocket.nano.formats import CALCULATOR
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.workflows import Chat
+from hocket.types import Message
+from hocket.workflows import Chat, shapes
 
 USER = {"role": "user", "content": "What is 2+2?"}
 MORE = {"role": "user", "content": "And now?"}
@@ -200,3 +203,97 @@ def test_stops_name_every_end() -> None:
     response = [*chat.encode("four"), *chat.encode("<|endoftext|>")]
     assert chat.reply_text(response) == "four"
     assert chat.grown([USER], response, [MORE]) == chat.following([MORE], ended=False)
+
+
+# ---------------------------------------------------------------- what is found out once holds for all
+
+
+def grown_in_full(
+    chat: Chat, history: list[Message], response: list[int], new: list[Message]
+) -> tuple[int, ...] | None:
+    """`Chat.grown` by rendering both whole conversations, words and all."""
+    answer = said(chat.reply_text(response))
+    before = rendered(chat, history, True)
+    after = rendered(chat, [*history, answer, *new], True)
+    marked = rendered(chat, [*history, said("hocket0marker1here"), *new], True)
+    suffix = marked.rpartition("hocket0marker1here")[2]
+    if "".join(after.split()) != "".join((before + str(answer["content"]) + suffix).split()):
+        return None
+    ids = chat.encode(suffix)
+    close = next(place for place, token in enumerate(ids) if token in chat._added)
+    return ids[close + 1 :] if chat.ended(response) else ids
+
+
+SHOUTING = chats.CHATML.replace("m.content", "(m.content if m.role == 'assistant' else m.content | upper)")
+ESCAPING = chats.CHATML.replace("m.content", "(m.content if m.role == 'assistant' else m.content | tojson)")
+DOUBLING = chats.CHATML.replace("m.content", "(m.content if m.role == 'assistant' else m.content + '/' + m.content)")
+COUNTING = chats.CHATML.replace("{{- '<|im_start|>'", "{{- ('' if loop.length < 6 else 'long ') + '<|im_start|>'")
+NUMBERED = chats.CHATML.replace("m.content + '<|im_end|>", "m.content + '<|im_end|>' + (loop.index | string) + '")
+ODD = {"shouting": SHOUTING, "escaping": ESCAPING, "doubling": DOUBLING, "counting": COUNTING, "numbered": NUMBERED}
+
+
+def odd_chat(name: str) -> Chat:
+    if name not in ODD:
+        return chats.chat(name)
+    tokenizer = chats.tokenizer("chatml")
+    tokenizer.chat_template = ODD[name]
+    return Chat(tokenizer)
+
+
+ALL = {name: odd_chat(name) for name in (*chats.EXTENSIBLE, "rethinking", "wandering", *ODD)}
+PIECES = st.sampled_from(["a", "b c", " ", "\n", "<think>", "</think>", '"q"', "<b>", "ab", "4"])
+TEXTS = st.one_of(st.lists(PIECES, max_size=5).map("".join), st.sampled_from(["same", "x", "question"]))
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(TEXTS, min_size=3, max_size=9), ended=st.booleans(), system=st.booleans(), tool=st.booleans())
+def test_growth_is_what_rendering_everything_says(
+    name: str, texts: list[str], ended: bool, system: bool, tool: bool
+) -> None:
+    chat = ALL[name]
+    allowed = name != "gemma"
+    history: list[Message] = [{"role": "system", "content": "Be brief."}] if system and allowed else []
+    for place, text in enumerate(texts[:-2]):
+        history.append({"role": "assistant" if place % 2 else "user", "content": text or "."})
+    if history[-1]["role"] != "user":
+        history.append({"role": "user", "content": "last"})
+    response = [token for character in texts[-2] for token in chat.encode(character)] + [chat.end_of_turn] * ended
+    new: list[Message] = [{"role": "tool" if tool and allowed else "user", "content": texts[-1]}]
+    assert chat.grown(history, response, new) == grown_in_full(chat, history, response, new)
+
+
+def test_few_conversations_are_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred conversations of twenty turns need as many renderings as one, besides their openings."""
+    chat = chats.chat("nano")
+    counted: list[int] = []
+    render = chat._render
+
+    def counting(messages: Any, tools: Any, speak: bool) -> str:
+        counted.append(len(messages))
+        return render(messages, tools, speak)
+
+    monkeypatch.setattr(chat, "_render", counting)
+    sizes = []
+    for number in range(100):
+        history = [{"role": "user", "content": f"question {number}"}]
+        for turn in range(20):
+            response = chat.demonstration(f"answer {turn} of {number}")
+            new = {"role": "user", "content": f"more {turn} of {number}"}
+            assert chat.grown(history, response, [new]) == chat._encode(
+                f"<|user|>more {turn} of {number}<|end|><|assistant|>"
+            )
+            history += [said(chat.reply_text(response)), new]
+        sizes.append(sum(1 for size in counted if size > 2))
+    assert sizes[0] <= 4 * 20
+    assert sizes[-1] == sizes[0]
+
+
+def test_beginnings_are_kept_once_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "KEPT", 40)
+    chat = chats.chat("nano")
+    for number in range(200):
+        text = "<answer>" * (number % 9) + " x" * (number % 5) + " " * (number % 3)
+        history = [{"role": "user", "content": text}] * 3
+        assert chat.grown(history, chat.demonstration("4"), [MORE]) == chat.following([MORE])
+    assert len(chat._shapes._numbers) <= 60
