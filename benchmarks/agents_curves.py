@@ -1,4 +1,4 @@
-"""Learning curves of agents and teams as SVG files that follow light and dark: docs/evidence/poker.svg, horizon.svg.
+"""Learning curves of agents and teams as SVG files that follow light and dark, in docs/evidence.
 
 Run `python benchmarks/agents_curves.py`; a picture is drawn from its CSV file where that is there.
 """
@@ -65,42 +65,61 @@ def read(name: str) -> list[dict[str, str]]:
 
 
 def curves(rows: Sequence[Mapping[str, str]], column: str) -> list[dict[float, float]]:
-    """By seed what `column` is at each step."""
+    """By seed what `column` is at the steps where it was measured."""
     found: dict[str, dict[float, float]] = {}
     for row in rows:
-        if row[column] != "nan":
+        if row[column] not in ("nan", ""):
             found.setdefault(row["seed"], {})[float(row["step"])] = float(row[column])
     return list(found.values())
 
 
+def seeds(rows: Sequence[Mapping[str, str]], column: str) -> list[Line]:
+    """A line per seed."""
+    return [Line(f"seed {n}", list(curve.items()), marks=True) for n, curve in enumerate(curves(rows, column))]
+
+
 def poker() -> str:
     rows = read("poker.csv")
-    seeds = [Line(f"seed {n}", list(curve.items()), marks=True) for n, curve in enumerate(curves(rows, "nash_conv"))]
-    illegal = [Line(f"seed {n}", list(curve.items()), marks=True) for n, curve in enumerate(curves(rows, "illegal"))]
     return drawn(
         [
-            Chart("NashConv of Kuhn poker, exact", seeds, zero=True, across="self-play step"),
-            Chart("Share of illegal moves met", illegal, zero=True, across="self-play step"),
+            Chart("NashConv of Kuhn poker, exact", seeds(rows, "nash_conv"), zero=True, across="self-play step"),
+            Chart("Share of illegal moves met", seeds(rows, "illegal"), zero=True, across="self-play step"),
         ]
     )
+
+
+def by(rows: Sequence[Mapping[str, str]], kind: str, column: str) -> list[Line]:
+    """A line per kind: the mean over seeds."""
+    kinds = list(dict.fromkeys(row[kind] for row in rows))
+    return [mean_line(name, curves([row for row in rows if row[kind] == name], column)) for name in kinds]
 
 
 def horizon() -> str:
     rows = read("horizon.csv")
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-
-    def lines(column: str) -> list[Line]:
-        return [mean_line(name, curves([row for row in rows if row["method"] == name], column)) for name in methods]
-
     return drawn(
         [
-            Chart("Chance of arriving, unseen mazes, exact", lines("arrive"), zero=True, across="step"),
-            Chart("Training walks that arrived", lines("walked"), zero=True, across="step"),
+            Chart("Chance of arriving, unseen mazes, exact", by(rows, "method", "arrive"), zero=True, across="step"),
+            Chart("Training walks that arrived", by(rows, "method", "walked"), zero=True, across="step"),
         ]
     )
 
 
-PICTURES: Mapping[str, Callable[[], str]] = {"poker": poker, "horizon": horizon}
+def pairs() -> str:
+    lines = by(read("pairs.csv"), "variant", "accuracy")
+    return drawn([Chart("Accuracy on 400 unseen questions", lines, zero=True, across="step")])
+
+
+def tool() -> str:
+    rows = read("tool.csv")
+    return drawn(
+        [
+            Chart("Accuracy, greedy", seeds(rows, "accuracy"), zero=True, across="step"),
+            Chart("Calls per sampled episode", seeds(rows, "calls"), zero=True, across="step"),
+        ]
+    )
+
+
+PICTURES: Mapping[str, Callable[[], str]] = {"poker": poker, "horizon": horizon, "pairs": pairs, "tool": tool}
 
 
 def main() -> None:
