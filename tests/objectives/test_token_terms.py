@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hocket.keys import Key
 from hocket.lab.documents import random_document
 from hocket.microscope import Reading, look
-from hocket.objectives import Among, ClippedSurrogate, KLToReference, PolicyGradient
+from hocket.objectives import Among, ClippedSurrogate, ExactKL, KLToReference, PolicyGradient
 from hocket.objectives.ratios import log_ratios, segment_means
 from hocket.recipes import GRPO
 from hocket.schedules import Linear
@@ -84,10 +84,12 @@ def test_without_the_column_nothing_is_chosen():
     assert float(terms.total()) == 0.0
 
 
-def test_a_scheduled_leash_follows_the_run():
+@pytest.mark.parametrize("leash", [KLToReference, ExactKL])
+def test_a_scheduled_leash_follows_the_run(leash):
     read = Reading(random_document(Key.of(4)))
-    now = Evaluation(read.logp)
-    rising, full = KLToReference(coefficient=Linear(0.0, 0.1)), KLToReference(coefficient=0.1)
+    now = Evaluation(read.logp, kl_exact=read.logp.abs())
+    rising, full = leash(coefficient=Linear(0.0, 0.1)), leash(coefficient=0.1)
+    assert float(full(now, read.batch).total()) != 0
     for share in (0.0, 0.25, 1.0):
         scheduled = float(rising(now, read.batch.but(progress=share)).total())
         assert scheduled == pytest.approx(share * float(full(now, read.batch).total()))
