@@ -41,7 +41,7 @@ class OpenEnv:
         moves: legal moves in words, and the action that each stands for.
         show: the field of the observation that is shown; None shows all.
         wire: `session` is a WebSocket with an environment for each episode; `http` the single one of older servers.
-        places: how many episodes may be open at once: the server's `max_concurrent_envs`. With `http` always 1.
+        concurrent: how many episodes may be open at once: the server's `max_concurrent_envs`. With `http` always 1.
         seconds: how long to wait for an answer.
         penalty: taken from the reward for a move that is unreadable, not listed or refused. tries: how many of these in
             a row are forgiven before the episode ends.
@@ -56,7 +56,7 @@ class OpenEnv:
     moves: Mapping[str, Mapping[str, Any]] | None = None
     show: str | None = None
     wire: Literal["session", "http"] = "session"
-    places: int = 1
+    concurrent: int = 1
     seconds: float = 60.0
     penalty: float = 1.0
     tries: int = 1
@@ -66,13 +66,13 @@ class OpenEnv:
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
             raise ConfigurationError(f"openenv: {self.url!r} is no address; write http://host:port")
         if self.wire == "http":
-            object.__setattr__(self, "places", 1)
+            object.__setattr__(self, "concurrent", 1)
         elif self.wire == "session":
             _websockets()
         else:
             raise ConfigurationError(f"openenv: wire is session or http, not {self.wire!r}")
-        if self.places < 1:
-            raise ConfigurationError(f"openenv: places must be at least 1, not {self.places}")
+        if self.concurrent < 1:
+            raise ConfigurationError(f"openenv: concurrent must be at least 1, not {self.concurrent}")
 
     @property
     def name(self) -> str:
@@ -171,7 +171,7 @@ class _Session:
         if data.get("code") == "VALIDATION_ERROR":
             raise Refused(f"{name} refuses the action: {said}")
         if data.get("code") == "CAPACITY_REACHED":
-            raise HocketError(f"{name} has no place left: {said}; lower places to the server's max_concurrent_envs")
+            raise HocketError(f"{name} has no place left: {said}; lower concurrent to the server's max_concurrent_envs")
         raise HocketError(f"{name} failed: {said}")
 
 

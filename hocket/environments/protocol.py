@@ -118,7 +118,10 @@ class Environment(ABC):
 
 
 class World(Protocol):
-    """Where environments come from: a frozen value that makes a new one for every episode."""
+    """Where environments come from: a frozen value that makes a new one for every episode.
+
+    One that bears only so many open episodes at a time says how many in an attribute `concurrent`.
+    """
 
     @property
     def name(self) -> str:

@@ -180,7 +180,7 @@ def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
 def _openenv(name: str, settings: Mapping[str, str]) -> World:
     from hocket.environments.openenv import OpenEnv
 
-    hints = {"into": str, "show": str, "wire": str, "places": int, "seconds": float, "penalty": float, "tries": int}
+    hints = {"into": str, "show": str, "wire": str, "concurrent": int, "seconds": float, "penalty": float, "tries": int}
     return OpenEnv(name, **checked(f"openenv:{name}", settings, hints))
 
 

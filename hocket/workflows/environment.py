@@ -107,8 +107,8 @@ _PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphor
 
 @asynccontextmanager
 async def _place(world: World) -> AsyncIterator[None]:
-    """Waits until one more episode of the world may be open, where it sets a limit (`places`)."""
-    most: int | None = getattr(world, "places", None)
+    """Waits until one more episode of the world may be open, where it sets a limit (`concurrent`)."""
+    most: int | None = getattr(world, "concurrent", None)
     if most is None:
         yield
         return

@@ -64,7 +64,7 @@ class Counting:
     length: int = 4
     rule: IllegalMoves = field(default_factory=IllegalMoves)
     name: str = "counting"
-    places: int | None = None
+    concurrent: int | None = None
     opened: list[CountingEnvironment] = field(default_factory=list)
 
     def make(self, scenario: Scenario) -> CountingEnvironment:

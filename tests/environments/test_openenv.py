@@ -181,7 +181,9 @@ def test_listed_moves_stand_for_actions_and_others_are_illegal(url: str) -> None
 
 
 def test_the_text_player_plays_more_episodes_than_the_server_has_places(url: str) -> None:
-    world = OpenEnv(url, places=CAPACITY, show="said", moves={str(door): {"message": str(door)} for door in range(3)})
+    world = OpenEnv(
+        url, concurrent=CAPACITY, show="said", moves={str(door): {"message": str(door)} for door in range(3)}
+    )
     chat = chats.chat("nano")
     engine = engines.WaitingEngine(players.reply, chat, Lobby(patience=30.0))
     player = TextPlayer(PlayEnvironment(world), {"policy": Seat("main", engine, chat)}, Limits(seconds=20))
@@ -196,7 +198,7 @@ def test_the_text_player_plays_more_episodes_than_the_server_has_places(url: str
 
 def test_more_sessions_than_places_are_explained(url: str) -> None:
     live = [players.started(OpenEnv(url), 0) for _ in range(CAPACITY)]
-    with pytest.raises(HocketError, match=r"no place left: server at capacity .* lower places"):
+    with pytest.raises(HocketError, match=r"no place left: server at capacity .* lower concurrent"):
         players.started(OpenEnv(url), 0)
     for environment in live:
         environment.close()
@@ -218,4 +220,4 @@ def test_settings_are_checked() -> None:
         OpenEnv("localhost:8000")
     with pytest.raises(ConfigurationError, match="wire is session or http"):
         OpenEnv("http://localhost", wire="post")  # type: ignore[arg-type]
-    assert OpenEnv("http://localhost", wire="http", places=8).places == 1
+    assert OpenEnv("http://localhost", wire="http", concurrent=8).concurrent == 1

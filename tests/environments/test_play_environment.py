@@ -12,10 +12,12 @@ from workflows import chats, engines
 
 from hocket.engine.lobby import Lobby
 from hocket.environments.legal import IllegalMoves
+from hocket.environments.maze import Mazes
 from hocket.environments.openspiel import OpenSpiel
 from hocket.environments.reading import Tagged
 from hocket.keys import Key
 from hocket.packing import pack
+from hocket.tasks.maze import MazeTask
 from hocket.testing import ScriptedEngine, rehearse
 from hocket.types import Assignment, Decoding, Level, Scenario, Trajectory
 from hocket.workflows import Limits, Seat, TextPlayer
@@ -176,7 +178,7 @@ def test_a_hint_stands_in_the_first_question() -> None:
 
 
 def test_worlds_with_few_places_are_played_in_turn_even_if_the_engine_waits_for_all() -> None:
-    world = players.Counting(places=2)
+    world = players.Counting(concurrent=2)
     chat, lobby = chats.chat("nano"), Lobby(patience=30.0)
     engine = engines.WaitingEngine(players.reply, chat, lobby)
     flow = PlayEnvironment(world)
@@ -185,6 +187,15 @@ def test_worlds_with_few_places_are_played_in_turn_even_if_the_engine_waits_for_
     assert all(one.failure is None and "limit" not in one.info for one in found)
     assert max(engine.batches) == 2
     assert all(environment.closed for environment in world.opened)
+
+
+def test_episodes_of_other_worlds_are_played_together() -> None:
+    chat, lobby = chats.chat("nano"), Lobby(patience=30.0)
+    engine = engines.WaitingEngine(lambda request: "north", chat, lobby)
+    task = MazeTask(PlayEnvironment(Mazes(3, 3, steps=4)))
+    player = TextPlayer(task.workflow, {"policy": Seat("main", engine, chat)}, Limits(seconds=20))
+    asyncio.run(player.play([Assignment(task.scenario("train", 0), samples=6)], key=Key.of(0)))
+    assert engine.batches[0] == 6
 
 
 def test_an_environment_is_closed_when_it_breaks() -> None:
