@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hocket.casting import Cast, Shared
 from hocket.components import replaced_all
-from hocket.curriculum import Shuffled
+from hocket.curriculum import Shuffled, TurnHorizon
 from hocket.errors import ConfigurationError
 from hocket.rewards import WeightedSum
 from hocket.rollout import Independent
@@ -34,8 +34,9 @@ class Recipe:
     """One method: its stages in call order, and where it comes from.
 
     `rewards` empty means the task's own verifiers. `workflow` is the one a method prescribes, by name, for runs that
-    name none; `cast` says who plays its roles and learns when. `conventions` names each choice the paper leaves open
-    and what was chosen. Derive relatives with `but`, which takes dotted paths.
+    name none; `cast` says who plays its roles and learns when. `horizon` bounds the turns of an episode, step by step.
+    `conventions` names each choice the paper leaves open and what was chosen. Derive relatives with `but`, which takes
+    dotted paths.
 
     Raises:
         ConfigurationError: at construction, when stages do not fit together.
@@ -55,6 +56,7 @@ class Recipe:
     workflow: str | None = None
     cast: Cast = Shared()
     curriculum: Curriculum = Shuffled()
+    horizon: TurnHorizon | None = None
     rollout: Rollout = Independent()
     rewards: tuple[Reward, ...] = ()
     combine: Combine = WeightedSum()

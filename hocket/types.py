@@ -139,6 +139,7 @@ class Assignment:
 
     `actor` says who plays: the policies as they are, or the reference, the policies as they were before training.
     `branching` is for workflows that ask for candidates. `replay` is for players of workflows: how an episode begins.
+    `turns` and `budget` are the most turns and decisions of an episode, within what the run allows.
     """
 
     scenario: Scenario
@@ -148,6 +149,7 @@ class Assignment:
     hint: str | None = None
     prefix: tuple[int, ...] = ()
     budget: int | None = None
+    turns: int | None = None
     source: Source = "own"
     actor: Literal["policy", "reference"] = "policy"
     branching: Branching = field(default_factory=Branching)

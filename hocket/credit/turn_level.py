@@ -128,11 +128,16 @@ class EpisodeAndTurn:
 
     GiGPO (arXiv 2505.10978): the episode against its scenario's others, and each turn against the turns that started
     from the same state, anywhere in the scenario's trajectories. With weight 0 it is `episode` alone.
+
+    Attributes:
+        apart: `episode` reads the rewards of whole trajectories alone, `turn` those of turns and decisions alone;
+            otherwise both read all.
     """
 
     episode: Credit = field(default_factory=GroupRelative)
     turn: TurnRelative = field(default_factory=TurnRelative)
     weight: float = 1.0
+    apart: bool = False
 
     pairs: ClassVar[bool] = False
 
@@ -150,8 +155,17 @@ class EpisodeAndTurn:
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
-        whole = self.episode(batch)
-        return replace(whole, advantage=whole.advantage + self.weight * self.turn(batch).advantage)
+        episode, turn = self._read(batch)
+        whole = self.episode(episode)
+        return replace(whole, advantage=whole.advantage + self.weight * self.turn(turn).advantage)
+
+    def _read(self, batch: Batch) -> tuple[Batch, Batch]:
+        """What each of the two credits sees."""
+        if not self.apart:
+            return batch, batch
+        whole = {name: score for name, score in batch.scores.items() if score.level is Level.TRAJECTORY}
+        local = {name: score for name, score in batch.scores.items() if score.level is not Level.TRAJECTORY}
+        return batch.but(scores=whole), batch.but(scores=local)
 
 
 @dataclass(frozen=True)

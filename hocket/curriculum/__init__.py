@@ -4,6 +4,7 @@ from hocket.curriculum.budget import ShrinkingBudget
 from hocket.curriculum.failures import ByFailure
 from hocket.curriculum.families import Families
 from hocket.curriculum.formats import FormatStages
+from hocket.curriculum.horizon import TurnHorizon
 from hocket.curriculum.invented import Invented
 from hocket.curriculum.shuffled import Shuffled
 from hocket.curriculum.variable import Chosen, variable
@@ -16,5 +17,6 @@ __all__ = [
     "Invented",
     "ShrinkingBudget",
     "Shuffled",
+    "TurnHorizon",
     "variable",
 ]

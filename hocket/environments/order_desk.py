@@ -334,6 +334,11 @@ class Talk:
     tools: tuple[DeskTool, ...]
     database: Database
     instruction: str
+    briefing: str = ""
+
+    def closes(self, said: str) -> bool:
+        """Never: the customer ends the talk."""
+        return False
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,10 @@ class LookupEngine:
     def version(self) -> int:
         return self.policy.version
 
+    def like(self, policy: Lookup) -> LookupEngine:
+        """An engine as this one for another policy."""
+        return LookupEngine(policy, self.length, self.draw)
+
     def episode(self) -> AbstractAsyncContextManager[None]:
         """Nobody waits: every request is answered at once."""
         return nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +26,32 @@ def preference_loss(margin: Tensor, label_smoothing: float = 0.0) -> Tensor:
     return -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
 
 
+def turn_weight(place: Tensor, turns: Tensor, gamma: float) -> Tensor:
+    """phi(j, T) = gamma^j (1 - gamma^(T-j)) / (1 - gamma^T), the limit (T - j) / T at gamma = 1; float64.
+
+    `place` j is from 0, `turns` T above it. Direct Multi-Turn Preference Optimization (arXiv 2406.14868).
+    """
+    place, turns = place.double(), turns.double()
+    if gamma == 1:
+        return (turns - place) / turns
+    rate = math.log(gamma)
+    # 1 - gamma^n as -expm1(n log gamma) keeps its digits near gamma = 1.
+    return torch.exp(place * rate) * torch.expm1((turns - place) * rate) / torch.expm1(turns * rate)
+
+
+def turn_weights(batch: Batch, gamma: float) -> Tensor:
+    """`turn_weight` of each occurrence's turn among those of its trajectory that have a counted decision, `[E]`."""
+    seen = batch.occurrences
+    visit, starts = turn_visits(batch)
+    counted = segment_count(visit[seen.weight != 0], int(starts.sum())) > 0
+    owner = seen.trajectory[starts]
+    turns = segment_sum(counted.long(), owner, batch.trajectories)
+    before = torch.cumsum(counted.long(), 0) - counted.long()
+    # A visit that does not count holds no occurrence that does, so what it gets never matters.
+    place = before - (torch.cumsum(turns, 0) - turns)[owner]
+    return turn_weight(place, turns[owner].clamp(min=1), gamma)[visit]
+
+
 @dataclass(frozen=True)
 class DPO:
     """Minimises -log sigmoid(beta (d_w - d_l)), d = log pi(y) - log pi_ref(y), over pairs (arXiv 2305.18290, eq. 7).
@@ -41,6 +68,8 @@ class DPO:
             it of the highest level (`hocket.credit.PreferenceLevels`; TRPA, arXiv 2504.04524).
         lone: trajectories with an advantage that are in no pair add -log sigmoid(+-d), the sign the advantage's; the
             mean is then over pairs and these.
+        turn_discount: gamma of DMPO (arXiv 2406.14868), in (0, 1]: d is the sum over turns j of phi(j, T) times the
+            turn's log-ratio, see `turn_weights`. None adds turns up.
     """
 
     beta: float = 0.1
@@ -48,6 +77,7 @@ class DPO:
     length_normalised: bool = False
     top: float = 1.0
     lone: bool = False
+    turn_discount: float | None = None
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
     reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE})
@@ -57,6 +87,8 @@ class DPO:
     def __post_init__(self) -> None:
         if self.top <= 0:
             raise ValueError(f"top must be positive, not {self.top}")
+        if self.turn_discount is not None and not 0 < self.turn_discount <= 1:
+            raise ValueError(f"turn_discount must lie in (0, 1], not {self.turn_discount}")
         if self.beta <= 0 or not 0 <= self.label_smoothing < 0.5:
             raise ValueError(
                 f"beta must be positive and label_smoothing in [0, 0.5), not {self.beta} and {self.label_smoothing}"
@@ -68,11 +100,15 @@ class DPO:
             raise HocketError("DPO compares pairs, but credit gave none; use a credit that pairs trajectories")
         reference = recorded(batch, "reference")[seen.decision].to(dtype)
         gap = now.logp[seen.decision] - reference
+        if self.turn_discount is not None:
+            gap = gap * turn_weights(batch, self.turn_discount).to(dtype)
         if seen.compared is None:
             pairs, lengths, drift = seen.pairs, counted_lengths(batch), trajectory_sums(gap, batch)
         else:
-            if self.top != 1 or self.lone:
-                raise HocketError("credit pairs turns, and DPO's top and lone are of trajectories; set 1 and false")
+            if self.top != 1 or self.lone or self.turn_discount is not None:
+                raise HocketError(
+                    "credit pairs turns, and top, lone and turn_discount of DPO are of trajectories; set 1, false, null"
+                )
             pairs, lengths, drift = _turns_compared(gap, batch, seen.pairs, seen.compared)
         if self.length_normalised:
             drift = drift / lengths.clamp(min=1)

@@ -31,7 +31,7 @@ from hocket.policies.masking import allowed_at
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, final_rows, padded, rows_of, targets
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared import Bases
+from hocket.policies.shared import Bases, twin
 from hocket.policies.tape import Replay, Tape, worth
 from hocket.policies.tree_forward import tree_states
 from hocket.stages import Policy
@@ -451,6 +451,18 @@ class CausalLM:
         twin.version, twin.token_budget, twin.share_prefixes = self.version, self.token_budget, self.share_prefixes
         twin.checkpointing = self.checkpointing
         return twin
+
+    def snapshot(self) -> CausalLM:
+        """A copy that goes on acting as the policy does now and is never trained; of adapters, on the same base."""
+        if not self.lora:
+            copied = self.frozen_copy()
+        else:
+            with _no_gradients(self._module):
+                model = twin(self.model, adapters=False).requires_grad_(False)
+            copied = CausalLM(model, self.tokenizer, name=self.name, adapted=self.adapted, precision=self.precision)
+            copied.version = self.version
+        copied.end_of_turn = self.end_of_turn
+        return copied
 
     def save(self, folder: Path) -> None:
         """Writes an HF model folder with tokenizer, and the value head beside it.

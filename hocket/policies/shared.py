@@ -43,9 +43,10 @@ class Bases:
         return self._tokenizers[where, chat_template]
 
 
-def twin(model: nn.Module) -> Any:
-    """A copy of a model's modules on the same parameters and buffers."""
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+def twin(model: nn.Module, *, adapters: bool = True) -> Any:
+    """A copy of a model's modules on the same parameters and buffers, those of `adapters` among them or not."""
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    shared = {id(tensor): tensor for name, tensor in tensors if adapters or not is_adapters(name)}
     return copy.deepcopy(model, shared)
 
 

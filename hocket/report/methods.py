@@ -23,7 +23,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 
 SLOTS = (
-    *("curriculum", "rollout", "rewards", "combine", "shaping", "credit"),
+    *("workflow", "cast", "curriculum", "horizon", "rollout", "rewards", "combine", "shaping", "credit"),
     *("correction", "objective", "regularisers", "update"),
 )
 MARKS = {"works": "[green]works[/]", "partial": "[yellow]partial[/]", "open": "[red]open[/]"}
@@ -32,9 +32,9 @@ MARKS = {"works": "[green]works[/]", "partial": "[yellow]partial[/]", "open": "[
 
 
 def composition(recipe: Recipe) -> dict[str, Any]:
-    """Its stages as plain data, by slot."""
+    """Its stages as plain data, by slot; without those it leaves to the run."""
     plain = to_plain(recipe)
-    return {name: plain[name] for name in SLOTS}
+    return {name: plain[name] for name in SLOTS if plain[name] is not None}
 
 
 def status(recipe: Recipe) -> str:

@@ -9,6 +9,7 @@ from hocket.rewards.choices import SubsetMatch
 from hocket.rewards.code_tests import CodeTests
 from hocket.rewards.combine import Gated, NormalisedSum, RuleOverModel, WeightedByTask, WeightedSum
 from hocket.rewards.conformance import Conformance
+from hocket.rewards.consultation import Compliance, DiagnosisQuality, QuestionInformation
 from hocket.rewards.crowd import CrowdReward
 from hocket.rewards.curves import AsymmetricCurve
 from hocket.rewards.database_hash import DatabaseMatch
@@ -71,12 +72,14 @@ __all__ = [
     "ClauseMatch",
     "Closeness",
     "CodeTests",
+    "Compliance",
     "Conformance",
     "ContrastBonus",
     "CosineLength",
     "CrowdReward",
     "DatabaseMatch",
     "DecayingExits",
+    "DiagnosisQuality",
     "DropSurplusNegatives",
     "EndsWith",
     "EntityMatch",
@@ -112,6 +115,7 @@ __all__ = [
     "Opinions",
     "OrderedStages",
     "OverlongPenalty",
+    "QuestionInformation",
     "Readability",
     "RedundancyDiscount",
     "RelativeLength",

@@ -42,6 +42,8 @@ FORMS = (
     Entry("multihop", "questions that take several searches in a generated corpus, e.g. multihop?hops=2"),
     Entry("sql", "questions about small databases, answered by a query, e.g. sql?level=3"),
     Entry("order_desk", "customers at an order desk with tools, e.g. order_desk?orders=4"),
+    Entry("peer_quiz", "questions beside peers with a record, e.g. peer_quiz?question=sums&behaviour=mixed"),
+    Entry("consultation", "a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=8"),
     Entry("FILE.py:NAME", "a task object of yours, or a class or function that makes one"),
 )
 
@@ -93,7 +95,7 @@ def find(name: str) -> Task:
     raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
 
 
-WORLDS_HERE = ("code", "household", "maze", "multihop", "order_desk", "sql")
+WORLDS_HERE = ("code", "consultation", "household", "maze", "multihop", "order_desk", "peer_quiz", "sql")
 """Tasks of this library's own making, besides `sums`."""
 
 

@@ -20,6 +20,7 @@ from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
+from hocket.train.population import check as check_past_selves
 from hocket.types import Trajectory, before_training
 from hocket.workflows import SingleTurn, TextPlayer, Workflow
 from hocket.workflows.team import Labeller
@@ -64,6 +65,8 @@ def build_parts(
     )
     parts.learners = build_learners(config, policies, config.phases[0][0])
     seat_references(config, parts)
+    for phase, _ in config.phases:
+        check_past_selves(parts.player, phase.cast, parts.learners, overlap=config.overlap)
     # Only now: the learners' references are copies of the configured models, not of what training made of them.
     for name, folder in (weights or {}).items():
         policies[name].load(folder)

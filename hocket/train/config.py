@@ -241,6 +241,7 @@ class Config:
 SLOTS = (
     "cast",
     "curriculum",
+    "horizon",
     "rollout",
     "rewards",
     "combine",

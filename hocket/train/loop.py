@@ -3,7 +3,7 @@
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
 `Parts` is everything a step touches; what changes from step to step is the learners, the ledger and `asked`, and a
-checkpoint holds exactly these.
+checkpoint holds exactly these (and the learners' past selves, where some are kept).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hocket.train import rounds
 from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
+from hocket.train.population import Population
 from hocket.train.team_metrics import team_metrics
 from hocket.types import Assignment, Batch, Decoding, Experience, Level, Trajectory
 from hocket.workflows.cast import recast
@@ -39,6 +40,7 @@ class Parts:
         decoding: how training samples are drawn. key: the run's root key.
         ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
         overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
+        past: frozen past selves of the learners, where the cast asks for them.
     """
 
     task: Task
@@ -51,6 +53,7 @@ class Parts:
     journal: Journal | None = None
     asked: int = 0
     overlap: int = 0
+    past: Population = field(default_factory=Population)
 
     @property
     def lead(self) -> Learner:
@@ -220,21 +223,25 @@ async def collect(parts: Parts, key: Key, step: int = 1) -> tuple[Experience, li
     def more(count: int) -> list[Assignment]:
         asked = recipe.curriculum(parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum"))
         parts.asked += count
-        return [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
+        turns = None if recipe.horizon is None else recipe.horizon.at(step)
+        return [Assignment(scenario, decoding=parts.decoding, turns=turns) for scenario in asked]
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
     by_turns = getattr(recipe.rollout, "at", None)
     rollout = recipe.rollout if by_turns is None else by_turns(step)
+    player = recast(parts.player, recipe.cast, step)
+    player = parts.past.seated(player, recipe.cast, parts.learners, step, parts.key)
     experience = await rollout.collect(
         more(recipe.curriculum.prompts),
-        play=Playing(recast(parts.player, recipe.cast, step), key.derive("play")),
+        play=Playing(player, key.derive("play")),
         score=score,
         ledger=parts.ledger,
         key=key.derive("rollout"),
         more=more,
     )
+    parts.past.record([*experience.trajectories, *experience.discarded], recipe.cast, parts.weights)
     return experience, problems
 
 

@@ -25,7 +25,7 @@ def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, flo
     """The weighted rewards of each role's turns, summed per episode in which it acted."""
     earned: dict[str, list[float]] = defaultdict(list)
     for trajectory in trajectories:
-        of = _earned(trajectory, weights)
+        of = earned_by_role(trajectory, weights)
         for role in {turn.role or turn.agent for turn in trajectory.turns}:
             earned[role].append(of.get(role, 0.0))
     scored = any(score.level is Level.TURN for trajectory in trajectories for score in trajectory.scores.values())
@@ -34,7 +34,8 @@ def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, flo
     return {f"reward/agent/{role}": sum(values) / len(values) for role, values in sorted(earned.items())}
 
 
-def _earned(trajectory: Trajectory, weights: Mapping[str, float]) -> dict[str, float]:
+def earned_by_role(trajectory: Trajectory, weights: Mapping[str, float]) -> dict[str, float]:
+    """The weighted rewards of the turns of each role that acted and was judged, summed."""
     found: dict[str, float] = defaultdict(float)
     for name, score in trajectory.scores.items():
         if score.level is not Level.TURN or score.value is None:

@@ -398,6 +398,7 @@ class Trainer:
             "ledger": self.parts.ledger.state(),
             "learners": {name: learner.state() for name, learner in self.parts.learners.items()},
             **({} if self.overlap is None else {"overlap": self.overlap.state()}),
+            **({"past": self.parts.past.state(self.parts.learners)} if self.parts.past.pools else {}),
         }
 
     def _restore(self, checkpoint: Path) -> None:
@@ -412,6 +413,7 @@ class Trainer:
             recipe = self.config.phases[self.progress.phase][0]
             self.parts.learners = build_learners(self.config, policies, recipe)
             seat_references(self.config, self.parts)
+        self.parts.past.restore(state.get("past", {}), self.parts.player, self.parts.learners)
         kept = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():
             learner.restore(state["learners"][name])

@@ -75,6 +75,8 @@ class Episode:
         self._limits = limits
         budgets = [limit for limit in (limits.tokens, assignment.budget) if limit is not None]
         self._tokens = min(budgets, default=None)
+        horizons = [limit for limit in (limits.turns, assignment.turns) if limit is not None]
+        self._most = min(horizons, default=None)
         self._turns: list[Turn | None] = []
         self.candidates: list[Candidate] = []
         self._conversations: Counter[str] = Counter()
@@ -105,10 +107,9 @@ class Episode:
         """
         if self._closed:
             raise HocketError(f"agent {role!r} was called after its episode had ended; await every call in play()")
-        if self._limits.turns is not None and len(self._turns) >= self._limits.turns:
-            raise self._refusal(
-                f"the episode has used its {self._limits.turns} turns; raise limits.turns to allow more"
-            )
+        if self._most is not None and len(self._turns) >= self._most:
+            setting = "limits.turns" if self._most == self._limits.turns else "the recipe's horizon"
+            raise self._refusal(f"the episode has used its {self._most} turns; raise {setting} to allow more")
         left = longest
         if self._tokens is not None:
             left = self._tokens - self._spent - sum(len(one.turn) for one in self.candidates if not one.taken)

@@ -29,6 +29,9 @@ class Named:
 
 LIBRARY: Mapping[str, Named] = {
     "single": Named("single:SingleTurn", "one policy answers once"),
+    "simulated-user": Named(
+        "simulated_user:SimulatedUser", "an agent serves a user, e.g. simulated-user?desk=order_desk"
+    ),
     "tool-use": Named("tool_use:ToolUse", "one policy that may call tools, e.g. tool-use?tools_of=calculator,python"),
     "planner-worker": Named("planner_worker:PlannerWorker", "a planner splits the problem, workers do a step each"),
     "debate": Named("debate:DebateVote", "several answer, read each other and vote"),
@@ -41,6 +44,7 @@ LIBRARY: Mapping[str, Named] = {
     "crowd-vote": Named("crowd_vote:CrowdVote", "several answer alone, the most frequent answer counts (RLCCF)"),
     "coach-player": Named("coach_player:CoachPlayer", "one writes problems from which another learns (CPMobius)"),
     "two-halves": Named("two_halves:TwoHalves", "two who hold half of the facts each talk (Optima)"),
+    "built-team": Named("built_team:BuiltTeam", "a controller builds a graph of agents, which answers (MasHost)"),
     "pipeline": Named("pipeline:Pipeline", "each in turn reads all that was said; the last answers"),
 }
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,22 @@ from hocket.workflows.team import Agent, Labeller, Seat, Team, Verifier, headed
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 _RESERVED = ("assignment", "key")
+
+GUESTS = "guests"
+"""In `Trajectory.info`: who plays the roles that guests took, by role; missing where there were none."""
+
+
+class Guests(Protocol):
+    """Who takes which seats in an episode instead of those that usually sit there."""
+
+    @property
+    def seats(self) -> Sequence[Seat]:
+        """Of all who may come."""
+        ...
+
+    def __call__(self, episode: Episode) -> Mapping[str, Seat]:
+        """By role, those that this episode has guests in; a function of the episode's keys."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class TextPlayer:
         limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
         references: who plays each role where an assignment's actor is the reference; the others stay in their seats.
         verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
+        guests: who takes seats in single episodes of the policies' own; their engines share the seats' lobby.
 
     Raises:
         ConfigurationError: when a role has no seat, or a seat no role.
@@ -58,6 +75,7 @@ class TextPlayer:
     references: Mapping[str, Seat] = field(default_factory=dict)
     verifier: Verifier | None = None
     labeller: Labeller | None = None
+    guests: Guests | None = None
 
     def __post_init__(self) -> None:
         name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
@@ -119,7 +137,8 @@ class TextPlayer:
 
     def counts(self) -> dict[str, int]:
         """What the engines in this process did so far, all together, as `hocket.engine.paged.Counts` names it."""
-        seats = [*self.seats.values(), *self.references.values()]
+        guests = [] if self.guests is None else self.guests.seats
+        seats = [*self.seats.values(), *self.references.values(), *guests]
         found = {id(counts): counts for seat in seats if (counts := getattr(seat.engine, "counts", None)) is not None}
         total: Counter[str] = Counter()
         for counts in found.values():
@@ -146,7 +165,8 @@ class TextPlayer:
             keys = common.derive(number), common.derive("common"), common.derive(drawing)
             episode = Episode(assignment, self.limits, *keys)
             trajectory = Trajectory(assignment.scenario, [], sample=number, source=assignment.source)
-            playing = asyncio.create_task(_begun(self.workflow, assignment.scenario, self._team(episode)))
+            guests = {} if self.guests is None or assignment.actor != "policy" else self.guests(episode)
+            playing = asyncio.create_task(_begun(self.workflow, assignment.scenario, self._team(episode, guests)))
             try:
                 reached = await episode.watch(playing)
                 outcome = Outcome() if reached is not None else _checked(await playing)
@@ -159,6 +179,8 @@ class TextPlayer:
                 await episode.close()
             if reached is not None:
                 trajectory.info["limit"] = reached
+            if guests:
+                trajectory.info[GUESTS] = {role: seat.policy for role, seat in guests.items()}
         trajectory.turns = episode.turns
         if trajectory.failure is None:
             settle(trajectory, episode.candidates)
@@ -197,9 +219,9 @@ class TextPlayer:
             )
         return {**self.seats, **self.references}
 
-    def _team(self, episode: Episode) -> Team:
+    def _team(self, episode: Episode, guests: Mapping[str, Seat]) -> Team:
         prompts, tools = self.workflow.prompts, self.workflow.tools
-        seats = self._seated(episode.assignment)
+        seats = {**self._seated(episode.assignment), **guests}
         agents = {
             role: Agent(role, seats[role], episode, system=prompts.get(role), tools=tools.get(role))
             for role in self.workflow.roles

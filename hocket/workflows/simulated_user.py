@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from hocket.components import load_object
+from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Message, Scenario
@@ -41,6 +45,15 @@ class Visit(Protocol):
     @property
     def instruction(self) -> str: ...
 
+    @property
+    def briefing(self) -> str:
+        """What the agent is told of this talk before the user's first words; may be empty."""
+        ...
+
+    def closes(self, said: str) -> bool:
+        """Whether a message of the agent ends the talk, whatever the user would say."""
+        ...
+
 
 class Desk(Protocol):
     """Where talks come from: a frozen value."""
@@ -60,6 +73,29 @@ class Desk(Protocol):
         ...
 
 
+DESKS: Mapping[str, str] = {
+    "order_desk": "order_desk:OrderDesk",
+    "consultation": "consultation:Clinic",
+}
+"""Desks of `hocket.environments` by name, each with its usual settings."""
+
+
+def desk_called(name: str) -> Desk:
+    """The desk of that name, or what `FILE.py:NAME` holds.
+
+    Raises:
+        ConfigurationError: for an unknown name, with the nearest.
+    """
+    if name in DESKS:
+        module, _, member = DESKS[name].partition(":")
+        found: Any = getattr(importlib.import_module(f"hocket.environments.{module}"), member)
+    elif ":" in name:
+        found = load_object(name, "desk")
+    else:
+        raise ConfigurationError(f"there is no desk {name!r}{nearest(name, DESKS)}; a file is FILE.py:NAME")
+    return cast(Desk, found() if inspect.isclass(found) else found)
+
+
 @dataclass(frozen=True)
 class SimulatedUser(Workflow):
     """One talk of the role `agent` with a scripted user, or with the role `user` where `played` is set.
@@ -70,11 +106,12 @@ class SimulatedUser(Workflow):
     truncated.
 
     Attributes:
-        desk: where talks come from. turns: replies of the agent, calls included.
+        desk: where talks come from, or its name: `order_desk`, `consultation`, `FILE.py:NAME`.
+        turns: replies of the agent, calls included.
         played: whether a policy plays the user, told its goal in a system message; it closes by saying `closing`.
     """
 
-    desk: Desk
+    desk: Desk | str = "order_desk"
     turns: int = 12
     played: bool = False
     closing: str = "###STOP###"
@@ -82,20 +119,29 @@ class SimulatedUser(Workflow):
     def __post_init__(self) -> None:
         if self.turns < 1 or not self.closing:
             raise ValueError(f"turns must be at least 1, not {self.turns}, and closing must not be empty")
+        if isinstance(self.desk, str):
+            object.__setattr__(self, "desk", desk_called(self.desk))
         object.__setattr__(self, "roles", ("agent", "user") if self.played else ("agent",))
 
     @property
+    def at(self) -> Desk:
+        """The desk itself."""
+        assert not isinstance(self.desk, str)
+        return self.desk
+
+    @property
     def prompts(self) -> Mapping[str, str]:
-        return {"agent": self.desk.prompt}
+        return {"agent": self.at.prompt}
 
     @property
     def tools(self) -> Mapping[str, Tools]:
-        return {"agent": self.desk.schemas}
+        return {"agent": self.at.schemas}
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
-        visit = self.desk.visit(scenario, team.key)
+        visit = self.at.visit(scenario, team.key)
         user = RoleUser(team.user, visit.instruction, self.closing) if self.played else visit.user
-        heard: list[Message] = [{"role": "user", "content": await user.open()}]
+        first = await user.open()
+        heard: list[Message] = [{"role": "user", "content": f"{visit.briefing}\n{first}" if visit.briefing else first}]
         said: list[str] = []
         calls, closed = 0, False
         for _ in range(self.turns):
@@ -106,7 +152,7 @@ class SimulatedUser(Workflow):
                 heard = [{"role": "tool", "content": await carried_out(call, visit.tools)} for call in made]
                 continue
             said.append(reply.text)
-            answer = await user.reply(reply.text)
+            answer = None if visit.closes(reply.text) else await user.reply(reply.text)
             if answer is None:
                 closed = True
                 break

@@ -206,3 +206,28 @@ def test_turn_and_outcome_refuses_what_it_cannot_do():
     for setting in ({"form": "sum"}, {"scale": "max"}, {"by": STATE}):
         with pytest.raises(ValueError, match=r"form|scale|column of turns"):
             TurnAndOutcome(**setting)
+
+
+@LAW
+@given(experiences())
+def test_apart_the_episode_reads_whole_rewards_and_the_turn_its_own(trajectories):
+    batch = batch_of(trajectories)
+    own = TurnRelative(by=INDEX, baseline="none", gamma=0.0)
+    found = EpisodeAndTurn(GroupRelative(), own, weight=0.7, apart=True)(batch).advantage
+    kept = {
+        level: {n: s for n, s in batch.scores.items() if (s.level is Level.TRAJECTORY) == level}
+        for level in (True, False)
+    }
+    whole, local = (batch.but(scores=kept[level]) for level in (True, False))
+    assert torch.equal(found, GroupRelative()(whole).advantage + 0.7 * own(local).advantage)
+    expected = {(number, place): 0.0 for number, place, *_ in visits(trajectories, 0.0)}
+    for number, trajectory in enumerate(trajectories):
+        bare = replace(trajectory, scores={n: s for n, s in trajectory.scores.items() if n != "verdict"})
+        for _, place, _, to_go, counted in visits([bare], 0.0):
+            expected[number, place] = to_go if counted else 0.0
+    spread = by_trajectory(batch, own(local).advantage)
+    for number, trajectory in enumerate(trajectories):
+        wanted = [expected[number, place] for place, turn in enumerate(trajectory.turns) for _ in range(len(turn))]
+        assert spread[number] == pytest.approx(wanted, abs=1e-9)
+    together = EpisodeAndTurn(GroupRelative(), own, weight=0.7)(batch).advantage
+    assert torch.equal(together, GroupRelative()(batch).advantage + 0.7 * own(batch).advantage)

@@ -1,0 +1,105 @@
+"""Patients with hidden case records as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hocket.environments.consultation import Clinic, draw_book
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
+from hocket.rewards.database_hash import canonical
+from hocket.stages import Reward, Split
+from hocket.tasks.options import checked
+from hocket.tasks.split import split_of
+from hocket.tasks.text import STEPS, check_number
+from hocket.types import Scenario, Trajectory
+from hocket.workflows.simulated_user import SimulatedUser
+
+
+@dataclass(frozen=True)
+class ConsultationTask:
+    """Casebooks and patients are drawn without end; which split they belong to, their content decides.
+
+    Attributes:
+        conditions, symptoms: in a casebook, which the doctor is shown. turns: messages of the doctor at most.
+        played: whether a policy plays the patient, in the role `user`.
+    """
+
+    conditions: int = 6
+    symptoms: int = 5
+    turns: int = 8
+    played: bool = False
+
+    def __post_init__(self) -> None:
+        draw_book(self.conditions, self.symptoms, Key.of(0))
+        if self.turns < 1:
+            raise ConfigurationError(f"a consultation takes at least 1 turn, not {self.turns}")
+
+    @property
+    def name(self) -> str:
+        return f"consultation?conditions={self.conditions}&symptoms={self.symptoms}"
+
+    @property
+    def kind(self) -> Literal["text"]:
+        return "text"
+
+    @property
+    def workflow(self) -> SimulatedUser:
+        """What plays its scenarios."""
+        return SimulatedUser(Clinic(), self.turns, self.played)
+
+    def size(self, split: Split) -> int | None:
+        return None
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        key, tries = Key.of(0).derive("consultation", self.conditions, self.symptoms, split, number), 0
+        while True:
+            book = draw_book(self.conditions, self.symptoms, key.derive(tries))
+            rng = key.derive(tries, "patient").numpy()
+            condition = list(book)[int(rng.integers(len(book)))]
+            has = book[condition]["symptoms"]
+            complaint = [has[int(rng.integers(len(has)))]]
+            if split_of(canonical([book, condition, complaint])) == split:
+                name = f"{self.name}/{split}/{number}"
+                return Clinic().scenario(name, book, condition, complaint, seed=number)
+            tries += 1
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        """The diagnosis alone; what else an evaluator looks at is the recipe's."""
+        return (DiagnosisQuality(name="right", weight=1.0),)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {"steps": STEPS, "decoding.max_tokens": 48}
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`closed`: there was a diagnosis; `asked`: something new was asked; `compliant`: nothing was out of order."""
+        case = Consultation.of(trajectory)
+        if case is None:
+            return {}
+        manners = Compliance(turn=0.0).judge(trajectory)
+        return {
+            "closed": float(case.final is not None),
+            "asked": float("question" in case.kinds),
+            "compliant": float(manners == 0),
+        }
+
+    def label(self, trajectory: Trajectory) -> str | None:
+        """The final message."""
+        case = Consultation.of(trajectory)
+        return None if case is None else case.final
+
+    def success(self, trajectory: Trajectory) -> float:
+        return float(DiagnosisQuality().judge(trajectory) == 1.0)
+
+
+SETTINGS = {"conditions": int, "symptoms": int, "turns": int, "played": bool}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> ConsultationTask:
+    """The task with these settings."""
+    return ConsultationTask(**checked(name, settings, SETTINGS))
