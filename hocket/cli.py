@@ -197,7 +197,8 @@ def build_parser() -> _Parser:
     _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k", settings=True))
     recipes = command("recipes", "list the methods, show or compare them, or check what they claim")
     recipes.add_argument("name", nargs="?", help="a recipe to show in full")
-    recipes.add_argument("--check", metavar="ID", nargs="*", help="run the checks of catalogue rows (all without ID)")
+    checks = "run the checks of catalogue rows (all without ID)"
+    recipes.add_argument("--check", metavar="ID", nargs="*", action="extend", help=checks)
     recipes.add_argument("--quick", action="store_true", help="with --check: leave out what trains for long")
     recipes.add_argument("--workers", type=int, default=1, metavar="N", help="with --check: so many at a time")
     recipes.add_argument("--keep", action="store_true", help="with --check: keep the verdicts, which the list shows")

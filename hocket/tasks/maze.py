@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hocket.environments.maze import Mazes
+from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
@@ -13,6 +14,9 @@ from hocket.tasks.solitary import played
 from hocket.tasks.split import split_of
 from hocket.tasks.text import check_number
 from hocket.types import Scenario
+
+TRIES = 1000
+"""Mazes that are drawn at most until one belongs to a split."""
 
 
 class MazeTask(EnvironmentTask):
@@ -28,6 +32,11 @@ class MazeTask(EnvironmentTask):
         key, tries = Key.of(0).derive("maze", world.width, world.height, world.loops, split, number), 0
         while split_of((layout := world.layout(Key.of(key.derive(tries).word >> 12))).text) != split:
             tries += 1
+            if tries == TRIES:
+                raise ConfigurationError(
+                    f"maze: there are too few mazes of {world.width} x {world.height} cells for the {split} split; "
+                    "make them larger"
+                )
         told = {"maze": key.derive(tries).word >> 12, "shortest": layout.shortest}
         name = f"maze/{world.width}x{world.height}/{split}/{number}"
         return Scenario(name, "Find the way to the goal.", metadata=told, seed=number)

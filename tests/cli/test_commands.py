@@ -120,7 +120,7 @@ def test_the_catalogue() -> None:
 
 
 def test_checks_are_run_and_told() -> None:
-    found = call("recipes", "--check", "mapo", "gmpo", "--quick", "--json").json
+    found = call("recipes", "--check", "mapo", "--check", "gmpo", "--quick", "--json").json
     assert [row["id"] for row in found] == ["mapo", "gmpo"]
     assert all(row["verdict"] == "works" and row["checks"] for row in found)
     assert "claims hold" in call("recipes", "--check", "mapo", "--quick").out
