@@ -61,10 +61,8 @@ def test_long_episodes_are_not_cut_by_the_usual_limit() -> None:
 
 def test_mazes_too_small_for_two_splits_are_refused() -> None:
     task = find("maze?width=2&height=2&loops=1")
-    with pytest.raises(ConfigurationError, match="too few mazes of 2 x 2 cells for the .* split; make them larger"):
-        for split in ("train", "eval"):
-            for number in range(3):
-                task.scenario(split, number)
+    with pytest.raises(ConfigurationError, match="too few mazes of 2 x 2 cells for the train split; make them larger"):
+        task.scenario("train", 0)
 
 
 def test_a_shortest_way_wins_a_maze() -> None:
