@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 from hocket.casting import Cast, Shared
 from hocket.components import replaced_all
 from hocket.curriculum import Shuffled, TurnHorizon
-from hocket.errors import ConfigurationError
+from hocket.errors import ConfigurationError, nearest
 from hocket.rewards import WeightedSum
 from hocket.rollout import Independent
 from hocket.stages import (
@@ -169,8 +170,39 @@ def _call(stage: Any, slot: str, state: State, *given: Any) -> Any:
     return result
 
 
+ROOMS = {
+    "cast": "casting",
+    "curriculum": "curriculum",
+    "rollout": "rollout",
+    "rewards": "rewards",
+    "combine": "rewards",
+    "shaping": "rewards",
+    "credit": "credit",
+    "correction": "credit",
+    "objective": "objectives",
+    "regularisers": "objectives",
+    "update": "update",
+}
+"""Where the stages of each slot live in the package."""
+
+
+def _unbuilt(recipe: Recipe) -> str | None:
+    """Which slot holds words or numbers instead of a stage; None when none does."""
+    for slot, room in ROOMS.items():
+        stage = getattr(recipe, slot)
+        for one in stage if isinstance(stage, tuple) else (stage,):
+            if isinstance(one, (str, int, float, Mapping, list)):
+                known = importlib.import_module(f"hocket.{room}").__all__
+                hint = nearest(one.rpartition(".")[2], known) if isinstance(one, str) else ""
+                return f"{slot} = {one!r} is no {slot}; write {{type: hocket.{room}.NAME}}{hint}"
+    return None
+
+
 def misfit(recipe: Recipe) -> str | None:
     """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
+    unbuilt = _unbuilt(recipe)
+    if unbuilt:
+        return unbuilt
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
     pairwise = objective.couples is Level.PAIR
     comparing = [loss for loss in recipe.losses if loss.couples is Level.PAIR]

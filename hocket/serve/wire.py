@@ -103,6 +103,9 @@ class ResponseFormat(Struct):
     type: Literal["text"]
 
 
+REFUSED = ("frequency_penalty", "presence_penalty", "logit_bias")
+"""Fields that may only say that nothing is wanted."""
+
 Zero = Annotated[float, Meta(ge=0, le=0)]
 StopString = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -230,6 +233,8 @@ def _read(body: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
+        if param in REFUSED:
+            reason = "it cannot be set here; leave it out"
         where = f"{param}: " if param else ""
         raise Refused(400, f"{where}{reason}", code="invalid_value", param=param) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

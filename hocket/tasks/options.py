@@ -13,8 +13,10 @@ from hocket.components import leaf
 from hocket.errors import ConfigurationError, nearest
 
 
-def parse_name(name: str) -> tuple[str, dict[str, str]]:
-    """The name without its settings, and the settings as text. Values may be percent-encoded.
+def parse_name(name: str, kind: str = "task") -> tuple[str, dict[str, str]]:
+    """The name of a task, or another `kind` of thing, without its settings, and the settings as text.
+
+    Values may be percent-encoded.
 
     Raises:
         ConfigurationError: for a setting without `=` or one given twice.
@@ -24,17 +26,21 @@ def parse_name(name: str) -> tuple[str, dict[str, str]]:
     for part in query.split("&") if query else ():
         key, equals, text = part.partition("=")
         if not equals or not key:
-            raise ConfigurationError(f"task {name!r}: {part!r} is no setting; write NAME?key=value&key=value")
+            raise ConfigurationError(f"{kind} {name!r}: {part!r} is no setting; write NAME?key=value&key=value")
         if key in settings:
-            raise ConfigurationError(f"task {name!r}: {key} is given twice")
+            raise ConfigurationError(f"{kind} {name!r}: {key} is given twice")
         settings[key] = unquote(text)
     return base, settings
 
 
 def checked(
-    name: str, given: Mapping[str, str], hints: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+    name: str,
+    given: Mapping[str, str],
+    hints: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+    kind: str = "task",
 ) -> dict[str, Any]:
-    """The settings of task `name` converted to their types.
+    """The settings of the task `name`, or of another `kind` of thing, converted to their types.
 
     Lists and objects are written as JSON; a setting whose type is not plain takes after its default.
 
@@ -44,8 +50,8 @@ def checked(
     values = {}
     for key, text in given.items():
         if key not in hints:
-            raise ConfigurationError(f"task {name} has no setting {key!r}{nearest(key, hints)}")
-        values[key] = _value(text, hints[key], (defaults or {}).get(key), f"task {name}: {key}")
+            raise ConfigurationError(f"{kind} {name} has no setting {key!r}{nearest(key, hints)}")
+        values[key] = _value(text, hints[key], (defaults or {}).get(key), f"{kind} {name}: {key}")
     return values
 
 

@@ -161,12 +161,13 @@ def _policy_of(role: str, settings: RoleSettings, seating: Cast) -> str:
 
 def _flow(config: Config, task: Task, given: Any) -> Workflow:
     """What plays: the run's workflow, else the recipe's, else the task's own, else one answer of one policy."""
+    from hocket.workflows.library import checked_workflow
     from hocket.workflows.library import find as find_workflow
 
     named = config.workflow or (None if given else config.phases[0][0].workflow)
     if given is None and named is None:
         return getattr(task, "workflow", None) or SingleTurn()
-    return cast(Workflow, given or find_workflow(str(named)))
+    return find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
 
 
 def _text(

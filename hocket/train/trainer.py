@@ -257,6 +257,9 @@ class Trainer:
             self.progress.shown = _in_words(found)
             if self.task.kind == "text" and found.n < FEW:
                 self.say(f"only {found.n} unseen problems to measure on: differences of some ten points are noise")
+            cut = [played.info["limit"] for played in found.trajectories if "limit" in played.info]
+            if cut and len(cut) == len(found.trajectories):
+                self.say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")
         if ends and step:
             self.progress.answers = _in_words(found)
         # There is no checkpoint of step 0, so the best is one of those after it.

@@ -59,7 +59,9 @@ def find(name: str) -> Workflow:
     """
     if name.strip().startswith("outside:"):
         return OutsideAgent.named(name.strip().removeprefix("outside:"))
-    base, settings = parse_name(name.strip())
+    base, settings = parse_name(name.strip(), "workflow")
+    if base.endswith(".py"):
+        raise ConfigurationError(f"workflow {base!r} names a file alone; write {base}:NAME for a workflow in it")
     if ".py:" in base or (base not in LIBRARY and ":" in base):
         found: Any = load_object(base, "workflow")
     elif base in LIBRARY:
@@ -69,12 +71,53 @@ def find(name: str) -> Workflow:
     if not inspect.isclass(found):
         if settings:
             raise ConfigurationError(f"workflow {base} is an object already, so it takes no settings")
-        return cast(Workflow, found)
+        return checked_workflow(found, base)
+    if not issubclass(found, Workflow):
+        raise ConfigurationError(
+            f"workflow {base} is no Workflow; write class {found.__name__}(hocket.workflows.Workflow)"
+        )
+    if inspect.isabstract(found):
+        raise ConfigurationError(f"workflow {base} does not say how it is played; write async def play(...) in it")
     hints = {name: _kind(parameter) for name, parameter in inspect.signature(found).parameters.items()}
-    return cast(Workflow, found(**checked(base, settings, hints)))
+    values = checked(base, settings, hints, kind="workflow")
+    try:
+        return checked_workflow(found(**values), base)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"workflow {base}: {error}") from error
+
+
+def checked_workflow(found: Any, name: str) -> Workflow:
+    """A workflow whose members are what they should be.
+
+    Raises:
+        ConfigurationError: naming the first that is not.
+    """
+    if not isinstance(found, Workflow):
+        raise ConfigurationError(f"workflow {name} is a {type(found).__name__}, not a hocket.workflows.Workflow")
+    roles: Any = found.roles
+    if isinstance(roles, str) or not roles or not all(isinstance(role, str) for role in roles):
+        raise ConfigurationError(f"workflow {name}: roles = {roles!r}; write a tuple of names, such as ('solver',)")
+    if not inspect.iscoroutinefunction(inspect.unwrap(found.play)):
+        raise ConfigurationError(f"workflow {name}: play is no coroutine; write async def play(...)")
+    for part in ("prompts", "tools"):
+        strange = next((role for role in getattr(found, part) if role not in roles), None)
+        if strange is not None:
+            raise ConfigurationError(
+                f"workflow {name}: {part} has no role {strange!r} to go to{nearest(strange, roles)}"
+            )
+    return found
+
+
+def settings_of(found: type[Workflow]) -> dict[str, Any]:
+    """What a workflow's name can set, with defaults: its arguments that are plain."""
+    known = {name: parameter.default for name, parameter in inspect.signature(found).parameters.items()}
+    return {name: default for name, default in known.items() if default is None or type(default) in PLAIN}
+
+
+PLAIN = (int, float, bool, str)
 
 
 def _kind(parameter: inspect.Parameter) -> type:
     """What a setting takes from text, by its default."""
     kind = type(parameter.default)
-    return kind if kind in (int, float, bool) else str
+    return kind if kind in PLAIN else str

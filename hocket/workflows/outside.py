@@ -230,8 +230,8 @@ class _Command:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         if code:
-            last = told.strip().splitlines()[-1:] or [""]
-            raise AgentFailed(f"the agent {Path(self._words[0]).name} ended with code {code}: {last[0]}")
+            last = "".join(f": {line}" for line in told.strip().splitlines()[-1:])
+            raise AgentFailed(f"the agent {Path(self._words[0]).name} ended with code {code}{last}")
         return said.strip() or None
 
 

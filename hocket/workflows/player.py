@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.engine.requests import ContextFull, Engine
-from hocket.errors import ConfigurationError, nearest
+from hocket.errors import ConfigurationError, HocketError, nearest
 from hocket.keys import Key
 from hocket.types import Assignment, Level, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.candidates import settle
@@ -301,20 +302,40 @@ def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
     """Writes an outcome's answer, columns and rewards into its trajectory."""
     if outcome.answer is not None:
         trajectory.info["answer"] = outcome.answer
-    trajectory.info.update(outcome.info)
-    for name, value in outcome.rewards.items():
-        trajectory.scores[name] = Score(None if value is None else float(value))
-    for name, given in outcome.turn_rewards.items():
+    trajectory.info.update(_by_name(outcome.info, "info"))
+    for name, value in _by_name(outcome.rewards, "rewards").items():
+        trajectory.scores[name] = Score(_number(value, f"reward {name!r}"))
+    for name, given in _by_name(outcome.turn_rewards, "turn_rewards").items():
         if name in trajectory.scores:
             raise ValueError(f"reward {name!r} is given for the trajectory and per turn; give one of them another name")
+        where = f"turn reward {name!r}"
         if isinstance(given, Mapping):
-            by_turn = {reply.turn: float(value) for reply, value in given.items()}
+            by_turn = {reply.turn: _number(value, where) for reply, value in given.items()}
             values: list[float | None] = [by_turn.get(turn) for turn in trajectory.turns]
         else:
-            values = list(given)
+            values = [_number(value, where) for value in given]
         if len(values) != len(trajectory.turns):
-            raise ValueError(f"turn reward {name!r} has {len(values)} values for {len(trajectory.turns)} turns")
+            raise ValueError(f"{where} has {len(values)} values for {len(trajectory.turns)} turns")
         trajectory.scores[name] = Score(values, Level.TURN)
+
+
+def _by_name(given: object, field: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"Outcome.{field} = {given!r}; write a dict of what is named, such as {{'name': value}}")
+    return given
+
+
+def _number(value: object, where: str) -> float | None:
+    """A reward as a finite number; None is no opinion."""
+    if value is None:
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{where} = {value!r}; give a number, or None for no opinion") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{where} is {number}; give a finite number, or None for no opinion")
+    return number
 
 
 async def _begun(workflow: Workflow, scenario: Scenario, team: Team) -> Outcome | None:
@@ -343,5 +364,6 @@ def _failure(error: BaseException, workflow: Workflow) -> str:
     """What went wrong and where in the workflow's own file, such as `TypeError: ... in play() line 12`."""
     file = inspect.getsourcefile(inspect.unwrap(type(workflow).play))
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    where = f" in {own[-1].name}() line {own[-1].lineno}" if own else ""
+    # Errors of the library say themselves what is meant.
+    where = f" in {own[-1].name}() line {own[-1].lineno}" if own and not isinstance(error, HocketError) else ""
     return f"{type(error).__name__}: {error}{where}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -338,10 +339,24 @@ def _messages(pieces: Sequence[Piece]) -> tuple[Message, ...]:
         if isinstance(piece, (str, Reply)):
             found.append({"role": "user", "content": str(piece)})
         elif isinstance(piece, Mapping):
-            found.append(piece)
-        else:
+            found.append(_message(piece))
+        elif isinstance(piece, Sequence):
             found.extend(_listed(piece))
+        else:
+            _message(piece)
     return tuple(found)
+
+
+def _message(piece: object) -> Message:
+    """A chat message, if it is one."""
+    if isinstance(piece, Mapping) and isinstance(piece.get("role"), str):
+        return piece
+    if inspect.iscoroutine(piece):
+        raise TypeError("an agent was told a reply that is not there yet; await the call first")
+    raise TypeError(
+        f"an agent was told {piece!r}; tell it text, a reply, a message such as {{'role': 'user', 'content': '..'}}, "
+        "or a list of these"
+    )
 
 
 def _listed(pieces: Sequence[str | Reply | Message]) -> list[Message]:
@@ -355,5 +370,5 @@ def _listed(pieces: Sequence[str | Reply | Message]) -> list[Message]:
             found.append({"role": "user", "content": "\n".join(lines)})
             lines = []
         if piece is not None:
-            found.append(piece)
+            found.append(_message(piece))
     return found

@@ -166,7 +166,7 @@ def test_dpo_of_turns_survives_mini_batches_and_other_policies():
 def test_dpo_of_turns_refuses_what_is_of_trajectories():
     batch = batch_of([((0,), 1.0, "a", True), ((1,), 0.0, "a", True)])
     batch = batch.but(occurrences=SiblingTurns(least=0.0)(batch))
-    with pytest.raises(HocketError, match="top and lone"):
+    with pytest.raises(HocketError, match="top, lone and turn_discount"):
         DPO(top=2.0)(Evaluation(logp=torch.zeros(batch.decisions)), batch)
 
 

@@ -116,6 +116,13 @@ def test_needs_follow_from_the_stages():
     [
         (lambda: GRPO.but(objective=DPO()), "GroupRelative yields advantages.*BestAgainstWorst"),
         (lambda: GRPO.but(regularisers=(DPO(),)), "DPO compares pairs"),
+        (
+            lambda: GRPO.but(cast="separate"),
+            r"cast = 'separate' is no cast; write {type: hocket.casting.NAME}; did you mean 'Separate'\?",
+        ),
+        (lambda: GRPO.but(cast={"typ": "hocket.casting.Shared"}), "cast = .* is no cast; write {type: "),
+        (lambda: GRPO.but(objective="hocket.objectives.DPO"), "objective = .*; did you mean 'DPO'"),
+        (lambda: GRPO.but(rollout=3), "rollout = 3 is no rollout; write {type: hocket.rollout.NAME}"),
         (lambda: GRPO.but(credit=BestAgainstWorst()), "yields pairs, but ClippedSurrogate"),
         (lambda: GRPO.but({"rollout.samples": 1}), "rollout.samples must be at least 2"),
         (lambda: find("rloo").but(rollout=Independent(samples=1)), "at least 2"),

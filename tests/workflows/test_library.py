@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -52,10 +53,61 @@ def test_settings_stand_in_the_name() -> None:
     assert find("debate?debaters=4&rounds=1") == DebateVote(debaters=4, rounds=1)
     assert find("leader-peers?alone=0.5") == LeaderPeers(alone=0.5)
     assert find("pioneer-observer?shared=false") == PioneerObserver(shared=False)
-    with pytest.raises(ConfigurationError, match="did you mean 'debaters'"):
+    with pytest.raises(ConfigurationError, match="workflow debate has no setting 'debater'; did you mean 'debaters'"):
         find("debate?debater=4")
     with pytest.raises(ConfigurationError, match="did you mean 'debate'"):
         find("debates")
+
+
+WRONG = """
+from hocket.workflows import Workflow
+
+class Plain:
+    pass
+
+class Silent(Workflow):
+    roles = ("a",)
+
+class Word(Workflow):
+    roles = "solver"
+    async def play(self, scenario, team): ...
+
+class Early(Workflow):
+    roles = ("a",)
+    def play(self, scenario, team): ...
+
+class Stray(Workflow):
+    roles = ("solver", "judge")
+    prompts = {"slover": "Solve it."}
+    async def play(self, scenario, team): ...
+
+class Needy(Workflow):
+    roles = ("a",)
+    def __init__(self, what): ...
+    async def play(self, scenario, team): ...
+
+five = 5
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (":Plain", r"Plain is no Workflow; write class Plain\(hocket.workflows.Workflow\)"),
+        (":Silent", r"write async def play\(...\) in it"),
+        (":Word", r"roles = 'solver'; write a tuple of names"),
+        (":Early", r"play is no coroutine; write async def play\(...\)"),
+        (":Stray", r"prompts has no role 'slover' to go to; did you mean 'solver'"),
+        (":Needy", "missing 1 required positional argument: 'what'"),
+        (":five", "is a int, not a hocket.workflows.Workflow"),
+        ("", "names a file alone; write .*wrong.py:NAME for a workflow in it"),
+    ],
+)
+def test_what_is_no_workflow_is_refused_with_the_mend(tmp_path: Path, name: str, message: str) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(WRONG)
+    with pytest.raises(ConfigurationError, match=message):
+        find(f"{file}{name}")
 
 
 def test_a_plan_is_carried_out_by_workers_who_see_one_step_each() -> None:

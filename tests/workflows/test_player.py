@@ -158,7 +158,19 @@ def test_a_raising_workflow_fails_alone_with_its_turns_and_its_line() -> None:
     [
         (0.5, "TypeError: play() returned float, not an Outcome or None"),
         (Outcome(turn_rewards={"step": [1.0, 2.0]}), "ValueError: turn reward 'step' has 2 values for 1 turns"),
-        (Outcome(rewards={"r": "high"}), "ValueError: could not convert string to float: 'high'"),
+        (Outcome(rewards={"r": "high"}), "TypeError: reward 'r' = 'high'; give a number, or None for no opinion"),
+        (
+            Outcome(rewards={"r": float("nan")}),
+            "ValueError: reward 'r' is nan; give a finite number, or None for no opinion",
+        ),
+        (
+            Outcome(turn_rewards={"step": [float("inf")]}),
+            "ValueError: turn reward 'step' is inf; give a finite number, or None for no opinion",
+        ),
+        (
+            Outcome(rewards="good"),
+            "TypeError: Outcome.rewards = 'good'; write a dict of what is named, such as {'name': value}",
+        ),
     ],
 )
 def test_an_unusable_outcome_is_a_failure(outcome: object, message: str) -> None:
@@ -169,6 +181,28 @@ def test_an_unusable_outcome_is_a_failure(outcome: object, message: str) -> None
     (found,) = rehearse(Doing(act), SCENARIO, ["a"])
     assert found.failure == message
     assert len(found.turns) == 1
+
+
+@pytest.mark.parametrize("wrong", [17, {"content": "hi"}, ["a", 17], [{"role": 3}]])
+def test_what_no_agent_can_be_told_is_a_failure(wrong: object) -> None:
+    async def act(scenario: Scenario, team: Team) -> None:
+        await team.policy(wrong)
+
+    (found,) = rehearse(Doing(act), SCENARIO, ["a"])
+    assert "an agent was told" in str(found.failure)
+    assert "tell it text, a reply, a message such as" in str(found.failure)
+
+
+def test_a_reply_that_was_not_awaited_is_told_so() -> None:
+    async def act(scenario: Scenario, team: Team) -> None:
+        early = team.policy("one")
+        try:
+            await team.policy(early)  # type: ignore[arg-type]
+        finally:
+            early.close()
+
+    (found,) = rehearse(Doing(act), SCENARIO, ["a"])
+    assert "await the call first" in str(found.failure)
 
 
 class Gathering(Workflow):
