@@ -19,6 +19,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from hocket.casting import Shared
+from hocket.train.config import Config
 from hocket.train.trainer import Trainer
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -82,7 +84,7 @@ class LiveDisplay:
         who = config.model if trainer.task.kind == "text" else "a small network"
         onward = f", continuing from step {self.first_step}" if self.first_step else ""
         self.console.print(
-            f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/] with "
+            f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/]{played(config)} with "
             f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
             f"→ {trainer.folder.path}{onward}",
             soft_wrap=not self.console.is_terminal,
@@ -150,6 +152,14 @@ class LiveDisplay:
         for line in role_lines(row):
             table.add_row(*line)
         return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+def played(config: Config) -> str:
+    """What the run or its recipe prescribes: the workflow, and the cast where roles do not share one policy."""
+    recipe = config.phases[0][0]
+    flow, cast = config.workflow or recipe.workflow, type(recipe.cast)
+    words = f" played as [cyan]{escape(flow)}[/]" if flow else ""
+    return words + (f" with the cast [cyan]{cast.__name__}[/]," if cast is not Shared else "")
 
 
 ROLES_SHOWN = 6

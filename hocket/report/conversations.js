@@ -249,6 +249,8 @@ function bubble(one, place, sample, step, most) {
   if (place < (sample.lead || 0)) facts.push("what came before");
   if (turn.finish && turn.finish !== "stop") facts.push("ended by " + turn.finish);
   if (shared > 1) facts.push(`shared by ${shared} samples`);
+  const alike = treeOf(one).get(nodeOf(one, sample.path[place])).samples.length;
+  if (alike > Math.max(1, shared) && place >= (sample.lead || 0)) facts.push(`same in ${alike} samples`);
   if (turn.state) facts.push("state " + (turn.state.length > 40 ? turn.state.slice(0, 39) + "…" : turn.state));
   who.append(" · " + facts.join(" · "));
   for (const tag of tags) who.append(" ", make("span", "flag", tag));
@@ -430,37 +432,79 @@ function conversation(one, index, step) {
 
 // ------------------------------------------------------------ the tree
 
-// Rows top to bottom: a chain stays at its depth, the branches of a fork go one deeper.
-function treeRows(one) {
-  const below = new Map();
-  one.turns.forEach((turn, index) => below.set(turn.up, [...(below.get(turn.up) || []), index]));
-  const ends = new Map();
+// The turn that stands in the tree for all that several samples said alike.
+const nodeOf = (one, turn) => (turn < 0 ? -1 : one.turns[turn].same ?? turn);
+
+// What each sample got for a turn: the mean over its tokens.
+function meanOf(credit) {
+  const values = [].concat(credit ?? []).filter(known);
+  return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+}
+
+// Of each node: what hangs below it, the samples that pass through it, what they got there, the ways they go on in,
+// and those that end there.
+function treeOf(one) {
+  if (one.tree) return one.tree;
+  const nodes = new Map();
+  for (const turn of [-1, ...one.turns.keys()]) {
+    if (nodeOf(one, turn) !== turn) continue;
+    nodes.set(turn, { below: [], samples: [], credit: [], ways: new Set(), ends: [] });
+    if (turn >= 0) nodes.get(nodeOf(one, one.turns[turn].up)).below.push(turn);
+  }
   one.samples.forEach((sample, index) => {
     if (!sample.path) return;
-    const last = sample.path.length ? sample.path[sample.path.length - 1] : -1;
-    ends.set(last, [...(ends.get(last) || []), index]);
+    const path = sample.path.map((turn) => nodeOf(one, turn));
+    const next = new Map([[-1, []]]);
+    path.forEach((turn, place) => {
+      if (!next.has(turn)) next.set(turn, []);
+      const credit = meanOf(sample.credit[place]);
+      if (known(credit)) nodes.get(turn).credit.push(credit);
+    });
+    for (const turn of next.keys()) {
+      nodes.get(turn).samples.push(index);
+      if (turn >= 0) next.get(nodeOf(one, one.turns[turn].up))?.push(turn);
+    }
+    for (const [turn, after] of next) if (after.length) nodes.get(turn).ways.add(after.join());
+    nodes.get(path.length ? path[path.length - 1] : -1).ends.push(index);
   });
+  return (one.tree = nodes);
+}
+
+// Rows top to bottom: a chain stays at its depth, the branches of a fork go one deeper.
+function treeRows(one) {
+  const nodes = treeOf(one);
   const rows = [];
   const waiting = [{ turn: -1, depth: 0, fork: false }];
   while (waiting.length) {
     const row = waiting.pop();
-    const next = below.get(row.turn) || [];
-    rows.push({ ...row, ends: ends.get(row.turn) || [], forks: next.length });
-    for (const turn of [...next].reverse()) waiting.push({ turn, depth: row.depth + (next.length > 1 ? 1 : 0), fork: next.length > 1 });
+    const node = nodes.get(row.turn);
+    rows.push({ ...row, ...node });
+    const fork = node.below.length > 1;
+    for (const turn of [...node.below].reverse()) waiting.push({ turn, depth: row.depth + (fork ? 1 : 0), fork });
   }
   return rows;
 }
 
-function meanCredit(one, turn) {
-  let sum = 0, count = 0;
-  for (const sample of one.samples)
-    (sample.path || []).forEach((other, place) => {
-      if (other !== turn) return;
-      const values = [].concat(sample.credit[place] ?? []).filter(known);
-      sum += values.reduce((total, value) => total + value, 0);
-      count += values.length;
-    });
-  return count ? sum / count : null;
+// A colour; where samples differ, a band for each of their values, as wide as they are many.
+function swatch(credit, most) {
+  const node = make("span", "square");
+  const colours = [...credit].sort((a, b) => a - b).map((value) => tint(value, most) || "transparent");
+  if (new Set(colours).size < 2) node.style.background = colours[0] || "";
+  else {
+    const bands = colours.flatMap((colour, k) => [[colour, k], [colour, k + 1]])
+      .map(([colour, k]) => `${colour} ${(100 * k / colours.length).toFixed(1)}%`);
+    node.classList.add("split");
+    node.style.background = `linear-gradient(90deg, ${bands.join(", ")})`;
+  }
+  return node;
+}
+
+// What several samples got, in words.
+function gotten(credit) {
+  if (!credit.length) return "";
+  const [low, high] = [Math.min(...credit), Math.max(...credit)];
+  const mean = credit.reduce((sum, value) => sum + value, 0) / credit.length;
+  return ", mean advantage " + signed(mean) + (number(low) !== number(high) ? ` (${signed(low)} … ${signed(high)})` : "");
 }
 
 function treeRow(one, row, index, step) {
@@ -470,27 +514,30 @@ function treeRow(one, row, index, step) {
   node.dataset.turn = row.turn;
   node.tabIndex = -1;
   for (let depth = 1; depth <= Math.min(row.depth, 24); depth++) node.append(make("span", "guide" + (row.fork && depth === row.depth ? " fork" : "")));
-  if (row.turn < 0) node.append(make("span", "dot"), make("span", "words", one.prompt || one.scenario));
-  else {
+  const through = row.samples.length > 1 ? `${row.samples.length} samples` : `sample ${row.samples[0] + 1}`;
+  if (row.turn < 0) {
+    node.append(make("span", "dot"), make("span", "words", one.prompt || one.scenario));
+    node.title = through;
+  } else {
     const turn = one.turns[row.turn];
     node.style.setProperty("--agent", colourOf(turn.agent, step));
     const words = make("span", "words", (turn.anew ? "↺ " : "") + (step.agents.length > 1 ? turn.agent + ": " : "") +
       (turn.brief || turn.actions || "(nothing)"));
-    const square = make("span", "square");
-    const credit = meanCredit(one, row.turn);
-    square.style.background = tint(credit, largest(step));
-    node.append(make("span", "dot"), square, words);
-    node.title = turn.agent + (known(credit) ? ", mean advantage " + signed(credit) : "") + (turn.anew ? ", its history begins anew" : "");
+    node.append(make("span", "dot"), swatch(row.credit, largest(step)), words);
+    node.title = turn.agent + ", " + through + gotten(row.credit) + (turn.anew ? ", its history begins anew" : "");
   }
-  if (row.forks > 1) node.append(make("span", "count", row.forks + " ways"));
+  const counts = [row.samples.length > 1 ? "×" + row.samples.length : "", row.ways.size > 1 ? row.ways.size + " ways" : ""];
+  if (counts.some(Boolean)) node.append(make("span", "count", counts.filter(Boolean).join(" · ")));
+  const ends = make("span", "ends");
   for (const place of row.ends) {
     const sample = one.samples[place];
     const failed = sample.flags.includes("failed");
     const end = make("span", "end" + (failed ? " failed" : ""), failed ? "✗" : number(sample.reward));
     end.title = `sample ${place + 1}` + (failed ? " failed" : "");
     end.dataset.sample = place;
-    node.append(end);
+    ends.append(end);
   }
+  if (row.ends.length) node.append(ends);
   return node;
 }
 
@@ -502,8 +549,8 @@ function drawTree(one, step) {
 }
 
 function markTree(one) {
-  const path = new Set(one.samples[view.sample]?.path || []);
-  const here = view.turn !== null ? one.samples[view.sample].path[view.turn] : -1;
+  const path = new Set((one.samples[view.sample]?.path || []).map((turn) => nodeOf(one, turn)));
+  const here = view.turn !== null ? nodeOf(one, one.samples[view.sample].path[view.turn]) : -1;
   for (const node of document.querySelectorAll(".tree .node")) {
     const turn = Number(node.dataset.turn);
     node.classList.toggle("path", path.has(turn));
@@ -514,14 +561,15 @@ function markTree(one) {
   }
 }
 
-// Opens a sample that goes through a turn, the one that is open if it does.
+// Opens a sample that goes through a node of the tree, the one that is open if it does.
 function openTurn(turn, sample) {
   const one = group();
-  const through = (index) => turn < 0 || (one.samples[index].path || []).includes(turn);
+  const placeIn = (index) => one.samples[index].path.findIndex((other) => nodeOf(one, other) === turn);
+  const through = (index) => turn < 0 || placeIn(index) >= 0;
   const candidates = [sample, view.sample, ...one.samples.keys()].filter((index) => known(index) && one.samples[index].path);
   const chosen = candidates.find(through);
   if (chosen === undefined) return;
-  view.turn = turn < 0 ? null : one.samples[chosen].path.indexOf(turn);
+  view.turn = turn < 0 ? null : placeIn(chosen);
   if (chosen !== view.sample) openSample(chosen, view.turn);
   else showTurn();
 }
@@ -719,8 +767,8 @@ function onTree(event) {
   const one = group();
   const place = (wanted) => document.querySelector(`.tree .node[data-turn="${wanted}"]`);
   let next = neighbour(node, event.key, ".node");
-  if (event.key === "ArrowLeft" && turn >= 0) next = place(one.turns[turn].up);
-  if (event.key === "ArrowRight") next = place(one.turns.findIndex((other) => other.up === turn));
+  if (event.key === "ArrowLeft" && turn >= 0) next = place(nodeOf(one, one.turns[turn].up));
+  if (event.key === "ArrowRight") next = place(treeOf(one).get(turn).below[0]);
   if (event.key === "Enter" || event.key === " ") {
     const ends = one.rows.find((row) => row.turn === turn).ends;
     openTurn(turn, ends[0]);

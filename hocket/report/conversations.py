@@ -18,9 +18,13 @@ class Conversations:
     """The turns of one group, each stored once however many samples share it.
 
     A turn hangs under the one before it in its episode (`up`, -1 at the top). It opens a branch where it goes on from
-    an older turn of its agent, or where its history begins anew (`anew`): then it hangs where that history parted. An
-    episode that is a candidate beside the one that was taken hangs beside that one; what led to both comes first on
-    its path, and `lead` says how much of the path that is.
+    an older turn of its agent. One whose history begins anew (`anew`) hangs under the last turn that this history
+    keeps, beside an older one that was asked the same, else under the one before it. An episode that is a candidate
+    beside the one that was taken hangs beside that one; what led to both comes first on its path, and `lead` says how
+    much of the path that is.
+
+    What several samples say alike is one node of the tree: a turn names the first one that is the `same`, where an
+    agent in one place of the tree is told the same and says the same. Turns of one episode are never the same.
 
     Attributes:
         turns: what the page shows of each turn. size: characters that all of it takes.
@@ -31,6 +35,7 @@ class Conversations:
         self.size = 0
         self._places: dict[Hashable, int] = {}
         self._asked: dict[Hashable, int] = {}
+        self._alike: dict[Hashable, list[int]] = {}
 
     def add(self, number: int, episode: Row, room: float = math.inf) -> Data | None:
         """Tells an episode as a path through `turns`; None, and nothing is kept, where `size` would exceed `room`.
@@ -44,6 +49,7 @@ class Conversations:
             del self.turns[before:]
             self._places = {key: place for key, place in self._places.items() if place < before}
             self._asked = {key: place for key, place in self._asked.items() if place < before}
+            self._alike = {key: [n for n in nodes if n < before] for key, nodes in self._alike.items()}
             return None
         self.size += taken
         return told
@@ -58,6 +64,7 @@ class Conversations:
                 turn = self._turn(rows, place, path, self._asked.get(question))
                 self._places[key] = len(self.turns)
                 self._asked.setdefault(question, len(self.turns))
+                self._join(turn, row, path)
                 self.turns.append(turn)
             path.append(self._places[key])
         lead = self._line(self.turns[path[0]]["up"]) if path else []
@@ -75,6 +82,27 @@ class Conversations:
         paid = earned(episode)
         told |= {"earned": paid} if paid else {}
         return told | {name: episode[name] for name in ("feedback", "failure", "info") if episode.get(name)}
+
+    def _node(self, turn: int) -> int:
+        """The turn that stands for `turn` in the tree; -1 for the top."""
+        return turn if turn < 0 else int(self.turns[turn].get("same", turn))
+
+    def _join(self, turn: Data, row: Row, path: Sequence[int]) -> None:
+        """Marks a turn, the next of `turns`, as the same as the first that was told and said the same in its place."""
+        parent = self._places.get(row.get("parent"))
+        prompt = list(row.get("prompt") or ())
+        told = prompt[len(prompt) - row["new"] :] if parent is not None and "new" in row else prompt
+        # A controller is told numbers, and says some.
+        told += [] if prompt else [row.get("observation")]
+        said = row.get("text") or row.get("actions") or row.get("tokens")
+        context = None if parent is None else self._node(parent)
+        key = (turn["agent"], turn["role"], self._node(turn["up"]), context, json.dumps([told, said]))
+        nodes, taken = self._alike.setdefault(key, []), {self._node(other) for other in path}
+        same = next((node for node in nodes if node not in taken), None)
+        if same is None:
+            nodes.append(len(self.turns))
+        else:
+            turn["same"] = same
 
     def _line(self, turn: int) -> list[int]:
         """The turns from the top to `turn`; none for -1."""
@@ -122,7 +150,10 @@ class Conversations:
             extended = next((number for number in mates if rows[number].get("id") == row["parent"]), mates[-1])
             return (latest if extended == mates[-1] else path[extended]), False
         kept = [number for number in mates if _keeps(row, rows[number])]
-        return (path[kept[-1]] if kept else int(self.turns[path[mates[0]]]["up"])), True
+        if kept:
+            return path[kept[-1]], True
+        asked = [number for number in mates if rows[number].get("prompt") == row.get("prompt")]
+        return (int(self.turns[path[asked[0]]]["up"]) if asked else latest), True
 
     def _shown(self, path: Sequence[int]) -> dict[tuple[str, str], list[int]]:
         """Where each message was shown first on a path: the turn and the message's place."""

@@ -198,8 +198,18 @@ def whiskers(evaluations: Sequence[Mapping[str, Any]], measure: str) -> Markup:
 
 
 def _chips(run: Recorded) -> list[tuple[str, str]]:
-    names = ("task", "recipe", "model", "seed")
-    return [(name, str(run.summary[name])) for name in names if run.summary.get(name) is not None]
+    known = {**run.summary, **team(run.config)}
+    names = ("task", "workflow", "cast", "recipe", "model", "seed")
+    return [(name, str(known[name])) for name in names if known.get(name) not in (None, "")]
+
+
+def team(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The workflow that the run or its recipe prescribes, and the cast where roles do not share one policy."""
+    plan = config.get("plan") or ()
+    recipe = (plan[0].get("recipe") if plan else None) or config.get("recipe")
+    recipe = recipe if isinstance(recipe, Mapping) else {}
+    cast = str((recipe.get("cast") or {}).get("type") or "").rpartition(".")[2]
+    return {"workflow": config.get("workflow") or recipe.get("workflow"), "cast": cast if cast != "Shared" else None}
 
 
 def _facts(run: Recorded) -> list[tuple[str, str]]:

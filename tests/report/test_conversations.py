@@ -147,13 +147,13 @@ def test_a_team_is_one_line_of_turns_in_time():
     assert not any(one.get("anew") for one in turns)
 
 
-def test_a_history_that_begins_anew_opens_a_branch_where_it_parted():
+def test_a_history_that_begins_anew_hangs_under_what_it_keeps():
     first = turn("one")
     second = turn("two", after(first, "go on"), first)
     kept = turn("three", (*second.prompt[:2], {"role": "user", "content": "forget the rest"}))
     dropped = turn("four", ({"role": "system", "content": "a summary"}, *ASK))
     turns, samples = told(trajectory([first, second, kept, dropped]))
-    assert [(one["up"], one.get("anew", False)) for one in turns] == [(-1, False), (0, False), (0, True), (-1, True)]
+    assert [(one["up"], one.get("anew", False)) for one in turns] == [(-1, False), (0, False), (0, True), (2, True)]
     # What the new history repeats is referred to, not repeated.
     assert turns[2]["messages"] == [
         {"role": "user", "seen": [0, 0]},
@@ -191,9 +191,90 @@ def test_candidates_hang_beside_the_one_that_was_taken():
 
 
 def test_calls_made_side_by_side_are_siblings():
-    asked = [turn(f"a{n}", ({"role": "user", "content": f"q{n}"},), agent="worker") for n in range(3)]
+    asked = [turn(f"a{n}", ({"role": "user", "content": "q"},), agent="worker") for n in range(3)]
     turns, _ = told(trajectory([turn("plan", agent="planner", conversation=0), *asked]))
     assert [one["up"] for one in turns] == [-1, 0, 0, 0]
+
+
+def same(turns):
+    return [one.get("same") for one in turns]
+
+
+def test_what_samples_say_alike_is_one_node():
+    played = []
+    for sample, (plan, work) in enumerate([("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]):
+        first = turn(plan, agent="planner")
+        hand = turn(work, ({"role": "user", "content": plan},), agent="worker")
+        last = turn("end", after(first, work), first, agent="planner")
+        played.append(trajectory([first, hand, last], sample))
+    turns, samples = told(*played)
+    # The second plans alike, the third differs from the first turn on, the fourth goes all the way with the first.
+    assert same(turns) == [None, None, None, 0, None, None, None, None, None, 0, 1, 2]
+    assert [sample["path"] for sample in samples] == [[3 * n, 3 * n + 1, 3 * n + 2] for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"agent": "critic"},
+        {"role": "judge"},
+        {"prompt": ({"role": "user", "content": "another question"},)},
+        {"text": "said otherwise"},
+    ],
+)
+def test_what_differs_is_another_node(other):
+    text = other.pop("text", "said")
+    turns, _ = told(trajectory([turn("said")]), trajectory([turn(text, **other)], 1), trajectory([turn("said")], 2))
+    assert same(turns) == [None, None, 0]
+
+
+def test_one_sample_that_says_the_same_twice_has_two_nodes():
+    votes = [[turn("42", conversation=n) for n in range(2)] for _ in range(2)]
+    beside = [[turn("42", agent="voter") for _ in range(3)] for _ in range(2)]
+    turns, _ = told(*(trajectory([*votes[n], *beside[n]], n) for n in range(2)))
+    assert [one["up"] for one in turns] == [-1, 0, 1, 1, 1, -1, 5, 6, 6, 6]
+    assert same(turns) == [*[None] * 5, 0, 1, 2, 3, 4]
+
+
+def test_rewritten_histories_hang_under_what_was_said_before():
+    played = []
+    for sample, text in enumerate(["one", "one", "two"]):
+        summary = ({"role": "system", "content": f"You found: {text}"}, *ASK)
+        played.append(trajectory([turn(text), turn("so 43", summary)], sample))
+    turns, _ = told(*played)
+    assert [one["up"] for one in turns] == [-1, 0, -1, 2, -1, 4]
+    assert same(turns) == [None, None, 0, 1, None, None]
+    assert [one.get("anew", False) for one in turns] == [False, True] * 3
+
+
+@given(st.lists(st.lists(st.sampled_from("ab"), max_size=5), min_size=1, max_size=6))
+def test_nodes_are_the_prefixes_of_what_was_said(scripts):
+    played = []
+    for sample, script in enumerate(scripts):
+        made = []
+        for place, text in enumerate(script):
+            before = made[-1] if made else None
+            made.append(turn(text, after(before, f"q{place}") if before else ASK, before))
+        played.append(trajectory(made, sample))
+    turns, samples = told(*played)
+    nodes = {number for number, one in enumerate(turns) if "same" not in one}
+    assert {one["same"] for one in turns if "same" in one} <= nodes
+    assert len(nodes) == len({tuple(script[: n + 1]) for script in scripts for n in range(len(script))})
+    joined = {
+        tuple(script): [turns[n].get("same", n) for n in sample["path"]]
+        for script, sample in zip(scripts, samples, strict=True)
+    }
+    for script, sample in zip(scripts, samples, strict=True):
+        assert joined[tuple(script)] == [turns[n].get("same", n) for n in sample["path"]]
+
+
+def test_a_merged_node_that_did_not_fit_is_forgotten():
+    rows = episodes([trajectory([turn(text)], n) for n, text in enumerate(["x" * 50, "y", "y"])], None, spell)
+    found = Conversations()
+    assert found.add(0, rows[0])
+    assert found.add(1, rows[1], room=found.size) is None
+    assert found.add(2, rows[2])["path"] == [1]
+    assert same(found.turns) == [None, None]
 
 
 @given(st.lists(st.integers(-1, 5), min_size=1, max_size=8), st.integers(1, 3))
@@ -449,6 +530,57 @@ def test_lanes_tree_and_keys(tmp_path):
     assert outside == 1
     assert rest == ["sample 4", "3", True, "11", "0", "Failed: ValueError: no steps in play() line 3",
                     "#step=3&group=1&sample=1"]  # fmt: skip
+
+
+@browser
+def test_the_tree_is_that_of_prefixes(tmp_path):
+    scenario = Scenario("team/1", "Divide the work.", answer="43")
+    played = []
+    for sample, (plan, work, end) in enumerate(["abc", "abd", "abd", "axc", "zbc"]):
+        first = turn(plan, agent="planner")
+        hand = turn(work, ({"role": "user", "content": plan},), agent="worker")
+        again = turn(end, ({"role": "system", "content": f"{plan}{work}"},), agent="planner")
+        played.append(Trajectory(scenario, [first, hand, again], sample, {"reward": Score(float(sample))}))
+    page = page_of(tmp_path / "run", played)
+    script = """
+      const texts = (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent);
+      const nodes = () => [...document.querySelectorAll(".tree .node")];
+      log.push(nodes().map((node) => node.getAttribute("aria-level") + " " + node.textContent));
+      log.push(nodes().map((node) => node.querySelector(".square.split") ? 1 : 0));
+      const path = () => texts(".tree .node.path .words").slice(0, 3);
+      const open = () => document.querySelector(".episode header b").nextSibling.textContent;
+      log.push(path(), open());
+      document.querySelector('.tree .end[data-sample="2"]').click();
+      log.push(path(), open(), document.querySelector(".bubble.agent .who").textContent);
+      nodes()[1].click();
+      log.push(open(), document.querySelector(".turn.here").dataset.place);
+      nodes()[5].click();
+      log.push(path(), open(), nodes().findIndex((node) => node.classList.contains("at")));
+      log.push(nodes()[1].title);
+    """
+    found = logged(browse(page, tmp_path, script))
+    assert found[0] == [
+        "1 Divide the work.×5 · 2 ways",
+        "2 planner: a×4 · 2 ways",
+        "3 worker: b×3 · 2 ways",
+        "4 ↺ planner: c0",
+        "4 ↺ planner: d×212",
+        "3 worker: x",
+        "3 ↺ planner: c3",
+        "2 planner: z",
+        "2 worker: b",
+        "2 ↺ planner: c4",
+    ]
+    assert found[1] == [0, 1, 1, 0, 1, 0, 0, 0, 0, 0]
+    assert found[2:4] == [["planner: a", "worker: b", "↺ planner: c"], "sample 1"]
+    assert found[4:7] == [
+        ["planner: a", "worker: b", "↺ planner: d"],
+        "sample 3",
+        "planner · 1 token · same in 4 samples",
+    ]
+    assert found[7:9] == ["sample 3", "0"]
+    assert found[9:12] == [["planner: a", "worker: x", "↺ planner: c"], "sample 4", 5]
+    assert found[12] == "planner, 4 samples, mean advantage +1 (−0.5 … +2.5)"
 
 
 @browser

@@ -7,12 +7,15 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from hocket.casting import Separate
 from hocket.display import LiveDisplay, role_lines
+from hocket.recipes import GRPO
 from hocket.report.curves import curves
-from hocket.report.page import write_report
+from hocket.report.page import _chips, write_report
 from hocket.report.reading import read_run
 from hocket.report.roles import Summed, table
 from hocket.report.rollouts import rollouts
+from hocket.train.config import Config, Phase, dump
 
 
 def charts_of(folder, rows, steps=()):
@@ -145,6 +148,52 @@ def test_one_agent_needs_no_table_of_roles(run):
 
 
 # ---------------------------------------------------------------- the terminal
+
+
+def begun(config):
+    console = Console(width=300, record=True, file=io.StringIO())
+    machine = SimpleNamespace(briefly="1 thread")
+    trainer = SimpleNamespace(
+        config=config,
+        progress=SimpleNamespace(step=0),
+        total_steps=3,
+        task=SimpleNamespace(kind="text"),
+        machine=machine,
+        folder=SimpleNamespace(path="runs/x"),
+    )
+    LiveDisplay(console).started(trainer)
+    return console.export_text()
+
+
+TEAM = GRPO.but(name="team", workflow="debate?rounds=2", cast=Separate())
+
+
+@pytest.mark.parametrize(
+    ("config", "line", "chips"),
+    [
+        (Config(), "training nano on sums with grpo,", {}),
+        (
+            Config(workflow="planner-worker"),
+            "training nano on sums played as planner-worker with grpo,",
+            {"workflow": "planner-worker"},
+        ),
+        (
+            Config(recipe=TEAM),
+            "training nano on sums played as debate?rounds=2 with the cast Separate, with team,",
+            {"workflow": "debate?rounds=2", "cast": "Separate"},
+        ),
+        (
+            Config(workflow="planner-worker", recipe=GRPO, plan=(Phase(TEAM, 2), Phase(GRPO, 1))),
+            "played as planner-worker with the cast Separate, with team then grpo,",
+            {"workflow": "planner-worker", "cast": "Separate"},
+        ),
+    ],
+)
+def test_what_plays_is_named(config, line, chips, tmp_path):
+    assert line in begun(config)
+    (tmp_path / "config.yaml").write_text(dump(config))
+    named = dict(_chips(read_run(tmp_path)))
+    assert {name: named.get(name) for name in ("workflow", "cast") if name in named} == chips
 
 
 def shown(row):
