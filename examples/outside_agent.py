@@ -2,7 +2,8 @@
 
     hocket train --workflow outside:examples/outside_agent.py:agent --steps 40
 
-trains the model behind it, and the agent need not know. Against any other server the same function runs as it is:
+trains the model behind it, and the agent need not know. The same function runs against any other server, such as
+`hocket serve nano` (KEY is any word where the server asks for none):
 
     python examples/outside_agent.py http://127.0.0.1:8000/v1 KEY "What is 12 + 34 - 5?"
 """
@@ -19,12 +20,12 @@ WORKER = "You are a worker. Answer the one step you are given."
 HTTP = openai.DefaultAsyncHttpxClient()  # One for all clients: making one takes long.
 
 
-async def agent(base_url, api_key, scenario):
-    """Answers a scenario's question; what the answer is worth, the task decides."""
+async def agent(base_url, api_key, scenario, model="any"):
+    """Answers a scenario's question; what the answer is worth, the task decides. In training any model name will do."""
     client = openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=HTTP)
 
     async def ask(*messages):
-        reply = await client.chat.completions.create(model="policy", messages=messages, max_tokens=96)
+        reply = await client.chat.completions.create(model=model, messages=messages, max_tokens=96)
         return reply.choices[0].message.content
 
     async def work(step):
@@ -52,4 +53,5 @@ def user(text):
 
 if __name__ == "__main__":
     address, key, question = sys.argv[1:]
-    print(asyncio.run(agent(address, key, SimpleNamespace(prompt=question))))
+    first = openai.OpenAI(base_url=address, api_key=key).models.list().data[0].id
+    print(asyncio.run(agent(address, key, SimpleNamespace(prompt=question), first)))

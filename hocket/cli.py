@@ -211,6 +211,9 @@ def build_parser() -> _Parser:
     listing.add_argument("--n", type=int, default=3, help="samples to show (3)")
     listing.add_argument("--all", action="store_true", help="list every reasoning-gym dataset too")
     _json(listing)
+    workflows = command("workflows", "list the workflows and their settings, or describe one")
+    workflows.add_argument("name", nargs="?", help="a workflow to describe, as `hocket train --workflow` takes it")
+    _json(workflows)
     report = command("report", "write a run's page and print where it is")
     report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     report.add_argument("--runs", default="runs", metavar="DIR")
@@ -252,7 +255,7 @@ def _train(parser: _Parser) -> None:
         ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl or FILE.py:NAME"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, a transformers folder, or a hub name"),
-        ("--workflow", "NAME", "a workflow, FILE.py:NAME (one answer per prompt)"),
+        ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
         ("--run", "NAME", "name of the run folder (the next free one)"),
         ("--runs", "DIR", "where run folders are (runs)"),
         ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),

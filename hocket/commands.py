@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import json
 import math
 import signal
@@ -300,6 +301,51 @@ def _sampled(task: Any, n: int, *, as_json: bool) -> int:
     return 0
 
 
+# ---------------------------------------------------------------- workflows
+
+
+def workflows(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket workflows`."""
+    from hocket.workflows.library import LIBRARY, settings_of
+
+    if options.name:
+        return _workflow(options.name, as_json=options.json)
+    found = {name: settings_of(named.load()) for name, named in LIBRARY.items()}
+    if options.json:
+        rows = [{"name": name, "description": LIBRARY[name].description, "settings": found[name]} for name in found]
+        emit(rows)
+        return 0
+    table = Table(box=None, header_style="dim")
+    table.add_column("workflow", no_wrap=True)
+    table.add_column("what is played, and its settings")
+    for name, settings in found.items():
+        table.add_row(f"[bold]{name}[/]", f"{escape(LIBRARY[name].description)}\n[dim]{escape(_brief(settings))}[/]")
+    _out().print(table)
+    return 0
+
+
+def _workflow(name: str, *, as_json: bool) -> int:
+    from hocket.workflows.library import find, settings_of
+
+    found = find(name)
+    settings, said = settings_of(type(found)), inspect.getdoc(type(found)) or ""
+    if as_json:
+        emit({"name": name, "roles": list(found.roles), "settings": settings, "description": said})
+        return 0
+    console = _out()
+    console.print(f"[bold]{escape(name)}[/]  roles {escape(', '.join(found.roles))}\n\n{escape(said)}")
+    if settings:
+        console.print(f"\n[dim]settings[/] {escape(_brief(settings))}")
+    return 0
+
+
+def _brief(settings: dict[str, Any], longest: int = 24) -> str:
+    """Settings with their defaults as they are written in a workflow's name; long texts are cut."""
+    told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in settings.items()}
+    cut = {name: text if len(text) <= longest else f"{text[:longest]}.." for name, text in told.items()}
+    return "  ".join(f"{name}={text}" for name, text in cut.items())
+
+
 # ---------------------------------------------------------------- report, compare
 
 
@@ -423,8 +469,8 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
         console.print(f"serving [bold]{escape(', '.join(told['models']))}[/] ({told['weights']}) at {told['url']}")
         console.print("[dim]Ctrl-C ends it[/]" if told["keys"] else "[dim]for this machine alone; Ctrl-C ends it[/]")
         if options.json:
-            emit(told)
-            sys.stdout.flush()
+            # One line, since it comes while the program goes on: whoever waits for it reads a line.
+            print(json.dumps(told, ensure_ascii=False), flush=True)
 
     command.serve(_eval_target(options), options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
     return 0
@@ -489,5 +535,6 @@ __all__: Sequence[str] = (
         "study",
         "tasks",
         "train",
+        "workflows",
     ),
 )

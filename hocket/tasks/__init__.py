@@ -35,7 +35,7 @@ FORMS = (
     Entry("openspiel:GAME", "a game of OpenSpiel in words, e.g. openspiel:kuhn_poker or openspiel:leduc_poker?tries=1"),
     Entry("textarena:GAME", "a game of TextArena, e.g. textarena:TicTacToe-v0"),
     Entry("gymnasium:ENVIRONMENT", "a Gymnasium environment in words, e.g. gymnasium:FrozenLake-v1?is_slippery=false"),
-    Entry("pettingzoo:MODULE", "a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2"),
+    Entry("pettingzoo:MODULE", "a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2 (needs pygame)"),
     Entry("openenv:URL", "the environment behind an OpenEnv server, e.g. openenv:http://localhost:8000"),
     Entry("household", "errands in a house in words, e.g. household?size=2&dense=0.1"),
     Entry("maze", "mazes in words, e.g. maze?width=4&height=4&slip=0.1"),

@@ -11,6 +11,7 @@ import pytest
 from tiny_runs import TINY, call, train
 
 from hocket.recipes import all_recipes
+from hocket.workflows.library import LIBRARY, find
 
 COMMANDS = (
     "train",
@@ -18,6 +19,7 @@ COMMANDS = (
     "recipes",
     "catalogue",
     "tasks",
+    "workflows",
     "report",
     "compare",
     "study",
@@ -25,6 +27,23 @@ COMMANDS = (
     "doctor",
     "microscope",
 )
+
+
+OWN = '''
+from hocket.workflows import Workflow
+
+
+class Own(Workflow):
+    """Mine."""
+
+    roles = ("policy",)
+
+    def __init__(self, times=2, tools=()):
+        self.times = times
+
+    async def play(self, scenario, team):
+        await team.policy(scenario.prompt)
+'''
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +165,31 @@ def test_tasks() -> None:
     assert all(row["answer"] and row["prompt"] for row in shown["samples"])
     assert "answer" in call("tasks", "sums").out
     assert "CartPole" in call("tasks", "gym:CartPole-v1").out
+
+
+def test_workflows(tmp_path: Path) -> None:
+    rows = {row["name"]: row for row in call("workflows", "--json").json}
+    assert set(rows) == set(LIBRARY)
+    assert rows["debate"]["settings"] == {"debaters": 3, "rounds": 2, "vote": 1.0, "system": None}
+    assert all(row["description"] for row in rows.values())
+    for name, row in rows.items():
+        plain = {key: value for key, value in row["settings"].items() if isinstance(value, (int, float))}
+        words = "&".join(f"{key}={json.dumps(value)}" for key, value in plain.items())
+        assert find(f"{name}?{words}").roles == find(name).roles
+    said = call("workflows")
+    assert "several answer, read each other and vote" in said.out
+    assert "debaters=3  rounds=2" in said.out
+    text = call("workflows", "debate?debaters=2").out
+    assert "debater_2" in text
+    assert "debater_3" not in text
+    assert "rounds:" in text
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    found = call("workflows", f"{own}:Own", "--json").json
+    assert (found["roles"], found["settings"], found["description"]) == (["policy"], {"times": 2}, "Mine.")
+    wrong = call("workflows", "debat")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "did you mean 'debate'" in wrong.err
 
 
 def test_eval_of_a_run_and_of_a_model(runs: Path) -> None:

@@ -29,12 +29,9 @@ def served(*arguments: str | Path, **environment: str) -> Iterator[tuple[dict[st
     ) as child:
         try:
             assert child.stdout is not None
-            lines = []
-            while not lines or lines[-1].rstrip() != "}":
-                line = child.stdout.readline()
-                assert line, child.communicate()[1]
-                lines.append(line)
-            yield json.loads("".join(lines)), child
+            line = child.stdout.readline()
+            assert line, child.communicate()[1]
+            yield json.loads(line), child
         finally:
             child.kill()
 
