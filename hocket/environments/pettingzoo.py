@@ -92,6 +92,8 @@ class PettingZoo:
             if error.name is not None and path.startswith(error.name):
                 raise ConfigurationError(f"pettingzoo has no module {path}") from None
             raise ConfigurationError(f"{self.name} needs {error.name}: pip install 'pettingzoo[classic]'") from None
+        except ImportError as error:
+            raise ConfigurationError(f"{self.name} cannot be imported: {error}") from None
         found = (getattr(module, name, None) for name in ("env", "parallel_env"))
         makers = [maker for maker in found if callable(maker)]
         if not makers:

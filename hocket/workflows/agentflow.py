@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hocket.keys import Key
 from hocket.markup import ANSWER
+from hocket.tools import find_all
 from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Scenario
 from hocket.workflows.team import Agent, Team
@@ -31,13 +32,14 @@ class InTheFlow(Workflow):
 
     Attributes:
         turns: of the planner at most. kept: lines of memory that are shown, the latest. longest: characters of a
-            line's action, and of its result. tools_of: the executor's tools, or what makes those of one episode.
+            line's action, and of its result. tools_of: the executor's tools, names of tools with commas
+            between them, or what makes those of one episode.
     """
 
     turns: int = 4
     kept: int = 8
     longest: int = 200
-    tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] = ()
+    tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] | str = ""
 
     roles = ("planner", "executor", "verifier", "generator")
 
@@ -46,13 +48,17 @@ class InTheFlow(Workflow):
             raise ValueError(
                 f"turns, kept and longest must be at least 1, not {self.turns}, {self.kept} and {self.longest}"
             )
+        if isinstance(self.tools_of, str):
+            object.__setattr__(self, "tools_of", find_all(self.tools_of))
 
     @property
     def prompts(self) -> Mapping[str, str]:
         return {"planner": PLANNER, "executor": EXECUTOR, "verifier": VERIFIER, "generator": GENERATOR}
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        tools = self.tools_of(scenario, team.key) if callable(self.tools_of) else self.tools_of
+        given = self.tools_of
+        assert not isinstance(given, str)  # names became tools at construction
+        tools = given(scenario, team.key) if callable(given) else given
         executor = team.executor.fresh(tools=[tool.schema for tool in tools]) if tools else team.executor
         question = str(asked(team.assignment)[-1]["content"])
         memory: list[str] = []

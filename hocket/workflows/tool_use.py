@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.tools import find
+from hocket.tools import find_all
 from hocket.tools.loop import Made, converse
 from hocket.tools.protocol import Tool
 from hocket.types import Scenario
@@ -44,7 +44,7 @@ class ToolUse(Workflow):
         if self.turns < 1:
             raise ConfigurationError(f"workflow tool-use: turns must be at least 1, not {self.turns}")
         if isinstance(self.tools_of, str):
-            object.__setattr__(self, "tools_of", tuple(find(name.strip()) for name in self.tools_of.split(",")))
+            object.__setattr__(self, "tools_of", find_all(self.tools_of))
 
     @property
     def prompts(self) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hocket.errors import ConfigurationError
 from hocket.testing import rehearse
 from hocket.types import Scenario
 from hocket.workflows.agentflow import InTheFlow
@@ -65,3 +66,12 @@ def test_it_is_in_the_library():
     assert find("agentflow?turns=2").turns == 2
     with pytest.raises(ValueError, match="turns"):
         InTheFlow(turns=0)
+
+
+def test_tools_may_be_named() -> None:
+    flow = find("agentflow?tools_of=calculator, python")
+    assert isinstance(flow, InTheFlow)
+    assert [tool.name for tool in flow.tools_of] == ["calculator", "python"]  # type: ignore[union-attr]
+    assert InTheFlow().tools_of == ()
+    with pytest.raises(ConfigurationError, match="no tool 'calculater'; did you mean 'calculator'"):
+        find("agentflow?tools_of=calculater")
