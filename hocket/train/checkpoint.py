@@ -72,7 +72,8 @@ class Checkpoints:
         temporary = self.folder / f".{target.name}.tmp"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._remove(self.folder.glob(".step-*.tmp"))
+            # What a process left that was killed while it wrote.
+            self._remove([*self.folder.glob(".step-*.tmp"), *self.folder.glob(f".{BEST}.*.tmp")])
             temporary.mkdir()
             self._fill(temporary, step, tree, policies)
             self._place(temporary, target)
@@ -156,10 +157,12 @@ class Checkpoints:
         except OSError as error:
             self.on_problem(f"{self.folder}: old checkpoints could not be removed ({_reason(error)}).")
 
-    def _remove(self, folders: Iterable[Path]) -> None:
-        for folder in list(folders):
-            if folder.is_dir():
-                shutil.rmtree(folder)
+    def _remove(self, paths: Iterable[Path]) -> None:
+        for path in list(paths):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ reading
 
