@@ -238,7 +238,7 @@ class Gate:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The server's event loop."""
+        """The server's event loop, in a thread of its own."""
         return self._host.loop
 
     def close(self) -> None:

@@ -1,17 +1,17 @@
-"""The HTTP server, beside the thread that computes: it goes on reading and writing meanwhile."""
+"""The HTTP server, in a thread of its own: it goes on reading and writing while a model computes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
 from hocket.errors import ConfigurationError
 from hocket.serve.bounds import Bounds
-from hocket.serve.loop import network_loop
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -24,7 +24,7 @@ class Host:
     """Serves an application from when it is made until `close`.
 
     Attributes:
-        host, port: where it listens. loop: the event loop that it runs in, in which other work may run too.
+        host, port: where it listens. loop: the thread's event loop, which also runs other work given to it.
 
     Args:
         make: gives the application.
@@ -42,12 +42,11 @@ class Host:
         self._bounds = bounds or Bounds()
         self._socket = _listening(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
+        started: Future[asyncio.AbstractEventLoop] = Future()
         self._server: Any = None
-        self.loop = network_loop()
-        listening: Future[None] = Future()
-        self._served = asyncio.run_coroutine_threadsafe(self._serve(make, listening), self.loop)
-        self._served.add_done_callback(lambda served: _failed(served, listening))
-        listening.result()
+        self._thread = threading.Thread(target=self._run, args=(make, started), name="hocket-serve", daemon=True)
+        self._thread.start()
+        self.loop = started.result()
 
     @property
     def address(self) -> str:
@@ -56,11 +55,11 @@ class Host:
         return f"http://{host}:{self.port}"
 
     def close(self) -> None:
-        """Stops listening, and lets open requests end for a moment."""
+        """Stops listening, lets open requests end for a moment, and ends the thread."""
         if self._server is not None:
             self._server.should_exit = True
-        if not _within(self.loop):
-            wait([self._served], _GRACE + 5)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_GRACE + 5)
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +67,16 @@ class Host:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    async def _serve(self, make: Callable[[], Starlette], listening: Future[None]) -> None:
+    def _run(self, make: Callable[[], Starlette], started: Future[asyncio.AbstractEventLoop]) -> None:
+        try:
+            asyncio.run(self._serve(make, started))
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+                return
+            raise
+
+    async def _serve(self, make: Callable[[], Starlette], started: Future[asyncio.AbstractEventLoop]) -> None:
         import uvicorn
 
         from hocket.serve.connections import bounded
@@ -92,23 +100,9 @@ class Host:
         self._server = uvicorn.Server(config)
         self._socket.listen(bounds.connections)
         # From here on connections are taken up, and answered in a moment.
-        listening.set_result(None)
+        started.set_result(asyncio.get_running_loop())
         with contextlib.suppress(asyncio.CancelledError):
             await self._server.serve(sockets=[self._socket])
-
-
-def _failed(served: Future[None], listening: Future[None]) -> None:
-    """Tells who waits for a server that it will not listen."""
-    if not listening.done():
-        error = None if served.cancelled() else served.exception()
-        listening.set_exception(error or RuntimeError("the server ended before it listened"))
-
-
-def _within(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this is called in the thread of a loop."""
-    with contextlib.suppress(RuntimeError):
-        return asyncio.get_running_loop() is loop
-    return False
 
 
 def require() -> None:

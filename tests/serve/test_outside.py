@@ -321,7 +321,7 @@ def test_calls_of_all_episodes_are_sampled_together():
     HTTP = httpx.AsyncClient(timeout=WAIT, limits=httpx.Limits(max_connections=None))
     engine = Counting()
     found = play(agent, engine, samples=20, scenarios=6)
-    assert all(trajectory.failure is None for trajectory in found)
+    assert [trajectory.failure for trajectory in found if trajectory.failure is not None] == []
     assert engine.batches == [120, 120]
 
 
@@ -458,23 +458,6 @@ def test_calls_that_are_pending_when_the_agent_returns_are_given_up():
 
         refused = asyncio.run_coroutine_threadsafe(told(), workflow._gate.loop).result(WAIT)
         assert refused.status_code == 410
-
-
-def test_a_client_may_outlive_the_server():
-    """As one does that an agent's file makes when it is imported: it finds connections that an earlier run left."""
-    http = openai.DefaultAsyncHttpxClient()
-
-    async def agent(base_url, api_key, scenario):
-        client = openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http)
-
-        async def ask():
-            await client.chat.completions.create(model="m", messages=[user(scenario.prompt)])  # type: ignore[list-item]
-
-        await asyncio.gather(*(ask() for _ in range(4)))
-
-    for _ in range(6):
-        played = play(agent, lambda request: "x", scenarios=8)
-        assert [one.failure for one in played] == [None] * 8
 
 
 def test_roles_are_named_as_models():

@@ -14,19 +14,17 @@ import asyncio
 
 import openai
 
-HTTP = openai.DefaultAsyncHttpxClient()
-
-
 async def agent(base_url, api_key, scenario):
     """Prefers the shorter of two answers."""
-    client = openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=HTTP)
+    # A client of its own: the runs of this file share a process, and connections end with the server of a run.
+    async with openai.AsyncOpenAI(base_url=base_url, api_key=api_key) as client:
 
-    async def ask():
-        messages = [{"role": "user", "content": scenario.prompt}]
-        reply = await client.chat.completions.create(model="m", messages=messages)
-        return reply.choices[0].message.content
+        async def ask():
+            messages = [{"role": "user", "content": scenario.prompt}]
+            reply = await client.chat.completions.create(model="m", messages=messages)
+            return reply.choices[0].message.content
 
-    one, other = await asyncio.gather(ask(), ask())
+        one, other = await asyncio.gather(ask(), ask())
     return -min(len(one), len(other)) / 50
 '''
 
