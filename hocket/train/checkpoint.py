@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 
 from hocket.errors import ConfigurationError, HocketError
 from hocket.stages import State
-from hocket.train.disk import Chunk, DiskWriter, Writer, write_atomic
+from hocket.train.disk import Chunk, DiskWriter, Writer
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
 
-STRUCTURE, TENSORS, COMPLETE, BEST = "state.json", "state.safetensors", "COMPLETE", "best"
+STRUCTURE, TENSORS, COMPLETE = "state.json", "state.safetensors", "COMPLETE"
 
 SavePolicy = Callable[[Path], None]
 """Writes a policy's weights into a folder that exists and is empty: `Policy.save`."""
@@ -41,8 +41,9 @@ class Checkpoints:
     """The checkpoints of one run: `folder/step-000123/`.
 
     A checkpoint holds the state tree (`state.json`, `state.safetensors`), one folder per policy (`policy/` for the
-    only one, else `policy-NAME/`), and `COMPLETE`, written last, with the SHA-256 and size of every other file. It is
-    written beside its place under a hidden name, read back, and renamed. The last `keep` and the best one stay.
+    only one, else `policy-NAME/`), and `COMPLETE`, written last, with the SHA-256 and size of every other file and
+    whether it is the best so far. It is written beside its place under a hidden name, read back, and renamed: it and
+    its mark appear at one moment. The last `keep` and the best one stay.
 
     Attributes:
         folder: where they are; made when first needed.
@@ -61,8 +62,8 @@ class Checkpoints:
     def save(self, step: int, tree: State, policies: Mapping[str, SavePolicy], *, best: bool = False) -> Path:
         """Writes the checkpoint of `step` and drops those no longer kept; one of the same step is replaced.
 
-        `best` marks it as the best so far. Checkpoints of later steps, left by a run that went on from an earlier
-        one, are dropped too, unless marked best.
+        `best` marks it as the best so far; one of the same step that was, stays so. Checkpoints of later steps, left by
+        a run that went on from an earlier one, are dropped too, unless marked best and this one is not.
 
         Raises:
             CheckpointError: when the disk refuses; earlier checkpoints are intact and nothing half-written is left.
@@ -73,12 +74,10 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # What a process left that was killed while it wrote.
-            self._remove([*self.folder.glob(".step-*.tmp"), *self.folder.glob(f".{BEST}.*.tmp")])
+            self._remove(self.folder.glob(".step-*.tmp"))
             temporary.mkdir()
-            self._fill(temporary, step, tree, policies)
+            self._fill(temporary, step, tree, policies, best=best or step == self._best_step(dict(self._candidates())))
             self._place(temporary, target)
-            if best:
-                write_atomic(self.folder / BEST, f"{target.name}\n", self.writer)
         except (OSError, RuntimeError, SafetensorError) as error:
             # RuntimeError and SafetensorError are how torch and safetensors report a full disk.
             raise CheckpointError(
@@ -88,10 +87,10 @@ class Checkpoints:
         finally:
             with contextlib.suppress(OSError):
                 self._remove([temporary])
-        self._prune(step)
+        self._prune(step, best=best)
         return target
 
-    def _fill(self, folder: Path, step: int, tree: State, policies: Mapping[str, SavePolicy]) -> None:
+    def _fill(self, folder: Path, step: int, tree: State, policies: Mapping[str, SavePolicy], *, best: bool) -> None:
         encoder = TreeEncoder()
         structure = structure_bytes(encoder.encode(tree))
         written = {
@@ -109,7 +108,7 @@ class Checkpoints:
         for name, digest in written.items():
             if found.get(name) != digest:
                 raise OSError(f"{name} did not reach the disk whole")
-        complete = {"version": 1, "step": step, "policies": folders, "files": found}
+        complete = {"version": 1, "step": step, "best": best, "policies": folders, "files": found}
         self._write(folder / COMPLETE, [json.dumps(complete, indent=1).encode()])
         reason = problem(folder)
         if reason is not None:
@@ -141,14 +140,13 @@ class Checkpoints:
         self.writer.rename(temporary, target)
         self.writer.sync(self.folder)
 
-    def _prune(self, step: int) -> None:
+    def _prune(self, step: int, *, best: bool) -> None:
         numbers = self._steps()
-        kept = {number for number in sorted(numbers) if number <= step}
-        kept = set(sorted(kept)[-max(self.keep, 1) :])
-        best = self._best_name()
+        kept = set(sorted(number for number in numbers if number <= step)[-max(self.keep, 1) :])
+        marked = step if best else self._best_step(numbers)
         try:
             for number, path in numbers.items():
-                if number not in kept and path.name != best:
+                if number not in kept and number != marked:
                     # Hidden first, so that a crash midway leaves no damaged checkpoint in sight.
                     aside = self.folder / f".{path.name}.old"
                     self._remove([aside])
@@ -183,10 +181,11 @@ class Checkpoints:
 
     def best(self) -> Path | None:
         """The checkpoint marked best, if there is one and it verifies; a damaged one is reported."""
-        name = self._best_name()
-        if name is None:
+        candidates = dict(self._candidates())
+        step = self._best_step(candidates)
+        if step is None:
             return None
-        path = dict(self._candidates()).get(_step_of(name), self.folder / name)
+        path = candidates[step]
         reason = problem(path)
         if reason is not None:
             self.on_problem(f"{path}, marked best, is damaged ({reason}); use the latest checkpoint instead.")
@@ -231,12 +230,10 @@ class Checkpoints:
                         numbers.setdefault(_step_of(aside.name), aside)
         return sorted(numbers.items(), reverse=True)
 
-    def _best_name(self) -> str | None:
-        try:
-            name = (self.folder / BEST).read_text().strip()
-        except (OSError, UnicodeDecodeError):
-            return None
-        return name if _STEP.fullmatch(name) else None
+    @staticmethod
+    def _best_step(candidates: Mapping[int, Path]) -> int | None:
+        """The last step marked best: of several, each was better than those before it."""
+        return max((step for step, path in candidates.items() if _marked_best(path)), default=None)
 
 
 # ---------------------------------------------------------------- what a checkpoint is made of
@@ -248,6 +245,14 @@ def policy_folders(names: list[str]) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
             raise ConfigurationError(f"policy {name!r}: use letters, digits, '.', '_' and '-' in a policy's name")
     return {name: "policy" if len(names) == 1 or name == "policy" else f"policy-{name}" for name in names}
+
+
+def _marked_best(path: Path) -> bool:
+    """Whether a checkpoint folder says that it was the best when it was written; False for one that says nothing."""
+    try:
+        return json.loads((path / COMPLETE).read_bytes()).get("best") is True
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def problem(path: Path) -> str | None:
