@@ -107,15 +107,20 @@ def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
         **({"state": [turn["state"] for turn in turns]} if all(turn.get("state") for turn in turns) else {}),
         "text": turns[-1].get("text", "") if turns else "",
         "label": episode.get("label"),
-        "info": {"pieces": _pieces(turns)} if all(turn.get("token_texts") for turn in turns) else {},
+        "info": _told(episode),
         "truncated": bool(episode.get("truncated")),
         "source": episode.get("source", "own"),
     }
 
 
-def _pieces(turns: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The text of each token."""
-    return [text for turn in turns for text in turn["token_texts"]]
+def _told(episode: Mapping[str, Any]) -> dict[str, Any]:
+    """What training told the stages about a trajectory besides scores: columns of `Batch.info`."""
+    scenario = episode["scenario"]
+    told = {**episode.get("info", {}), "metadata": scenario.get("metadata") or {}, "origin": scenario.get("origin")}
+    told["feedback"] = episode.get("feedback") or {}
+    if all(turn.get("token_texts") for turn in episode["turns"]):
+        told["pieces"] = [text for turn in episode["turns"] for text in turn["token_texts"]]
+    return told
 
 
 def _check_fields(recipe: Recipe, read: Reading) -> None:

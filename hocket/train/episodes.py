@@ -20,7 +20,7 @@ from hocket.errors import HocketError
 from hocket.packing import unique_turns
 from hocket.signals import REWARD, returns
 from hocket.train.disk import json_ready, read_json_lines, write_atomic
-from hocket.types import Batch, Level, Trajectory, Turn
+from hocket.types import Batch, Level, Scenario, Trajectory, Turn
 
 Decode = Callable[[Sequence[int]], str]
 """The text of token ids."""
@@ -95,7 +95,6 @@ def episode(
 
     `numbers` are those of the turns by `id(turn)`, contexts included; None numbers them within the trajectory.
     """
-    scenario = trajectory.scenario
     numbers = numbers or {id(turn): number for number, turn in enumerate(unique_turns([trajectory]))}
     rewards = _turn_rewards(trajectory)
     turns = []
@@ -112,7 +111,7 @@ def episode(
         "step": step,
         "group": group,
         "sample": trajectory.sample,
-        "scenario": json_ready({"id": scenario.id, "prompt": scenario.prompt, "answer": scenario.answer}),
+        "scenario": _scenario(trajectory.scenario),
         "turns": turns,
         "scores": json_ready({name: score.value for name, score in trajectory.scores.items()}),
         "feedback": {name: score.feedback for name, score in trajectory.scores.items() if score.feedback},
@@ -240,6 +239,12 @@ def _turn_rewards(trajectory: Trajectory) -> list[dict[str, float]]:
             if np.isfinite(value):
                 place[name] = value
     return found
+
+
+def _scenario(scenario: Scenario) -> Episode:
+    told = json_ready({"id": scenario.id, "prompt": scenario.prompt, "answer": scenario.answer})
+    more = {"origin": scenario.origin, "metadata": _brief(scenario.metadata)}
+    return {**told, **{name: value for name, value in more.items() if value}}
 
 
 def _brief(info: Mapping[str, Any]) -> Episode:

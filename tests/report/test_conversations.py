@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.microscope import record
+from hocket.microscope import Reading, look, record
 from hocket.nano.formats import CALCULATOR, calculator
 from hocket.packing import pack
+from hocket.recipes import find
 from hocket.report.conversations import Conversations, calls_in, content, earned, least_size, size
 from hocket.report.groups import group_episodes
 from hocket.report.page import write_report
@@ -96,6 +97,25 @@ def test_turn_rewards_and_what_is_known_of_the_episode():
     assert document["turn_scores"] == [{"format": 0.5}, {"win": 1.0, "format": -0.5}]
     assert document["token_scores"] == {}
     assert document["scores"] == {"team": 2.0}
+
+
+def test_a_recorded_batch_has_what_stages_were_told():
+    question = Scenario("s", metadata={"budget": 8}, origin="of s")
+    said = [turn("a short one"), turn("a long one, and longer")]
+    scores = [Score(1.0, feedback="good"), Score(0.0)]
+    samples = [
+        Trajectory(question, [one], number, {"right": score}, info={"tempered": bool(number)})
+        for number, (one, score) in enumerate(zip(said, scores, strict=True))
+    ]
+    document = json.loads(json.dumps(record(episodes(samples, None))))
+    info = Reading(document).batch.info
+    assert [info[name] for name in ("metadata", "origin", "tempered")] == [
+        [{"budget": 8}] * 2,
+        ["of s"] * 2,
+        [False, True],
+    ]
+    assert info["feedback"] == [{"right": "good"}, {}]
+    assert look(find("train-long-think-short"), document)["kept"] == [True, True]
 
 
 def test_models_that_are_not_trained_here_are_marked():
