@@ -14,11 +14,14 @@ from rich.console import Console
 from hocket.errors import ConfigurationError
 from hocket.studies.conduct import Conductor, checked, cost
 from hocket.studies.folder import StudyFolder
-from hocket.studies.page import equal_lines, failure_lines, page, remarks, table
+from hocket.studies.markdown import markdown, pictures
+from hocket.studies.page import page
 from hocket.studies.planning import Planner
 from hocket.studies.pool import Pool
 from hocket.studies.results import results
 from hocket.studies.study import Study, entries, read, without_recipe
+from hocket.studies.terminal import table
+from hocket.studies.words import equal_lines, failure_lines, remarks
 from hocket.train.cores import available_cores
 from hocket.train.disk import json_ready
 
@@ -53,7 +56,7 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
 
 
 def conduct(wanted: Study, place: Path, workers: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The study's results, with `results.json` and `report.html` written into its folder `place`."""
+    """The study's results; its folder `place` gets `results.json`, `report.html`, and `report.md` with pictures."""
     planner = Planner(wanted)
     methods = checked(wanted, planner)  # Before the folder is touched, so that a study with a mistake leaves nothing.
     folder, pool = StudyFolder.open(place, wanted), Pool(workers)
@@ -62,6 +65,8 @@ def conduct(wanted: Study, place: Path, workers: int, say: Callable[[str], None]
         found: dict[str, Any] = json_ready(results(wanted, planner, conducted))
         folder.write("results.json", json.dumps(found, indent=1, allow_nan=False))
         folder.write("report.html", page(found))
+        for name, text in {"report.md": markdown(found), **pictures(found)}.items():
+            folder.write(name, text)
     finally:
         pool.close()
         folder.close()

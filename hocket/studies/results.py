@@ -36,6 +36,7 @@ DEFINITIONS = {
     "improvement": "the probability that a run of the method ends above a run of the baseline on the same task, ties "
     "counting half, averaged over tasks; both are resampled",
     "difference": "interquartile mean of the method's final success minus the baseline's; both are resampled",
+    "area_difference": "the same of the area",
     "resolvable": "the smallest true difference of mean final success that a two-sided t test at 5 % would find with "
     "probability 80 %: (t_nu(0.975) + t_nu(0.8)) sqrt(v_x + v_y), v = sum_k s_k^2/n / K^2 over K tasks with n seeds, "
     "nu = K (n_x + n_y - 2)",
@@ -46,12 +47,9 @@ def results(study: Study, planner: Planner, found: Found) -> Json:
     """The whole study as JSON data."""
     key = Key.of(0).derive("study")
     baseline = found.methods[0].label
-    theirs = scores(found, study, baseline, "final")
     told: dict[str, Json] = {}
     for entry in found.tested:
-        told[entry.label] = _method(study, found, entry.label, key) | _against(
-            found, study, entry.label, theirs, key, itself=entry.label == baseline
-        )
+        told[entry.label] = _method(study, found, entry.label, key) | _against(found, study, entry.label, baseline, key)
     rows = []
     for entry in found.methods:
         recipe = find(entry.recipe)
@@ -134,15 +132,17 @@ def _estimates(study: Study, found: Found, label: str, names: Sequence[str], tas
     return told
 
 
-def _against(found: Found, study: Study, label: str, theirs: Array, key: Key, *, itself: bool) -> Json:
+def _against(found: Found, study: Study, label: str, baseline: str, key: Key) -> Json:
     """Improvement over the baseline, and what the seeds could have resolved."""
-    ours = scores(found, study, label, "final")
-    if itself or not len(ours) or not len(theirs):
-        resolvable = smallest_difference(theirs, theirs) if itself and len(theirs) else None
-        return {"improvement": None, "difference": None, "resolvable": resolvable}
+    ours, theirs = (scores(found, study, name, "final") for name in (label, baseline))
+    if label == baseline or not len(ours) or not len(theirs):
+        resolvable = smallest_difference(theirs, theirs) if label == baseline and len(theirs) else None
+        return {"improvement": None, "difference": None, "area_difference": None, "resolvable": resolvable}
+    our_area, their_area = (scores(found, study, name, "area") for name in (label, baseline))
     return {
         "improvement": improvement(ours, theirs, key.derive("improvement")).to_json(),
         "difference": difference(ours, theirs, key.derive("difference")).to_json(),
+        "area_difference": difference(our_area, their_area, key.derive("area")).to_json(),
         "resolvable": smallest_difference(ours, theirs),
     }
 
@@ -156,7 +156,7 @@ def _curve(study: Study, runs: Sequence[Result], key: Key) -> Json:
     places = [min(budget, every * number) for number in range(round(budget / every) + 1)]
     read = _read(runs, "value", places)
     lines: Json = {"success": []}
-    for place, column in zip(places, read.T, strict=True):
+    for place, column in zip(places, read.T, strict=True) if len(read) else ():
         found = estimate(column[:, None], key.derive("curve"))
         lines["success"].append([place, found.value, found.low, found.high])
     places = [budget * (number + 1) / study.steps for number in range(study.steps)]

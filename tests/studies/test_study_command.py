@@ -13,14 +13,21 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from tiny_runs import Said, call
 
+from hocket.studies.conduct import Found
 from hocket.studies.folder import StudyFolder, read_result
+from hocket.studies.markdown import markdown, pictures
+from hocket.studies.page import page
 from hocket.studies.planning import Planner
 from hocket.studies.pool import Pool
-from hocket.studies.study import Entry, Measure, Study
+from hocket.studies.results import results
+from hocket.studies.study import Entry, Measure, Study, entries
+from hocket.studies.words import points
+from hocket.train.disk import json_ready
 
 TINY = [
     *("--task", "sums", "--steps", "2", "--prompts", "2", "--samples", "4", "--decoding.max_tokens", "10"),
@@ -127,6 +134,59 @@ def test_the_page_stands_alone(done: tuple[Path, Said]) -> None:
     assert page.tags.count("svg") >= 5  # four charts, and the differences
     assert "cispo" in text
     assert "bootstrap" in text
+
+
+def test_the_text_page_and_its_pictures(done: tuple[Path, Said]) -> None:
+    out = done[0]
+    text, found = (out / "report.md").read_text(), done[1].json
+    other = found["methods"][1]
+    rows = [line for line in text.splitlines() if line.startswith("| `cispo` |")]
+    assert points(other["difference"], True) in rows[0]
+    assert points(other["area_difference"], True) in rows[0]
+    for line in text.splitlines():
+        assert not line.startswith("|") or line.endswith(" |")
+    for name in ("difference.svg", "area-difference.svg"):
+        assert f"({name})" in text
+        picture = ElementTree.fromstring((out / name).read_text())
+        assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "cispo" in "".join(picture.itertext())
+
+
+def test_a_method_of_which_no_run_finished_is_told_and_the_rest_reported() -> None:
+    study = Study(recipes=("grpo", "cispo"), tasks=("sums",), steps=2, prompts=2, samples=4, seeds=2)
+    planner = Planner(study)
+    base, lost = entries(study)
+    rows = [{"answers": x, "value": 0.5, "reward": 0.5, "entropy": 1.0, "length": 3.0} for x in (0, 8, 16)]
+    run = {
+        "final": 0.5,
+        "area": 0.5,
+        "answers": 16,
+        "tokens": 60,
+        "length": 3.0,
+        "entropy": 1.0,
+        "pass": {"1": 0.5},
+        "rows": rows,
+        "seconds": 1.0,
+        "measure": "accuracy",
+    }
+    found = Found([base, lost], results={("grpo", "sums"): [{**run, "seed": 0}, {**run, "seed": 1}]})
+    found.failures["cispo"] = ["sums: the disk is full"] * 2
+    document = json_ready(results(study, planner, found))
+    json.dumps(document, allow_nan=False)
+    assert document["methods"][1]["metrics"]["final"] is None
+    for text in (markdown(document), page(document)):
+        assert "cispo on sums: the disk is full (2 runs)" in text
+        assert "50.0 %" in text
+
+
+def test_the_published_page_says_what_its_results_say() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "studies"
+    pages = sorted(docs.glob("*/results.json"))
+    for file in pages:
+        found = json.loads(file.read_text())
+        assert (file.parent / "report.md").read_text() == markdown(found)
+        for name, picture in pictures(found).items():
+            assert (file.parent / name).read_text() == picture
 
 
 def test_more_seeds_use_what_is_there(done: tuple[Path, Said]) -> None:
