@@ -14,7 +14,7 @@ from hocket.components import has_path, to_plain
 from hocket.errors import ConfigurationError
 from hocket.recipe import Recipe
 from hocket.recipes import find
-from hocket.rollout import Demonstrations, Independent, Preferences, WithGreedyBaseline
+from hocket.rollout import DelayedNucleus, Demonstrations, Independent, Preferences, WithGreedyBaseline
 from hocket.stages import Task
 from hocket.studies.study import Entry, Study
 from hocket.train.config import SLOTS, Config, configure
@@ -147,6 +147,9 @@ class Planner:
 
 USUAL_SAMPLES = Independent().samples
 
+FIXED = (Independent, WithGreedyBaseline, DelayedNucleus)
+"""Rollouts of which every scenario gets as many answers as `samples` says, and a greedy one where they add it."""
+
 
 def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Settings that make a step sample as many answers as the study's steps do, and whether that must be metered.
@@ -166,7 +169,7 @@ def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[
         stated = int(getattr(rollout, "samples", study.samples))
         group = int(own.get("rollout.samples", study.samples if stated == USUAL_SAMPLES else stated))
         found["rollout.samples"] = group
-    metered = type(rollout) not in (Independent, WithGreedyBaseline)
+    metered = type(rollout) not in FIXED
     each = group + (1 if isinstance(rollout, WithGreedyBaseline) else 0)
     if has_path(recipe, "curriculum.prompts"):
         same = study.prompts * study.samples

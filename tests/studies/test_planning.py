@@ -47,7 +47,7 @@ def test_rows_of_the_catalogue_bring_their_recipes() -> None:
 # ---------------------------------------------------------------- equal budgets
 
 
-@pytest.mark.parametrize("name", ["grpo", "remax", "rloo", "dr-grpo"])
+@pytest.mark.parametrize("name", ["grpo", "remax", "rloo", "dr-grpo", "nlpo"])
 def test_every_recipe_samples_as_many_answers(name: str) -> None:
     study = Study(prompts=8, samples=8)
     recipe = find(name)
