@@ -122,7 +122,9 @@ def remarks(found: Json) -> list[str]:
     """What a reader should know before believing the table."""
     compared = [method for method in ranked(found) if method["difference"] is not None]
     told = []
-    if compared:
+    if compared and len(found["seeds"]["testing"]) < 2:
+        told.append("One seed each: intervals have no width, and nothing can be said about differences.")
+    elif compared:
         ends = _apart(compared, "difference")
         told.append(
             f"{sum(ends)} of {len(compared)} methods differ from {found['baseline']} in final success by an interval "

@@ -26,7 +26,7 @@ from hocket.studies.planning import Planner
 from hocket.studies.pool import Pool
 from hocket.studies.results import results
 from hocket.studies.study import Entry, Measure, Study, entries
-from hocket.studies.words import points
+from hocket.studies.words import points, remarks
 from hocket.train.disk import json_ready
 
 TINY = [
@@ -150,6 +150,14 @@ def test_the_text_page_and_its_pictures(done: tuple[Path, Said]) -> None:
         picture = ElementTree.fromstring((out / name).read_text())
         assert picture.tag == "{http://www.w3.org/2000/svg}svg"
         assert "cispo" in "".join(picture.itertext())
+
+
+def test_of_one_seed_no_difference_is_claimed(done: tuple[Path, Said]) -> None:
+    found = done[1].json
+    assert any("differ from grpo" in sentence for sentence in remarks(found))
+    alone = {**found, "seeds": {**found["seeds"], "testing": [0]}}
+    assert not any("differ from grpo" in sentence for sentence in remarks(alone))
+    assert remarks(alone)[0].startswith("One seed each")
 
 
 def test_a_method_of_which_no_run_finished_is_told_and_the_rest_reported() -> None:
