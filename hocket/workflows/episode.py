@@ -210,5 +210,5 @@ class Episode:
 
 
 def _call(turn: Turn) -> tuple[str, int, int]:
-    """Which call of an episode gave a turn: agent, conversation, and number in it."""
-    return turn.agent, int(turn.extras["conversation"]), int(turn.extras["call"])
+    """Which call of an episode gave a turn: its role (its agent may go by the name of a seat), conversation, number."""
+    return turn.role, int(turn.extras["conversation"]), int(turn.extras["call"])

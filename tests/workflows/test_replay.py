@@ -43,6 +43,18 @@ class Both(Workflow):
         return Outcome()
 
 
+class Seated(Workflow):
+    """One plays on, under the name of its seat, as environments name their players."""
+
+    roles = ("policy",)
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        for number in range(3):
+            reply = await team.policy(f"move {number}")
+            reply.turn.agent = "player"
+        return Outcome()
+
+
 def bench(flow: Workflow | None = None) -> TalkBench:
     return TalkBench(flow or Chat(), [SCENARIO], WORDS, find("grpo"), view=lambda messages: messages[-1]["content"])
 
@@ -50,6 +62,14 @@ def bench(flow: Workflow | None = None) -> TalkBench:
 def played(found: TalkBench, **asked: Any) -> list[Trajectory]:
     assignment = replace(Assignment(SCENARIO, decoding=found.parts.decoding), **asked)
     return asyncio.run(found.player.play([assignment], key=Key.of(1)))
+
+
+def test_turns_that_go_by_the_name_of_a_seat_are_replayed() -> None:
+    found = bench(Seated())
+    (before,) = played(found, first=3)
+    for again in played(found, samples=20, first=10, replay=Replay(tuple(before.turns[:2]))):
+        assert all(one is other for one, other in zip(again.turns[:2], before.turns[:2], strict=True))
+        assert {turn.agent for turn in again.turns} == {"player"}
 
 
 def test_a_replayed_beginning_is_the_same_objects_and_the_rest_is_drawn_anew() -> None:
