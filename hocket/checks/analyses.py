@@ -40,4 +40,10 @@ ANALYSES = (
         "Group-relative REINFORCE as an off-policy method; recipes rec-*",
         "docs/group-relative-reinforce.md",
     ),
+    Analysis(
+        "collaboration-gap",
+        "The Collaboration Gap: mazes of which two agents see half each; task split_maze, workflow split-map",
+        "hocket/tasks/split_maze.py",
+        kind="benchmark",
+    ),
 )

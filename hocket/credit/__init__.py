@@ -15,6 +15,7 @@ from hocket.credit.each_agent import EachAgent
 from hocket.credit.entropy import EntropyLifted, EntropyScaled
 from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.intents import IntentPairs
 from hocket.credit.message_values import MessageValues
 from hocket.credit.mixed import DeviationUnlessAllRight
 from hocket.credit.modules import ModuleRelative
@@ -22,6 +23,7 @@ from hocket.credit.normalisations import BetaDensity, MixedDeviation
 from hocket.credit.pairs import AllPairs, BestAgainstWorst, PreferenceLevels, ShortestAgainstLonger
 from hocket.credit.parts import EachScore
 from hocket.credit.places import PlanAndSolution, TagBonus
+from hocket.credit.plan_pairs import PlanPairs
 from hocket.credit.positions import PlaceWeighted
 from hocket.credit.progress import ProgressBonus
 from hocket.credit.rank_consistency import RankConsistent
@@ -29,6 +31,7 @@ from hocket.credit.reference import ReferenceMargin, RememberedBaseline
 from hocket.credit.refined import Refined
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
 from hocket.credit.reweighting import ExponentialWeight, LoweredBaseline
+from hocket.credit.segment_pairs import SegmentPairs
 from hocket.credit.segments import RankRelative
 from hocket.credit.selection import DownSampled, Pruned
 from hocket.credit.semantic import SemanticEntropy
@@ -38,6 +41,8 @@ from hocket.credit.tempered import RewardWhereTempered
 from hocket.credit.thinking import MaskDecision
 from hocket.credit.trajectory_graph import MergedEdges
 from hocket.credit.turn_level import EpisodeAndTurn, TurnAndOutcome, TurnRelative
+from hocket.credit.turn_pairs import BestTurnAgainstWorst
+from hocket.credit.value_steps import ValueSteps
 from hocket.credit.verdicts import Verdicts
 from hocket.credit.weights import Difficulty, LogisticAccuracy, NoiseAware, SignalShare
 
@@ -49,6 +54,7 @@ __all__ = [
     "Apart",
     "BestAbove",
     "BestAgainstWorst",
+    "BestTurnAgainstWorst",
     "BetaDensity",
     "ConflictTokens",
     "DeviationUnlessAllRight",
@@ -62,6 +68,7 @@ __all__ = [
     "ExponentialWeight",
     "GreedyBaseline",
     "GroupRelative",
+    "IntentPairs",
     "LogisticAccuracy",
     "LoweredBaseline",
     "MaskDecision",
@@ -73,6 +80,7 @@ __all__ = [
     "NoiseAware",
     "PlaceWeighted",
     "PlanAndSolution",
+    "PlanPairs",
     "PreferenceLevels",
     "ProgressBonus",
     "PromptRelative",
@@ -85,6 +93,7 @@ __all__ = [
     "ReturnToGo",
     "RewardWhereTempered",
     "RunningMean",
+    "SegmentPairs",
     "SemanticEntropy",
     "ShortestAgainstLonger",
     "SiblingTurns",
@@ -95,5 +104,6 @@ __all__ = [
     "TurnAndOutcome",
     "TurnRelative",
     "Uniform",
+    "ValueSteps",
     "Verdicts",
 ]

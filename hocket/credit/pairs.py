@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,6 +12,9 @@ from torch import Tensor
 from hocket.errors import ConfigurationError
 from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+
+Visit = tuple[int, int]
+"""A trajectory and a turn that it passes through, by number."""
 
 
 @dataclass(frozen=True)
@@ -182,3 +186,17 @@ def paired(batch: Batch, found: list[tuple[int, int]]) -> Occurrences:
     chosen[pairs.flatten()] = True
     weight = torch.where(chosen[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
     return replace(seen, weight=weight, pairs=pairs)
+
+
+def paired_turns(batch: Batch, found: Sequence[tuple[Visit, Visit]]) -> Occurrences:
+    """The occurrences with these pairs of turns, `compared`, and the trajectories named with them; weight 0 outside."""
+    seen = paired(batch, [(better[0], worse[0]) for better, worse in found])
+    compared = torch.tensor([(better[1], worse[1]) for better, worse in found], dtype=torch.long).reshape(-1, 2)
+    return replace(within(batch, seen, [visit for pair in found for visit in pair]), compared=compared)
+
+
+def within(batch: Batch, seen: Occurrences, visits: Iterable[Visit]) -> Occurrences:
+    """Occurrences with weight 0 outside of these turns of these trajectories."""
+    wanted = torch.tensor([trajectory * batch.turns + turn for trajectory, turn in visits], dtype=torch.long)
+    used = torch.isin(seen.trajectory * batch.turns + batch.turn[seen.decision], wanted)
+    return replace(seen, weight=torch.where(used, seen.weight, torch.zeros_like(seen.weight)))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import torch
-
-from hocket.credit.pairs import Pairing, members_by_group, paired
+from hocket.credit.pairs import Pairing, members_by_group, paired_turns
 from hocket.signals import returns, turn_visits
 from hocket.types import Batch, Occurrences
 
@@ -89,13 +87,9 @@ class SiblingTurns(Pairing):
             here = [pair for told in tree_of(members, turns).below() if (pair := self._pair(told, value)) is not None]
             here.sort(key=lambda pair: -pair[0].value(value))
             found += here[: max(1, int(self.share * len(here) + 1e-9))]
-        seen = paired(batch, [(better.leaves[0], worse.leaves[0]) for better, worse in found])
-        compared = torch.tensor([(better.turn, worse.turn) for better, worse in found], dtype=torch.long).reshape(-1, 2)
-        assert seen.pairs is not None
-        wanted = (seen.pairs * batch.turns + compared).flatten()
-        used = torch.isin(seen.trajectory * batch.turns + batch.turn[seen.decision], wanted)
-        weight = torch.where(used, seen.weight, torch.zeros_like(seen.weight))
-        return replace(seen, weight=weight, compared=compared)
+        return paired_turns(
+            batch, [((better.leaves[0], better.turn), (worse.leaves[0], worse.turn)) for better, worse in found]
+        )
 
     def _pair(self, told: Told, value: list[float]) -> tuple[Told, Told] | None:
         answers = list(told.children.values())

@@ -15,6 +15,7 @@ from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.objectives.masked import MaskedPolicyGradient
 from hocket.objectives.message_value import MessageValueLoss
 from hocket.objectives.negative_aware import NegativeAwareLikelihood
+from hocket.objectives.path_consistency import PathConsistency
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.preference import DPO
 from hocket.objectives.proximity import HingeTrustRegion, KLToOld, LogRatioPenalty
@@ -50,6 +51,7 @@ __all__ = [
     "MessageValueLoss",
     "NegativeAwareLikelihood",
     "NegativeLogLikelihood",
+    "PathConsistency",
     "PolicyGradient",
     "QuadraticDrift",
     "TanhDrift",

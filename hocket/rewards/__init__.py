@@ -13,6 +13,7 @@ from hocket.rewards.consultation import Compliance, DiagnosisQuality, QuestionIn
 from hocket.rewards.crowd import CrowdReward
 from hocket.rewards.curves import AsymmetricCurve
 from hocket.rewards.database_hash import DatabaseMatch
+from hocket.rewards.decisive_turns import DecisiveTurns
 from hocket.rewards.diversity import RedundancyDiscount, RoleDiversity
 from hocket.rewards.early_exit import DecayingExits
 from hocket.rewards.entropy_history import EntropyHistory
@@ -41,6 +42,7 @@ from hocket.rewards.message_cost import MessageCost
 from hocket.rewards.noise import AppealedCorrection, NoiseCorrection
 from hocket.rewards.opinions import Opinions, RewardError
 from hocket.rewards.paraphrases import GroupSimilarity
+from hocket.rewards.polling import GroupConsistency
 from hocket.rewards.progress import LearningProgress
 from hocket.rewards.readability import Readability
 from hocket.rewards.router import Routed
@@ -58,6 +60,7 @@ from hocket.rewards.steps import StepScores
 from hocket.rewards.surplus import DropSurplusNegatives
 from hocket.rewards.tags import TagFormat
 from hocket.rewards.thinking import ThinkingPenalties
+from hocket.rewards.tool_answer import ToolAnswer
 from hocket.rewards.tool_calls import ContrastBonus, SearchTable, ToolEfficiency
 from hocket.rewards.verifiers import ExactMatch, TaskVerifier
 
@@ -79,6 +82,7 @@ __all__ = [
     "CrowdReward",
     "DatabaseMatch",
     "DecayingExits",
+    "DecisiveTurns",
     "DiagnosisQuality",
     "DropSurplusNegatives",
     "EndsWith",
@@ -91,6 +95,7 @@ __all__ = [
     "FunctionReward",
     "Gated",
     "GatedAccumulation",
+    "GroupConsistency",
     "GroupSimilarity",
     "HasSection",
     "InOrder",
@@ -135,6 +140,7 @@ __all__ = [
     "TaskVerifier",
     "TextJudge",
     "ThinkingPenalties",
+    "ToolAnswer",
     "ToolEfficiency",
     "UnlikelinessReward",
     "ValidSyntax",

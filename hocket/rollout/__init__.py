@@ -1,5 +1,6 @@
 """Who is asked how many times; the loop between sampling and scoring."""
 
+from hocket.rollout.accuracy import AccuracySampling
 from hocket.rollout.agent_turn_tree import AgentTurnTree
 from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.appeals import WithAppeals
@@ -16,11 +17,15 @@ from hocket.rollout.dynamic import DynamicSampling
 from hocket.rollout.expert import WithExpert
 from hocket.rollout.forced import ForcedAnswers
 from hocket.rollout.independent import Independent
+from hocket.rollout.judged_turns import JudgedTurns
 from hocket.rollout.latent import LatentThoughts
 from hocket.rollout.message_search import UCT, MessageSearch
+from hocket.rollout.named_turns import NamedBy, ProbedTurns
 from hocket.rollout.nucleus import DelayedNucleus
+from hocket.rollout.plan_runs import PlanRuns
 from hocket.rollout.reference import WithReference
 from hocket.rollout.refilled import Refilled
+from hocket.rollout.resampled import ResampledTurn
 from hocket.rollout.selected import Selected
 from hocket.rollout.serial import SerialGroup
 from hocket.rollout.tempered import Tempered
@@ -29,6 +34,7 @@ from hocket.rollout.within_band import WithinBand
 
 __all__ = [
     "UCT",
+    "AccuracySampling",
     "AgentTurnTree",
     "AlternatingRollout",
     "CompressedThoughts",
@@ -43,11 +49,16 @@ __all__ = [
     "ForcedAnswers",
     "GuidedCorrection",
     "Independent",
+    "JudgedTurns",
     "LatentThoughts",
     "MessageSearch",
+    "NamedBy",
+    "PlanRuns",
     "PlanTree",
     "Preferences",
+    "ProbedTurns",
     "Refilled",
+    "ResampledTurn",
     "Selected",
     "SerialGroup",
     "Tempered",

@@ -10,6 +10,7 @@ import numpy as np
 
 from hocket.errors import HocketError
 from hocket.keys import Key
+from hocket.markup import edit_distance
 from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import Node, grafted, onward
 from hocket.stages import Grade, LedgerView, More, Play
@@ -102,15 +103,3 @@ class DialogueTree:
 def _apart(one: str, other: str) -> float:
     """The edit distance of two texts over the length of the longer one plus 1, as the authors have it."""
     return edit_distance(one, other) / (max(len(one), len(other)) + 1)
-
-
-def edit_distance(one: str, other: str) -> int:
-    """Insertions, deletions and replacements of characters that make one text the other."""
-    codes = np.frombuffer(other.encode("utf-32-le"), np.uint32)
-    places = np.arange(len(codes) + 1)
-    row = places.copy()
-    for number, letter in enumerate(one, start=1):
-        kept = np.minimum(row[:-1] + (codes != ord(letter)), row[1:] + 1)
-        # What is left, insertions from the left, is a running minimum of the distance minus the place.
-        row = np.minimum.accumulate(np.concatenate([[number], kept]) - places) + places
-    return int(row[-1])

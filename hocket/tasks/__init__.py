@@ -44,6 +44,7 @@ FORMS = (
     Entry("order_desk", "customers at an order desk with tools, e.g. order_desk?orders=4"),
     Entry("peer_quiz", "questions beside peers with a record, e.g. peer_quiz?question=sums&behaviour=mixed"),
     Entry("consultation", "a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=8"),
+    Entry("split_maze", "mazes of which two agents see half each, e.g. split_maze?width=4&height=4&relay=2"),
     Entry("FILE.py:NAME", "a task object of yours, or a class or function that makes one"),
 )
 
@@ -95,7 +96,7 @@ def find(name: str) -> Task:
     raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
 
 
-WORLDS_HERE = ("code", "consultation", "household", "maze", "multihop", "order_desk", "peer_quiz", "sql")
+WORLDS_HERE = ("code", "consultation", "household", "maze", "multihop", "order_desk", "peer_quiz", "split_maze", "sql")
 """Tasks of this library's own making, besides `sums`."""
 
 

@@ -5,6 +5,7 @@ from hocket.update.masked import DelayedMaskStep
 from hocket.update.problem import Problem
 from hocket.update.slow_fast import SlowFastStep
 from hocket.update.trust_region import TrustRegionStep
+from hocket.update.value_first import ValueFirstStep
 
 __all__ = [
     "DelayedMaskStep",
@@ -12,4 +13,5 @@ __all__ = [
     "Problem",
     "SlowFastStep",
     "TrustRegionStep",
+    "ValueFirstStep",
 ]

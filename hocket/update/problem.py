@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -296,3 +296,13 @@ def _total(terms: list[Terms]) -> Tensor:
 
 def _metrics(terms: list[Terms]) -> Metrics:
     return {name: float(value) for term in terms for name, value in term.metrics.items()}
+
+
+def without_value(problem: Problem) -> Callable[[Evaluation, Batch], list[Terms]]:
+    """The problem's terms with values constant: what the policy is to lower."""
+
+    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
+        value = None if now.value is None else now.value.detach()
+        return problem.loss_terms(replace(now, value=value), batch)
+
+    return terms

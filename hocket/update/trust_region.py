@@ -11,9 +11,8 @@ from torch import Tensor
 
 from hocket.keys import Key
 from hocket.stages import Metrics, Policy
-from hocket.types import Batch, Evaluation, Terms
 from hocket.update.gradient import GradientStep
-from hocket.update.problem import Problem, flat, write
+from hocket.update.problem import Problem, flat, without_value, write
 
 
 def conjugate_gradient(
@@ -89,7 +88,7 @@ class TrustRegionStep:
         return 1.0
 
     def step(self, problem: Problem, key: Key) -> Metrics:
-        surrogate = replace(problem, loss_terms=_without_value(problem))
+        surrogate = replace(problem, loss_terms=without_value(problem))
         metrics = self._policy_step(surrogate)
         problem.first = surrogate.first
         return {**metrics, **self._critic_step(problem, key)}
@@ -138,13 +137,3 @@ class TrustRegionStep:
                 problem.optimiser.step()
             losses.append(report["loss"])
         return {"update/gradients": float(len(losses))}
-
-
-def _without_value(problem: Problem) -> Callable[[Evaluation, Batch], list[Terms]]:
-    """The problem's terms with values constant: what the policy is to lower."""
-
-    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
-        value = None if now.value is None else now.value.detach()
-        return problem.loss_terms(replace(now, value=value), batch)
-
-    return terms

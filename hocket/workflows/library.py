@@ -44,7 +44,10 @@ LIBRARY: Mapping[str, Named] = {
     "crowd-vote": Named("crowd_vote:CrowdVote", "several answer alone, the most frequent answer counts (RLCCF)"),
     "coach-player": Named("coach_player:CoachPlayer", "one writes problems from which another learns (CPMobius)"),
     "two-halves": Named("two_halves:TwoHalves", "two who hold half of the facts each talk (Optima)"),
+    "split-map": Named("split_map:SplitMap", "two with half of a map each agree on a route, e.g. split-map?relay=2"),
+    "one-night": Named("one_night:OneNight", "one claims to be the seer, the other believes it or not (LSPO)"),
     "built-team": Named("built_team:BuiltTeam", "a controller builds a graph of agents, which answers (MasHost)"),
+    "advised": Named("advised:Advised", "an adviser beside any workflow, e.g. advised?inner=simulated-user (EPO, MPO)"),
     "pipeline": Named("pipeline:Pipeline", "each in turn reads all that was said; the last answers"),
 }
 

@@ -13,9 +13,9 @@ from rollout_cases import Stage
 from hocket.components import from_plain, to_plain
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench, total
+from hocket.markup import edit_distance
 from hocket.recipes import find
 from hocket.rollout import UCT, AlternatingRollout, DialogueTree, Independent, MessageSearch
-from hocket.rollout.dialogue_tree import edit_distance
 from hocket.rollout.message_search import VALUES, Tree
 from hocket.rollout.message_tree import Node, grafted
 from hocket.train.ledger import Ledger

@@ -1,0 +1,162 @@
+"""Answers reached with tools: broken forms cost, calls earn nothing, using every kind of tool may earn a little."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hocket.keys import Key
+from hocket.markup import edit_distance
+from hocket.rewards.formats import token_match
+from hocket.rewards.verifiers import answer_text, equal, tagged
+from hocket.types import Trajectory
+
+_TAG = re.compile(r"<(/?)(think|tool_call|answer)>")
+_CALLED = re.compile(r'<tool_call>\s*\{[^{}]*?"name"\s*:\s*"([^"]+)"')
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMERALS = {word: str(number) for number, word in enumerate(_NUMBERS, start=1)}
+ABSOLUTE, RELATIVE = 1e-3, 0.05
+
+
+# ---------------------------------------------------------------- form
+
+
+def well_tagged(turns: Sequence[str]) -> bool:
+    """Whether every `<think>`, `<tool_call>` and `<answer>` is closed before another opens, and an answer ends it all.
+
+    `turns` are what the policy said, in order; a tag may not run from one into the next. Words between tags do no harm.
+    """
+    ended = False
+    for text in turns:
+        opened: str | None = None
+        ended = False
+        for tag in _TAG.finditer(text):
+            closing, name = bool(tag[1]), tag[2]
+            if closing != (opened is not None) or (closing and name != opened):
+                return False
+            opened = None if closing else name
+            ended = closing and name == "answer" and not text[tag.end() :].strip()
+        if opened is not None:
+            return False
+    return ended
+
+
+def tools_called(trajectory: Trajectory) -> frozenset[str]:
+    """The names of the tools that were called: those in `info["calls"]`, else those the calls in the text spell."""
+    made = trajectory.info.get("calls")
+    if made is not None:
+        return frozenset(str(call["name"]) for call in made)
+    return frozenset(name for turn in trajectory.turns for name in _CALLED.findall(turn.text))
+
+
+# ---------------------------------------------------------------- grades
+
+
+def plain(text: str) -> str:
+    """Lower case without white space around; number words up to twelve as digits, no commas within numbers."""
+    text = text.strip().lower()
+    text = _NUMERALS.get(text, text)
+    without = text.replace(",", "")
+    return without if without.isdigit() else text
+
+
+def fact(given: str, reference: str) -> float:
+    """1 if the answer holds the reference, else 1 - d if d < 1/2, d their edit distance over the longer length."""
+    if reference in given:
+        return 1.0
+    apart = edit_distance(given, reference) / max(len(given), len(reference))
+    return 1 - apart if apart < 0.5 else 0.0
+
+
+def near(given: str, reference: str) -> float:
+    """1 for numbers, complex ones too, less than a thousandth apart."""
+    said, right = _number(given), _number(reference)
+    return float(said is not None and right is not None and abs(said - right) < ABSOLUTE)
+
+
+def nearly(given: str, reference: str) -> float:
+    """1 for numbers that differ by less than a twentieth of the right one."""
+    said, right = _number(given), _number(reference)
+    return float(
+        said is not None and right is not None and (said == right or abs(said - right) < RELATIVE * abs(right))
+    )
+
+
+def exact(given: str, reference: str) -> float:
+    """1 if equal, numbers by value."""
+    return float(equal(given, reference))
+
+
+GRADES: dict[str, Callable[[str, str], float]] = {
+    "exact": exact,
+    "fact": fact,
+    "near": near,
+    "nearly": nearly,
+    "f1": token_match,
+}
+"""What answers are worth, in [0, 1], after `plain`: the first four as in TAPO's code, `f1` as in Tool-Star's."""
+
+
+def _number(text: str) -> complex | None:
+    try:
+        found = complex(text)
+    except ValueError:
+        return None
+    return found if abs(found) < float("inf") else None
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """`malformed` for a broken form, else the answer's grade s, plus `bonus` where s > 0 and all `tools` were called.
+
+    TAPO (repository Goer17/TAPO, tool_dapo.py) has -1, s and no bonus, so that calls by themselves earn nothing.
+    Tool-Star (arXiv 2505.16410 and its re_search.py) adds 0.1 where both kinds of tools were called. Form is that of
+    all turns, see `well_tagged`; the graded answer is the last. No opinion without a known answer; of several the best
+    fitting counts.
+
+    Attributes:
+        grade: `exact`, `fact`, `near`, `nearly` or `f1`, see `GRADES`; a scenario's metadata may name another under
+            `key`.
+        malformed: at most 0. tools, bonus: names of tools, and what calling each of them adds to a right answer.
+    """
+
+    grade: str = "exact"
+    key: str = "grade"
+    malformed: float = -1.0
+    tools: tuple[str, ...] = ()
+    bonus: float = 0.0
+    name: str = "correct"
+    weight: float = 1.0
+
+    outside: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.grade not in GRADES:
+            raise ValueError(f"grade must be one of {', '.join(GRADES)}, not {self.grade!r}")
+        if self.malformed > 0 or self.bonus < 0:
+            raise ValueError(f"malformed must be at most 0 and bonus at least 0, not {self.malformed} and {self.bonus}")
+        if self.bonus > 0 and not self.tools:
+            raise ValueError("a bonus needs the names of the tools it is for; set tools")
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        return [self.judge(trajectory) for trajectory in trajectories]
+
+    def judge(self, trajectory: Trajectory) -> float | None:
+        """What one attempt earns."""
+        known = trajectory.scenario.answer
+        if known is None:
+            return None
+        turns = [turn.text for turn in trajectory.turns]
+        if not well_tagged(turns):
+            return self.malformed
+        worth = self.graded(tagged(turns[-1]) or "", known, str(trajectory.scenario.metadata.get(self.key, self.grade)))
+        paid = worth > 0 and bool(self.tools) and tools_called(trajectory).issuperset(self.tools)
+        return worth + self.bonus if paid else worth
+
+    def graded(self, given: str, known: Any, grade: str) -> float:
+        """The best grade among the known answers."""
+        of = GRADES.get(grade, GRADES[self.grade])
+        allowed = known if isinstance(known, (list, tuple)) else (known,)
+        return max(of(plain(given), plain(answer_text(answer))) for answer in allowed)

@@ -1,0 +1,65 @@
+"""Several plans of a scenario, each carried out several times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hocket.errors import HocketError
+from hocket.keys import Key
+from hocket.rollout.message_tree import Node, grafted
+from hocket.stages import Grade, LedgerView, More, Play
+from hocket.types import Assignment, Experience, Replay, Trajectory
+
+
+@dataclass(frozen=True)
+class PlanRuns:
+    """`plans` plans per scenario, and `runs` episodes with each, so that a plan is worth their mean score.
+
+    The Monte Carlo of MPO (arXiv 2503.02682, and the authors' scripts). The plan is the first message of an episode;
+    further runs replay it. Equal messages after equal histories are one object, so a plan that was drawn twice is one
+    with twice the runs. What the workflow draws itself is the same for all plans of a scenario. A player without
+    workflows begins anew each time, so its plans are all there is.
+    """
+
+    plans: int = 5
+    runs: int = 5
+
+    def __post_init__(self) -> None:
+        if self.plans < 2 or self.runs < 1:
+            raise ValueError(f"plans must be at least 2 and runs at least 1, not {self.plans} and {self.runs}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Per scenario its plans in order, each with its runs."""
+        first = await play([replace(one, samples=self.plans, replay=Replay(sample=one.first)) for one in asked])
+        if len(first) != len(asked) * self.plans:
+            raise HocketError(f"the player returned {len(first)} of {len(asked) * self.plans} trajectories")
+        further = [self._again(asked[n // self.plans], one) for n, one in enumerate(first)] if self.runs > 1 else []
+        played = iter(await play(further) if further else [])
+        found: list[Trajectory] = []
+        plans = 0
+        for number in range(0, len(first), self.plans):
+            root = Node()
+            for planned in first[number : number + self.plans]:
+                mine = [planned, *(next(played) for _ in range(self.runs - 1))]
+                for one in mine:
+                    if one.failure is None:
+                        grafted(root, one)
+                found += mine
+            plans += len(root.children)
+        await score(found)
+        return Experience(found, metrics={"rollout/plans": float(plans)})
+
+    def _again(self, asking: Assignment, planned: Trajectory) -> Assignment:
+        first = asking.first + self.plans + (planned.sample - asking.first) * (self.runs - 1)
+        replay = Replay(tuple(planned.turns[:1]), sample=asking.first)
+        return replace(asking, samples=self.runs - 1, first=first, replay=replay)

@@ -1,0 +1,113 @@
+"""The whole reward to the turns that decided, and who says which they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hocket.components import from_plain, to_plain
+from hocket.keys import Key
+from hocket.lab.talk import TalkBench
+from hocket.packing import pack
+from hocket.recipes import find
+from hocket.rewards import DecisiveTurns, WeightedSum
+from hocket.rollout import JudgedTurns, NamedBy, ProbedTurns
+from hocket.signals import returns, rewards_by_occurrence
+from hocket.train.aio import run_async
+from hocket.train.loop import collect
+from hocket.types import Level, Scenario, Score, Trajectory, Turn
+from hocket.workflows import Outcome, Workflow
+
+ROWS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 3), min_size=1, max_size=4),
+        st.floats(-2, 2),
+        st.floats(-2, 2),
+        st.sets(st.integers(0, 4)),
+    ),
+    min_size=1,
+    max_size=5,
+)
+"""Tokens of each turn, a reward of the whole and one of the last turn, which turns were decisive."""
+
+
+def turn_of(size: int) -> Turn:
+    return Turn("a", "p", np.zeros(1, np.int64), np.zeros(size, np.int64), logp=-np.ones(size, np.float32))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(ROWS)
+def test_named_turns_get_the_return_and_the_others_nothing(rows):
+    shared = turn_of(2)
+    found = []
+    for sizes, whole, last, named in rows:
+        turns = [shared, *map(turn_of, sizes)]
+        scores = {"r": Score(whole), "t": Score([0.0] * len(sizes) + [last], Level.TURN)}
+        found.append(Trajectory(Scenario("s"), turns, scores=scores, info={"decisive": sorted(named)}))
+    batch = WeightedSum()(pack(found), {})
+    total = returns(batch).tolist()
+    after = DecisiveTurns()(batch)
+    earned = rewards_by_occurrence(after)
+    for number, (sizes, _, _, named) in enumerate(rows):
+        mine = earned[after.occurrences.trajectory == number].tolist()
+        wanted: list[float] = []
+        for place, size in enumerate([2, *sizes]):
+            wanted += [0.0] * (size - 1) + [total[number] * (place in named)] if size else []
+        assert mine == pytest.approx(wanted)
+    assert bool(torch.isfinite(earned).all())
+
+
+def test_nobody_asked_nothing_changes():
+    batch = WeightedSum()(pack([Trajectory(Scenario("s"), [turn_of(2)], scores={"r": Score(1.0)})]), {})
+    assert DecisiveTurns()(batch) is batch
+
+
+@dataclass(frozen=True)
+class Two(Workflow):
+    """The second word decides."""
+
+    fails: bool = False
+
+    roles = ("agent", "other")
+
+    async def play(self, scenario, team):
+        await team.other("before")
+        said = [str(await team.agent(text)) for text in ("one", "two")]
+        if self.fails and said == ["red", "red"]:
+            raise RuntimeError("lost")
+        return Outcome(rewards={"right": float(said[1] == "red")})
+
+
+def test_the_judge_names_the_roles_turns_by_their_place_among_all():
+    recipe = find("grpo").but(
+        rollout=JudgedTurns(samples=12, judge=NamedBy(lambda dialogue, turns: [1, 0]), role="agent")
+    )
+    bench = TalkBench(Two(fails=True), [Scenario("s", "s")], ("red", "blue"), recipe)
+    found, _ = run_async(collect(bench.parts, Key.of(1)))
+    assert len(found.trajectories) == 12
+    lost = [one for one in found.trajectories if one.failure is not None]
+    assert lost
+    for one in found.trajectories:
+        assert one.info["decisive"] == ([] if one in lost else [1, 2])
+    assert found.metrics == {"rollout/decisive": 2.0}
+
+
+def test_what_changed_most_is_named():
+    judge = ProbedTurns(rollouts=20, by="change")
+    recipe = find("grpo").but(rollout=JudgedTurns(samples=6, judge=judge, role="agent"))
+    bench = TalkBench(Two(), [Scenario("s", "s")], ("red", "blue"), recipe)
+    found, _ = run_async(collect(bench.parts, Key.of(2)))
+    whole = [one for one in found.trajectories if one.failure is None]
+    assert sum(one.info["decisive"] == [2] for one in whole) >= len(whole) - 1 > 2
+
+
+def test_they_are_values():
+    recipe = find("epo-explicit")
+    assert from_plain(to_plain(recipe)) == recipe
+    with pytest.raises(ValueError, match="samples"):
+        JudgedTurns(samples=0)

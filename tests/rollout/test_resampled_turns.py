@@ -1,0 +1,174 @@
+"""Dialogues that are taken up again at a turn, and who names it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+from rollout_cases import NoHistory, Stage
+
+from hocket.components import from_plain, to_plain
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.lab.talk import TalkBench, last_message
+from hocket.recipes import find
+from hocket.rollout import NamedBy, ProbedTurns, ResampledTurn
+from hocket.rollout.named_turns import Finished, own_turns, resumed, values, worth
+from hocket.train.loop import Playing
+from hocket.types import Assignment, Experience, Scenario, Score, Trajectory, Turn
+from hocket.workflows import Outcome, Workflow
+
+WORDS = ("red", "blue")
+SCENARIOS = [Scenario(f"s{number}", f"s{number}") for number in range(12)]
+
+
+class Three(Workflow):
+    """Three words; the second decides, the third earns a little."""
+
+    roles = ("policy",)
+
+    async def play(self, scenario, team):
+        said = [str(await team.policy(text)) for text in (str(scenario.prompt), "next", "last")]
+        return Outcome(rewards={"right": (said[1] == "red") + 0.1 * (said[2] == "red")})
+
+
+def bench() -> TalkBench:
+    return TalkBench(Three(), SCENARIOS, WORDS, find("dpo"), view=last_message)
+
+
+async def scored(trajectories: list[Trajectory]) -> None:
+    return None
+
+
+def collected(rollout: ResampledTurn) -> Experience:
+    found = bench()
+    asked = [Assignment(one, decoding=found.parts.decoding) for one in SCENARIOS]
+    play = Playing(found.player, Key.of(2))
+    return asyncio.run(rollout.collect(asked, play=play, score=scored, ledger=NoHistory(), key=Key.of(3)))
+
+
+def second(dialogue, turns):
+    return 1
+
+
+def test_a_better_one_shares_what_was_said_before_the_turn():
+    found = collected(ResampledTurn(continuations=4, judge=NamedBy(second), good=0.5))
+    pairs = list(zip(found.trajectories[::2], found.trajectories[1::2], strict=True))
+    assert len(pairs) >= 3
+    for bad, good in pairs:
+        assert bad.scenario is good.scenario
+        assert worth(bad) < 0.5 < worth(good)
+        assert bad.turns[0] is good.turns[0]
+        assert bad.turns[1] is not good.turns[1]
+    assert found.metrics["rollout/mended"] == len(pairs)
+    own = [*found.trajectories, *found.discarded]
+    assert len(own) == len(SCENARIOS) + 4 * found.metrics["rollout/bad"]
+    assert len({id(one) for one in own}) == len(own)
+    good = sum(one.sample == 0 and worth(one) >= 0.5 for one in found.discarded)
+    assert good == len(SCENARIOS) - found.metrics["rollout/bad"]
+
+
+def test_what_is_said_alike_again_at_the_turn_is_one_object():
+    found = collected(ResampledTurn(continuations=6, judge=NamedBy(lambda dialogue, turns: 0)))
+    alike = 0
+    for bad, good in zip(found.trajectories[::2], found.trajectories[1::2], strict=True):
+        assert worth(good) > worth(bad)
+        same = bad.turns[0].text == good.turns[0].text
+        assert (bad.turns[0] is good.turns[0]) == same
+        alike += same
+    assert alike
+
+
+def test_nothing_named_nothing_resampled():
+    found = collected(ResampledTurn(judge=NamedBy(lambda dialogue, turns: None)))
+    assert not found.trajectories
+    assert len(found.discarded) == len(SCENARIOS)
+    assert found.metrics["rollout/reward"] == pytest.approx(np.mean([worth(one) for one in found.discarded]))
+
+
+def test_a_player_without_workflows_begins_anew_and_failures_are_left_out():
+    stage = Stage(lambda scenario, sample: None if sample == 2 or scenario == "s1" else float(sample))
+    found = stage.collect(ResampledTurn(continuations=3), [Assignment(one) for one in SCENARIOS[:2]])
+    assert [(one.scenario.id, one.sample) for one in found.trajectories] == [("s0", 0), ("s0", 3)]
+    assert sum(one.failure is not None for one in found.discarded) == 2
+
+
+def test_probes_go_on_from_every_history_and_the_largest_fall_is_named():
+    found = bench()
+    asking = Assignment(SCENARIOS[0], decoding=found.parts.decoding)
+    play = Playing(found.player, Key.of(5))
+    right = 0
+    for number in range(10):
+        (one,) = asyncio.run(play([resumed(asking, Trajectory(SCENARIOS[0], []), 0, first=number, samples=1)]))
+        judge = ProbedTurns(rollouts=30)
+        own = own_turns(one, None)
+        (named,) = asyncio.run(judge([Finished(asking, one, own)], play=play, score=scored, key=Key.of(0)))
+        right += named[:1] == [1] if one.turns[1].text == "blue" else named[:1] != [1]
+    assert right >= 9
+
+
+def test_named_by_size():
+    value = [0.5, 0.6, 0.1, 0.4]
+    assert ProbedTurns(most=3).named(value) == [1]
+    assert ProbedTurns(by="change", most=3).named(value) == [1, 2, 0]
+    assert ProbedTurns(by="change", most=3, least=0.2).named(value) == [1, 2]
+    assert ProbedTurns().named([0.1, 0.2]) == []
+
+
+def test_failed_probes_say_nothing():
+    def worth_of(value: float, failure: str | None = None) -> Trajectory:
+        return Trajectory(SCENARIOS[0], [], scores={"r": Score(value)}, failure=failure)
+
+    found = values(worth_of(0.2), [[worth_of(0.5), worth_of(0.7)], [worth_of(1.0, "lost")]])
+    assert found == pytest.approx([0.6, 0.2, 0.2])
+    assert all(map(math.isfinite, found))
+
+
+def test_one_turn_needs_no_probing():
+    async def never(assignments):
+        raise AssertionError("nothing was to be played")
+
+    turn = Turn("a", "p", np.zeros(1, np.int64), np.zeros(2, np.int64))
+    one = Trajectory(SCENARIOS[0], [turn])
+    finished = [Finished(Assignment(SCENARIOS[0]), one, own_turns(one, "nobody"))]
+    assert asyncio.run(ProbedTurns()(finished, play=never, score=scored, key=Key.of(0))) == [[0]]
+
+
+def test_own_turns_are_a_roles_or_everybodys_but_never_imposed_ones():
+    free, imposed = np.zeros(1, np.bool_), np.ones(1, np.bool_)
+    turns = [
+        Turn(role, "p", np.zeros(1, np.int64), np.zeros(1, np.int64), role=role, forced=forced)
+        for role, forced in (("a", free), ("b", imposed), ("c", free), ("a", imposed))
+    ]
+    one = Trajectory(SCENARIOS[0], turns)
+    assert own_turns(one, "a") == (0,)
+    assert own_turns(one, "b") == own_turns(one, None) == (0, 2)
+
+
+async def later(dialogue, turns):
+    return [2, 0, 2, 9, -1]
+
+
+def test_a_judge_may_be_async_and_say_too_much():
+    turn = Turn("a", "p", np.zeros(1, np.int64), np.zeros(1, np.int64))
+    one = Trajectory(SCENARIOS[0], [turn] * 3)
+    finished = [Finished(Assignment(SCENARIOS[0]), one, (0, 1, 2))]
+    assert asyncio.run(NamedBy(later)(finished, play=None, score=scored, key=Key.of(0))) == [[2, 0]]
+
+
+def test_they_are_values_and_refuse_nonsense(tmp_path):
+    (tmp_path / "mine.py").write_text("def which(dialogue, turns):\n    return 0\n\nfive = 5\n")
+    rollout = ResampledTurn(judge=NamedBy(f"{tmp_path}/mine.py:which"), good=0.5)
+    assert from_plain(to_plain(rollout)) == rollout
+    for make, reason in (
+        (lambda: ResampledTurn(continuations=0), "continuations"),
+        (lambda: ProbedTurns(rollouts=0), "rollouts"),
+        (lambda: ProbedTurns(by="rise"), "fall or change"),
+        (lambda: ProbedTurns(least=-1), "least"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            make()
+    with pytest.raises(ConfigurationError, match="name a function"):
+        NamedBy(f"{tmp_path}/mine.py:five")
