@@ -267,11 +267,10 @@ def cost(study: Study, folder: StudyFolder) -> Cost:
     searching = sum(runs_of_search(len(unit.candidates), study.tuning) for unit in units(study, planner, methods))
     testing = len(methods) * study.seeds
     done = sum(len(values) for values in known.values())
-    each = [value for value in per_task.values() if value is not None]
+    each = {task: value for task, value in per_task.items() if value is not None}
     left = None
     if len(each) == len(study.tasks):
-        whole = (searching + testing) * sum(each)
-        left = max(0.0, whole - sum(value for values in known.values() for value in values))
+        left = sum(max(0, searching + testing - len(known[task])) * value for task, value in each.items())
     return Cost(searching * len(study.tasks), testing * len(study.tasks), done, left)
 
 
