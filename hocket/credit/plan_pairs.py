@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
-from hocket.credit.pairs import Pairing, members_by_group, paired_turns
+import torch
+
+from hocket.credit.pairs import Pairing, members_by_group, paired
 from hocket.credit.sibling_turns import tree_of, turns_of
 from hocket.signals import returns
 from hocket.types import Batch, Occurrences
@@ -20,8 +22,9 @@ class PlanPairs(Pairing):
 
     A plan is the first turn of a trajectory, worth `Q(m) = (1/N) sum_n R_n`, the mean return of the trajectories that
     begin with it. Each group gives one pair, argmax and argmin of Q, the first among equals; none where they differ by
-    `margin` or less, so also where all are worth the same. `pairs` name the first trajectory of each plan and
-    `compared` the plans, whose decisions alone keep a weight, so whoever carries plans out learns nothing.
+    `margin` or less, so also where all are worth the same. `pairs` name the first trajectory of each plan, which
+    alone keep a weight, and `compared` the plans: `DPO` looks at their decisions and at no others, so whoever carries
+    plans out learns nothing.
     """
 
     def __call__(self, batch: Batch) -> Occurrences:
@@ -34,6 +37,7 @@ class PlanPairs(Pairing):
             best, worst = quality.index(max(quality)), quality.index(min(quality))
             if quality[best] - quality[worst] > self.margin + ROUNDING * max(map(abs, quality)):
                 found.append((plans[best], plans[worst]))
-        return paired_turns(
-            batch, [((best.leaves[0], best.turn), (worst.leaves[0], worst.turn)) for best, worst in found]
-        )
+        # Whoever carries plans out keeps its weights, and with them its entropy in the metrics.
+        seen = paired(batch, [(best.leaves[0], worst.leaves[0]) for best, worst in found])
+        compared = torch.tensor([(best.turn, worst.turn) for best, worst in found], dtype=torch.long).reshape(-1, 2)
+        return replace(seen, compared=compared)

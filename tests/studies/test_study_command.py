@@ -190,6 +190,7 @@ def test_a_method_of_which_no_run_finished_is_told_and_the_rest_reported() -> No
 def test_the_published_page_says_what_its_results_say() -> None:
     docs = Path(__file__).parents[2] / "docs" / "studies"
     pages = sorted(docs.glob("*/results.json"))
+    assert pages
     for file in pages:
         found = json.loads(file.read_text())
         assert (file.parent / "report.md").read_text() == markdown(found)
