@@ -16,7 +16,7 @@ from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, line
 from hocket.keys import Key
 from hocket.lab.talk import Lookup, TalkBench, total
-from hocket.objectives import ExactKL
+from hocket.objectives import ExactKL, PathConsistency
 from hocket.packing import pack
 from hocket.recipe import Recipe
 from hocket.recipes.path_consistency import OREO
@@ -89,7 +89,8 @@ def tree(seed: int, recipe: Recipe, *, even: bool, steps: int = 1) -> tuple[Talk
         steps=steps,
     )
     reference = {path: torch.tensor(logits[path], dtype=torch.float64).softmax(0).tolist() for path in INSIDE}
-    return made, Soft(worth, reference, recipe.objective.beta)  # type: ignore[attr-defined]
+    assert isinstance(recipe.objective, PathConsistency)
+    return made, Soft(worth, reference, recipe.objective.beta)
 
 
 def place(made: TalkBench, path: Path) -> tuple[Lookup, int]:

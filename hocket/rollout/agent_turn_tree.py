@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hocket.keys import Key
+from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play
-from hocket.types import Assignment, Branching, Experience, Trajectory
+from hocket.types import Assignment, Branching, Experience
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,15 @@ class AgentTurnTree:
         """Per scenario its episodes in order, each followed by the candidates it left."""
         branching = Branching(self.candidates, self.take, self.alpha)
         asked = [replace(one, samples=self.trunks, branching=branching) for one in asked]
-        played = _by_assignment(await play(asked), asked)
+        played = await groups(play, asked)
         plain = [number for number, trunks in enumerate(played) if not any(trunk.branches for trunk in trunks)]
         again = [
             replace(asked[n], samples=self.candidates - self.trunks, first=asked[n].first + self.trunks)
             for n in plain
             if self.candidates > self.trunks
         ]
-        for number, further in zip(plain, _by_assignment(await play(again) if again else [], again), strict=False):
+        for number, further in zip(plain, await groups(play, again), strict=False):
             played[number] += further
         await score([trunk for trunks in played for trunk in trunks])
         found = [one for trunks in played for trunk in trunks for one in (trunk, *trunk.branches)]
         return Experience(found, metrics={"branches": float(sum(one.source == "branch" for one in found))})
-
-
-def _by_assignment(trajectories: Sequence[Trajectory], asked: Sequence[Assignment]) -> list[list[Trajectory]]:
-    """The trajectories of each assignment."""
-    following = iter(trajectories)
-    return [[next(following) for _ in range(one.samples)] for one in asked]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.markup import edit_distance
 from hocket.rollout.dynamic import total
+from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import Node, grafted, onward
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience, Trajectory
@@ -63,20 +63,19 @@ class DialogueTree:
             for root, before, asking in zip(roots, expanded, asked, strict=True):
                 chosen.append(self._chosen(root, before, key.derive(asking.scenario.id, number)))
                 before.append(chosen[-1])
-            played = await play(
+            played = await groups(
+                play,
                 [
                     onward(asking, node, first=asking.first + number * self.children, samples=self.children)
                     for asking, node in zip(asked, chosen, strict=True)
-                ]
+                ],
             )
-            if len(played) != len(asked) * self.children:
-                raise HocketError(f"the player returned {len(played)} of {len(asked) * self.children} trajectories")
-            await score(played)
-            for place, one in enumerate(played):
-                tree = place // self.children
-                found[tree].append(one)
-                if one.failure is None:
-                    grafted(roots[tree], one).back_up(math.fsum(map(total, one.scores.values())))
+            await score([one for group in played for one in group])
+            for root, mine, group in zip(roots, found, played, strict=True):
+                mine += group
+                for one in group:
+                    if one.failure is None:
+                        grafted(root, one).back_up(math.fsum(map(total, one.scores.values())))
         nodes = sum(1 for root in roots for _ in root.below()) - len(roots)
         metrics = {"rollout/messages": float(nodes), "rollout/expanded": float(sum(map(len, expanded)))}
         return Experience([one for group in found for one in group], metrics=metrics)

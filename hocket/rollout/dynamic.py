@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hocket.errors import HocketError
 from hocket.keys import Key
+from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience, Score, Trajectory
 
@@ -98,14 +98,9 @@ class DynamicSampling:
             first = asking.first + drawn[asking.scenario.id]
             assignments.append(replace(asking, samples=self.samples, first=first))
             drawn[asking.scenario.id] += self.samples
-        trajectories = await play(assignments)
-        if len(trajectories) != len(assignments) * self.samples:
-            raise HocketError(
-                f"dynamic sampling asked for {len(assignments) * self.samples} trajectories and the player returned "
-                f"{len(trajectories)}; a player returns a failed attempt with its failure"
-            )
-        await score(trajectories)
-        return [list(trajectories[at : at + self.samples]) for at in range(0, len(trajectories), self.samples)]
+        played = await groups(play, assignments)
+        await score([one for group in played for one in group])
+        return played
 
 
 def has_signal(group: Sequence[Trajectory], score: str | None = None) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hocket.errors import HocketError
 from hocket.keys import Key
+from hocket.rollout.groups import groups
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience
@@ -45,13 +45,13 @@ class JudgedTurns:
         more: More | None = None,
     ) -> Experience:
         """The trajectories in assignment order."""
-        trajectories = await play([replace(one, samples=self.samples) for one in asked])
-        if len(trajectories) != len(asked) * self.samples:
-            raise HocketError(f"the player returned {len(trajectories)} of {len(asked) * self.samples} trajectories")
+        played = await groups(play, [replace(one, samples=self.samples) for one in asked])
+        trajectories = [one for group in played for one in group]
         await score(trajectories)
         finished = [
-            Finished(asked[number // self.samples], one, own_turns(one, self.role))
-            for number, one in enumerate(trajectories)
+            Finished(asking, one, own_turns(one, self.role))
+            for asking, group in zip(asked, played, strict=True)
+            for one in group
             if one.failure is None
         ]
         named = await self.judge(finished, play=play, score=score, key=key.derive("judge"))

@@ -11,10 +11,11 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol
 
 from hocket.components import load_object
-from hocket.errors import ConfigurationError, HocketError
+from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rollout.branches import NUMBERED
 from hocket.rollout.dynamic import total
+from hocket.rollout.groups import groups
 from hocket.stages import Grade, Play
 from hocket.types import Assignment, Replay, Trajectory
 
@@ -120,16 +121,14 @@ class ProbedTurns:
             if len(one.own) > 1
             for number, place in enumerate(one.own)
         ]
-        played = await play(asked) if asked else []
-        if len(played) != len(asked) * self.rollouts:
-            raise HocketError(f"the player returned {len(played)} of {len(asked) * self.rollouts} trajectories")
+        played = await groups(play, asked)
         if played:
-            await score(played)
-        groups = iter([played[start : start + self.rollouts] for start in range(0, len(played), self.rollouts)])
+            await score([one for group in played for one in group])
+        probes = iter(played)
         named = []
         for one in finished:
             probed = len(one.own) > 1
-            named.append(self.named(values(one.dialogue, [next(groups) for _ in one.own])) if probed else [0])
+            named.append(self.named(values(one.dialogue, [next(probes) for _ in one.own])) if probed else [0])
         return [turns[: len(one.own)] for one, turns in zip(finished, named, strict=True)]
 
     def _probe(self, one: Finished, number: int, place: int) -> Assignment:

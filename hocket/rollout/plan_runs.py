@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hocket.errors import HocketError
 from hocket.keys import Key
+from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import Node, grafted
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience, Replay, Trajectory
@@ -40,17 +40,15 @@ class PlanRuns:
         more: More | None = None,
     ) -> Experience:
         """Per scenario its plans in order, each with its runs."""
-        first = await play([replace(one, samples=self.plans, replay=Replay(sample=one.first)) for one in asked])
-        if len(first) != len(asked) * self.plans:
-            raise HocketError(f"the player returned {len(first)} of {len(asked) * self.plans} trajectories")
-        further = [self._again(asked[n // self.plans], one) for n, one in enumerate(first)] if self.runs > 1 else []
-        played = iter(await play(further) if further else [])
+        first = await groups(play, [replace(one, samples=self.plans, replay=Replay(sample=one.first)) for one in asked])
+        further = [self._again(asking, one) for asking, drawn in zip(asked, first, strict=True) for one in drawn]
+        again = iter(await groups(play, further if self.runs > 1 else []))
         found: list[Trajectory] = []
         plans = 0
-        for number in range(0, len(first), self.plans):
+        for drawn in first:
             root = Node()
-            for planned in first[number : number + self.plans]:
-                mine = [planned, *(next(played) for _ in range(self.runs - 1))]
+            for planned in drawn:
+                mine = [planned, *next(again, ())]
                 for one in mine:
                     if one.failure is None:
                         grafted(root, one)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hocket.errors import HocketError
 from hocket.keys import Key
+from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import Node, grafted
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns, resumed, worth
 from hocket.stages import Grade, LedgerView, More, Play
@@ -51,9 +51,7 @@ class ResampledTurn:
         more: More | None = None,
     ) -> Experience:
         """Per mended dialogue first the bad one, then the better one."""
-        played = await play([replace(one, samples=1) for one in asked])
-        if len(played) != len(asked):
-            raise HocketError(f"the player returned {len(played)} of {len(asked)} trajectories")
+        played = [one for (one,) in await groups(play, [replace(one, samples=1) for one in asked])]
         await score(played)
         bad = [
             Finished(asking, one, own)
@@ -66,13 +64,12 @@ class ResampledTurn:
             resumed(one.asking, one.dialogue, one.own[turn], first=one.asking.first + 1, samples=self.continuations)
             for one, turn in wrong
         ]
-        tried = await play(again) if again else []
-        if tried:
-            await score(tried)
-        kept: list[Trajectory] = []
-        for number, (one, _) in enumerate(wrong):
-            kept += _pair(one.dialogue, tried[number * self.continuations : (number + 1) * self.continuations])
-        aside = [one for one in [*played, *tried] if not any(one is other for other in kept)]
+        tried = await groups(play, again)
+        further = [one for group in tried for one in group]
+        if further:
+            await score(further)
+        kept = [one for (bad_one, _), group in zip(wrong, tried, strict=True) for one in _pair(bad_one.dialogue, group)]
+        aside = [one for one in [*played, *further] if not any(one is other for other in kept)]
         whole = [worth(one) for one in played if one.failure is None]
         metrics = {"rollout/bad": float(len(bad)), "rollout/mended": len(kept) / 2}
         metrics |= {"rollout/reward": sum(whole) / len(whole)} if whole else {}

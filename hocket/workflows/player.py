@@ -325,12 +325,12 @@ def _by_name(given: object, field: str) -> Mapping[str, Any]:
     return given
 
 
-def _number(value: object, where: str) -> float | None:
+def _number(value: Any, where: str) -> float | None:
     """A reward as a finite number; None is no opinion."""
     if value is None:
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{where} = {value!r}; give a number, or None for no opinion") from None
     if not math.isfinite(number):

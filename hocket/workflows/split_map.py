@@ -102,12 +102,8 @@ class SplitMap(Workflow):
             raise ValueError(
                 f"messages must be at least 2 and relay in 0 to messages, not {self.messages} and {self.relay}"
             )
-
-    @property
-    def roles(self) -> tuple[str, ...]:  # type: ignore[override]
-        if self.see != "halves":
-            return ("policy",)
-        return ("opener", "alice", "bob") if self.relay else ("alice", "bob")
+        pair = ("opener", "alice", "bob") if self.relay else ("alice", "bob")
+        object.__setattr__(self, "roles", pair if self.see == "halves" else ("policy",))
 
     @property
     def prompts(self) -> Mapping[str, str]:
