@@ -138,7 +138,7 @@ def differences(frozen: Any, now: Any, where: str = "") -> Iterator[str]:
     elif isinstance(frozen, list) and isinstance(now, list) and len(frozen) == len(now):
         for place, (one, other) in enumerate(zip(frozen, now, strict=True)):
             yield from differences(one, other, f"{where}/{place}")
-    elif frozen != now:
+    elif repr(frozen) != repr(now):  # so that nan equals itself
         yield f"{where}: {frozen!r} -> {now!r}"
 
 
