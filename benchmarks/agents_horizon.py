@@ -21,9 +21,9 @@ import numpy as np
 
 import hocket
 from hocket import tasks
-from hocket.environments.exploitability import Situation, language_model
 from hocket.environments.maze import DIRECTIONS, Layout, Maze, values
 from hocket.intervals import mean_interval
+from hocket.lab.exploitability import Situation, language_model
 from hocket.stages import Policy
 from hocket.tasks.maze import MazeTask
 from hocket.train.config import configure

@@ -6,9 +6,9 @@ Run `python examples/poker_self_play.py [SEED]`.
 import sys
 
 import hocket
-from hocket.environments.exploitability import assess, language_model, situations
 from hocket.environments.openspiel import OpenSpiel, PlainWords
 from hocket.keys import Key
+from hocket.lab.exploitability import assess, language_model, situations
 from hocket.objectives import ExactKL
 from hocket.recipes import MARS_SELF_PLAY, SFT
 from hocket.tasks.environment import EnvironmentTask

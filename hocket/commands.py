@@ -306,20 +306,21 @@ def _sampled(task: Any, n: int, *, as_json: bool) -> int:
 
 def workflows(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket workflows`."""
-    from hocket.workflows.library import LIBRARY, settings_of
+    from hocket.workflows.library import library, settings_of
 
     if options.name:
         return _workflow(options.name, as_json=options.json)
-    found = {name: settings_of(named.load()) for name, named in LIBRARY.items()}
+    known = library()
+    found = {name: settings_of(one.load()) for name, one in known.items()}
     if options.json:
-        rows = [{"name": name, "description": LIBRARY[name].description, "settings": found[name]} for name in found]
+        rows = [{"name": name, "description": known[name].description, "settings": found[name]} for name in found]
         emit(rows)
         return 0
     table = Table(box=None, header_style="dim")
     table.add_column("workflow", no_wrap=True)
     table.add_column("what is played, and its settings")
     for name, settings in found.items():
-        table.add_row(f"[bold]{name}[/]", f"{escape(LIBRARY[name].description)}\n[dim]{escape(_brief(settings))}[/]")
+        table.add_row(f"[bold]{name}[/]", f"{escape(known[name].description)}\n[dim]{escape(_brief(settings))}[/]")
     _out().print(table)
     return 0
 

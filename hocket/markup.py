@@ -18,6 +18,13 @@ def has_thought(text: str) -> bool:
     return any(inside.strip() for inside in THOUGHT.findall(text))
 
 
+def tagged(text: str) -> str | None:
+    """The text inside the last closed `<answer>..</answer>`."""
+    before, closed, _ = text.rpartition("</answer>")
+    _, opened, inside = before.rpartition("<answer>")
+    return inside if closed and opened else None
+
+
 def edit_distance(one: str, other: str) -> int:
     """Insertions, deletions and replacements of characters that make one text the other."""
     codes = np.frombuffer(other.encode("utf-32-le"), np.uint32)

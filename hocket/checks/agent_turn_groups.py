@@ -21,7 +21,8 @@ from hocket.recipes.group_relative import GRPO
 from hocket.recipes.team_credit import AT_GRPO, REMA
 from hocket.types import TURN_REWARD, Evaluation, Scenario, Trajectory, Turn
 from hocket.workflows import Outcome, SingleTurn, Workflow
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 # ---------------------------------------------------------------- a grid, a planner and a checker
 

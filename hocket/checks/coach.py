@@ -18,7 +18,8 @@ from hocket.recipes.collective import CPMOBIUS
 from hocket.rewards import LearningProgress
 from hocket.types import Message, Scenario
 from hocket.workflows.coach_player import CoachPlayer, unique_majority
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 SEEDS = range(10, 15)
 RUNGS = 12

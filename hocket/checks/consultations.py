@@ -12,13 +12,14 @@ import numpy as np
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, apart, group_relative, line
+from hocket.environments.casebook import Casebook, agreeing, symptoms_of
 from hocket.environments.consultation import Clinic, Patient, answered, bound, ceiling, draw_book, fewest, possible
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench
 from hocket.packing import pack
 from hocket.recipes.consultations import DOCTOR_AGENT_RL
 from hocket.rewards import Compliance, DiagnosisQuality, QuestionInformation
-from hocket.rewards.consultation import Casebook, Consultation, agreeing, symptoms_of
+from hocket.rewards.consultation import Consultation
 from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser

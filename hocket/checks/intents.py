@@ -15,9 +15,9 @@ from hocket.checks.turn_toys import SEEDS
 from hocket.credit import IntentPairs
 from hocket.credit.abstract_game import AbstractGame, Course, Move, Situation
 from hocket.credit.utterances import adjusted_rand, embedded, k_means
-from hocket.environments.exploitability import Situation as Known
-from hocket.environments.exploitability import assess
 from hocket.keys import Key
+from hocket.lab.exploitability import Situation as Known
+from hocket.lab.exploitability import assess
 from hocket.lab.talk import TalkBench, last_message
 from hocket.packing import pack
 from hocket.recipes.intents import LSPO_WEREWOLF

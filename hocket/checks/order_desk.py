@@ -13,6 +13,7 @@ import numpy as np
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, line
+from hocket.core.canonical import database_hash
 from hocket.environments.order_desk import (
     ADDRESSES,
     HANDLERS,
@@ -31,7 +32,7 @@ from hocket.keys import Key
 from hocket.lab.talk import TalkBench
 from hocket.packing import pack
 from hocket.recipes.tool_tasks import MUA_RL
-from hocket.rewards.database_hash import DatabaseMatch, database_hash
+from hocket.rewards.database_hash import DatabaseMatch
 from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser

@@ -16,8 +16,8 @@ import numpy as np
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, line
-from hocket.environments.exploitability import Situation, language_model
 from hocket.keys import Key
+from hocket.lab.exploitability import Situation, language_model
 from hocket.lab.juries import (
     Agent,
     Chances,

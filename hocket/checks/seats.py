@@ -12,8 +12,8 @@ from typing import Any
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, line
 from hocket.credit import TurnRelative
-from hocket.environments.exploitability import Situation, assess
 from hocket.environments.openspiel import OpenSpiel
+from hocket.lab.exploitability import Situation, assess
 from hocket.lab.talk import TalkBench
 from hocket.microscope import look
 from hocket.recipe import Recipe
@@ -22,7 +22,8 @@ from hocket.recipes.team_credit import MARS_SELF_PLAY
 from hocket.types import GroupBy, Message, Scenario
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 POOLED = MARS_SELF_PLAY.but(name="pooled", credit=TurnRelative(by=GroupBy("policy"), baseline="mean", scale=None))
 """One baseline for both seats. In games paid at the end a turn's reward-to-go is its seat's whole return, so this is

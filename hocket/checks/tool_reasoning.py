@@ -16,12 +16,12 @@ from hocket.checks.check import Check, Finding
 from hocket.checks.turn_toys import SEEDS, episode, seen, worst
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench
-from hocket.nano.formats import calculator
 from hocket.recipes.group_relative import DAPO
 from hocket.recipes.tool_reasoning import TAPO_TOOL
 from hocket.rewards import ToolAnswer
 from hocket.rollout import AccuracySampling, DynamicSampling
 from hocket.rollout.dynamic import has_signal
+from hocket.tools.calculator import calculator
 from hocket.tools.protocol import Tool
 from hocket.types import Message, Scenario, Trajectory, Turn
 from hocket.workflows.tool_use import ToolUse

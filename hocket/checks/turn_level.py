@@ -16,7 +16,8 @@ from hocket.recipes.group_relative import GRPO
 from hocket.recipes.turn_credit import MT_GRPO
 from hocket.types import Message, Scenario
 from hocket.workflows import Outcome, Workflow
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 
 def called(group: str, turn: float, outcome: float, size: int = 2) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What every room stands on: keys, components, packing, segments, signals, schedules, errors."""
+"""What every room stands on: keys, components, packing, segments, signals, schedules, errors, discovery."""

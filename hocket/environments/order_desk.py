@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from hocket.core.canonical import database_hash
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.rewards.database_hash import database_hash
 from hocket.types import Scenario
 
 Item = TypeVar("Item")

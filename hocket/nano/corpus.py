@@ -13,16 +13,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from hocket.nano.formats import (
-    CALCULATOR,
-    PLANNER_SYSTEM,
-    WORKER_SYSTEM,
-    calculator,
-    notes_text,
-    plan_text,
-)
 from hocket.tasks.arithmetic import Problem, draw_terms, expression_of, question_of
 from hocket.tasks.split import percentile_of, split_of
+from hocket.tools.calculator import CALCULATOR, calculator
+from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_text
 
 Message: TypeAlias = dict[str, Any]
 Style: TypeAlias = Literal["direct", "worked", "untagged"]

@@ -19,9 +19,10 @@ from hocket.nano.corpus import (
     Style,
     chain_sum_problem,
 )
-from hocket.nano.formats import CALCULATOR, PLANNER_SYSTEM, WORKER_SYSTEM, calculator, plan_steps
 from hocket.tasks.arithmetic import Problem, answer_format, problems, tagged_answer, verify
 from hocket.tasks.split import Split, split_of
+from hocket.tools.calculator import CALCULATOR, calculator
+from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, plan_steps
 
 LONGEST_COMPLETION = 128
 _BATCH = 256

@@ -42,7 +42,7 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
 
 def _talks(player: TextPlayer) -> bool:
     """Whether there is nothing to play, only somebody to talk to."""
-    from hocket.workflows.outside import OutsideAgent
+    from hocket.serve.outside import OutsideAgent
 
     return isinstance(player.workflow, (SingleTurn, OutsideAgent))
 

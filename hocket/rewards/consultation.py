@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from hocket.environments.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
 from hocket.keys import Key
 from hocket.types import Trajectory
 
-FINAL = re.compile(r"diagnosis\s*:", re.IGNORECASE)
-
 Kind = Literal["final", "malformed", "unknown", "repeated", "question"]
 """What a message of the doctor is. Unknown: it names no symptom of the casebook, so the patient cannot answer."""
-
-Casebook = Mapping[str, Mapping[str, Any]]
-"""By condition: `symptoms`, those that come with it, and `advice`."""
-
-
-def spoken(message: str) -> str:
-    """A message without its thought."""
-    return message.rpartition("</think>")[2].strip()
-
-
-def named(text: str, names: Sequence[str]) -> list[str]:
-    """Which of the names stand in a text as words."""
-    return [one for one in names if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text, re.IGNORECASE)]
-
-
-def symptoms_of(book: Casebook) -> list[str]:
-    """Every symptom of a casebook, in order."""
-    return sorted({symptom for condition in book.values() for symptom in condition["symptoms"]})
 
 
 @dataclass(frozen=True)
@@ -99,15 +79,6 @@ class Consultation:
             for symptom in named(spoken(message), symptoms_of(self.book))
         ]
         return agreeing(self.book, {symptom: self.answer(symptom) for symptom in (*self.complaint, *asked)})
-
-
-def agreeing(book: Casebook, facts: Mapping[str, bool]) -> list[str]:
-    """The conditions that have the symptoms which `facts` say are there, and no others that they deny."""
-    return [
-        name
-        for name, condition in book.items()
-        if all((symptom in condition["symptoms"]) == there for symptom, there in facts.items())
-    ]
 
 
 @dataclass(frozen=True)

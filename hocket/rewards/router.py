@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from hocket.keys import Key
+from hocket.markup import tagged
 from hocket.rewards.similarity_bags import bag_similarity, box_overlap, near_number
-from hocket.rewards.verifiers import equal, last_line, tagged
+from hocket.rewards.verifiers import equal, last_line
 from hocket.types import Scenario, Trajectory
 
 Kind = Literal["match", "chart", "box", "open"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hocket.keys import Key
-from hocket.markup import edit_distance
+from hocket.markup import edit_distance, tagged
 from hocket.rewards.formats import token_match
-from hocket.rewards.verifiers import answer_text, equal, tagged
+from hocket.rewards.verifiers import answer_text, equal
 from hocket.types import Trajectory
 
 _TAG = re.compile(r"<(/?)(think|tool_call|answer)>")

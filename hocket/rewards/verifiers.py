@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
+from hocket.markup import tagged
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.types import Scenario, Trajectory
 
@@ -82,13 +83,6 @@ class ExactMatch:
     def extracted(self, text: str) -> str | None:
         """What counts as the answer in a completion, None if there is nothing of the kind."""
         return EXTRACTIONS[self.extract](text)
-
-
-def tagged(text: str) -> str | None:
-    """The text inside the last closed `<answer>..</answer>`."""
-    before, closed, _ = text.rpartition("</answer>")
-    _, opened, inside = before.rpartition("<answer>")
-    return inside if closed and opened else None
 
 
 def last_line(text: str) -> str | None:

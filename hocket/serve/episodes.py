@@ -27,7 +27,7 @@ from hocket.serve.wire import AssistantMessage, ChatMessage, ChatRequest, Reward
 from hocket.types import Message
 from hocket.workflows.episode import LimitReached
 from hocket.workflows.foreign import Correspondent, History
-from hocket.workflows.team import Reply
+from hocket.workflows.reply import Reply
 
 BOUNDS = Bounds(requests=100_000, connections=4096, tokens=2**20, work_seconds=None)
 """Of the server inside a training process: agents are the user's own, and episodes have limits of their own."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from hocket.components import load_object
+from hocket.core.options import checked, parse_name
 from hocket.errors import ConfigurationError, nearest
 from hocket.stages import Task
-from hocket.tasks.options import checked, parse_name
 
 __all__ = ["Entry", "catalogue", "find"]
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.nano.formats import calculator
 from hocket.stages import Split
 from hocket.tasks.arithmetic import question_of, verify
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
-from hocket.tools.calculator import Calculator
+from hocket.tools.calculator import Calculator, calculator
 from hocket.types import Message, Scenario
 from hocket.workflows import Workflow
 from hocket.workflows.tool_use import ToolUse

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.code_tests import CodeTests, code_of
 from hocket.stages import Reward, Split
-from hocket.tasks.options import checked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hocket.core.canonical import canonical
+from hocket.core.options import checked
 from hocket.environments.consultation import Clinic, draw_book
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
-from hocket.rewards.database_hash import canonical
 from hocket.stages import Reward, Split
-from hocket.tasks.options import checked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import STEPS, check_number
 from hocket.types import Scenario, Trajectory

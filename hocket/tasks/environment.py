@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hocket.core.options import checked
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.protocol import World
 from hocket.environments.reading import READINGS
 from hocket.errors import ConfigurationError
 from hocket.stages import Reward, Split
-from hocket.tasks.options import checked
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 

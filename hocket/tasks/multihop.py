@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
+from hocket.markup import tagged
 from hocket.rewards.formats import token_match
-from hocket.rewards.verifiers import tagged
 from hocket.stages import Split
-from hocket.tasks.options import checked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.tools.corpus import Corpus, Question

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem
-from hocket.tasks.options import checked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.types import Scenario, Trajectory

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hocket.components import leaf
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import tagged_answer
-from hocket.tasks.options import checked
 from hocket.tasks.reasoning_guards import EXPRESSION_ANSWERS, REFUSED, is_formula, item, prepare
 from hocket.tasks.split import normalise, split_of
 from hocket.tasks.text import TextTask, check_number, instructed

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.intervals import mean_interval
 from hocket.keys import Key
 from hocket.stages import Split
-from hocket.tasks.options import checked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.sql import ExecutionMatch
 from hocket.stages import Reward, Split
-from hocket.tasks.options import checked
 from hocket.tasks.split import split_of
 from hocket.tasks.sql_questions import LEVELS, Problem, draw_problem
 from hocket.tasks.text import TextTask, check_number

@@ -9,7 +9,9 @@ from typing import Any
 from hocket.types import Decoding, Message, Scenario, Turn
 from hocket.workflows.candidates import Judge
 from hocket.workflows.chat import Tools
-from hocket.workflows.team import Agent, Piece, Reply, Team
+from hocket.workflows.library import find
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Agent, Piece, Team
 from hocket.workflows.workflow import Outcome, Workflow, with_line
 
 SYSTEM = "You advise somebody who acts. Say in a line how to go about it, not the answer."
@@ -33,6 +35,9 @@ class Advised(Workflow):
             prompt. lead: what stands before the advice. who: roles that are advised, commas between; empty: all.
     """
 
+    name = "advised"
+    description = "an adviser beside any workflow, e.g. advised?inner=simulated-user (EPO, MPO)"
+
     inner: Workflow | str = "single"
     every: bool = True
     system: str = SYSTEM
@@ -41,8 +46,6 @@ class Advised(Workflow):
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, str):
-            from hocket.workflows.library import find
-
             object.__setattr__(self, "inner", find(self.inner))
         if ADVISER in self.within.roles:
             raise ValueError(f"the inner workflow has a role {ADVISER!r} of its own; give that another name")

@@ -36,6 +36,9 @@ class InTheFlow(Workflow):
             between them, or what makes those of one episode.
     """
 
+    name = "agentflow"
+    description = "a planner steers executor, verifier and generator by a memory"
+
     turns: int = 4
     kept: int = 8
     longest: int = 200

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hocket.types import Message, Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 CONTROLLER = "controller"
@@ -103,6 +104,9 @@ class BuiltTeam(Workflow):
         live: whether an agent acts as soon as it is added, so that the controller reads what was said so far.
         cost, edge: of an agent and of an edge, in the reward of the whole. price: of an action.
     """
+
+    name = "built-team"
+    description = "a controller builds a graph of agents, which answers (MasHost)"
 
     members: Mapping[str, str] = field(default_factory=lambda: dict(MEMBERS))
     steps: int = 8

@@ -10,18 +10,16 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hocket.errors import HocketError
 from hocket.types import TURN_REWARD, Branching, Level, Score, Trajectory, Turn
-
-if TYPE_CHECKING:
-    from hocket.workflows.team import Reply
+from hocket.workflows.reply import Reply
 
 Opinion = float | Mapping[str, float]
 """How good a candidate is: one number, or `team` (what it is worth to all) and any others (to the agent itself)."""
 
-Judge = Callable[["Reply"], "Opinion | Awaitable[Opinion]"]
+Judge = Callable[[Reply], Opinion | Awaitable[Opinion]]
 """Scores one candidate without changing the episode; with an environment, on a copy of it."""
 
 

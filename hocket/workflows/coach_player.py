@@ -10,7 +10,8 @@ from typing import Any
 
 from hocket.curriculum.invented import INVENT
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 
@@ -37,6 +38,9 @@ class CoachPlayer(Workflow):
     Attributes:
         alike: the coach draws alike in all samples of a scenario, so that these share one choice of the coach.
     """
+
+    name = "coach-player"
+    description = "one writes problems from which another learns (CPMobius)"
 
     solutions: int = 16
     alike: bool = False

@@ -19,6 +19,9 @@ class CrowdVote(Workflow):
     `hocket.rewards.CrowdReward` rewards agreement over all samples of a question, as in RLCCF (arXiv 2508.12338).
     """
 
+    name = "crowd-vote"
+    description = "several answer alone, the most frequent answer counts (RLCCF)"
+
     voters: int = 3
 
     scores = True

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from hocket.markup import ANSWER
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 
@@ -24,6 +25,9 @@ class DebateVote(Workflow):
         debaters: how many; `debater_1`, `debater_2`, .. rounds: answers of each. vote: weight of the team's verdict.
         system: a system prompt for all.
     """
+
+    name = "debate"
+    description = "several answer, read each other and vote"
 
     debaters: int = 3
     rounds: int = 2

@@ -16,7 +16,8 @@ from hocket.errors import nearest
 from hocket.keys import Key
 from hocket.types import Scenario
 from hocket.workflows.episode import LimitReached, Limits
-from hocket.workflows.team import Agent, Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 Result = TypeVar("Result")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hocket.errors import ConfigurationError
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 PROMPTS = {
@@ -33,6 +34,9 @@ class ConversationFeedback(Workflow):
             flag. form: feedback is well formed if it ended by itself and is not empty.
         improvement, label, form: weights. system: system prompts for both roles.
     """
+
+    name = "feedback"
+    description = "a critic passes an answer or has it revised (WaltzRL)"
 
     rounds: int = 1
     passes: str = "ok"

@@ -12,8 +12,9 @@ import numpy as np
 from hocket.engine.requests import Request
 from hocket.types import Message
 from hocket.workflows.chat import Chat, Tokens, Tools
+from hocket.workflows.reply import Reply
 from hocket.workflows.speech import Speech
-from hocket.workflows.team import Agent, Reply, _Call
+from hocket.workflows.team import Agent, _Call
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hocket.types import Scenario
-from hocket.workflows.team import Agent, Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 
@@ -23,6 +24,9 @@ class LeaderPeers(Workflow):
         peers: how many. rounds: how often the leader answers.
         alone: the share of scenarios in which the leader works without peers, the same for all samples of one.
     """
+
+    name = "leader-peers"
+    description = "a leader reads its peers' answers and answers (MLPO)"
 
     peers: int = 3
     rounds: int = 1

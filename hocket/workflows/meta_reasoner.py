@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 META = "Say how to go about it, not the answer."
@@ -26,6 +27,9 @@ class MetaReasoner(Workflow):
         shuffled: the reasoner is given the advice of another scenario's words instead (an ablation): a fixed one.
         system: system prompts for both roles; without, they are told apart by what they are shown.
     """
+
+    name = "meta-reasoner"
+    description = "one advises, the other carries out (ReMA)"
 
     rounds: int = 1
     stop: str = "[FINISH]"

@@ -29,6 +29,9 @@ class OneNight(Workflow):
     `2 / (s + 1)`: only so can neither gain.
     """
 
+    name = "one-night"
+    description = "one claims to be the seer, the other believes it or not (LSPO)"
+
     stake: float = 2.0
 
     roles = ("speaker", "judge")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hocket.rewards.verifiers import tagged
+from hocket.markup import tagged
 from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked

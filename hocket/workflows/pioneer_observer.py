@@ -19,6 +19,9 @@ class PioneerObserver(Workflow):
         intro: what stands before that answer.
     """
 
+    name = "pioneer-observer"
+    description = "a second answer after reading the first (CORY)"
+
     shared: bool = True
     shown: bool = True
     intro: str = "Another answer:"

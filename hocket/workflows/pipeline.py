@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 
@@ -16,6 +17,9 @@ class Pipeline(Workflow):
     Attributes:
         agents: how many.
     """
+
+    name = "pipeline"
+    description = "each in turn reads all that was said; the last answers"
 
     agents: int = 3
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hocket.markup import ANSWER
-from hocket.nano.formats import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 
@@ -22,6 +23,9 @@ class PlannerWorker(Workflow):
     Attributes:
         steps: at most so many are handed out. planner, worker: system prompts; the shipped base was trained on these.
     """
+
+    name = "planner-worker"
+    description = "a planner splits the problem, workers do a step each"
 
     steps: int = 4
     planner: str = PLANNER_SYSTEM

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 Effort = Literal["length", "quality"]
@@ -55,6 +56,9 @@ class PublicGoods(Workflow):
         agents: how many. multiplier, cost, bonus: see `PublicGood`. threshold: likewise; 0 pays the bonus always.
         effort: what the cost is of. shown: an agent reads `all` earlier answers or the `last` alone.
     """
+
+    name = "public-goods"
+    description = "agents answer in turn, paid for effort together (MAC-SPGG)"
 
     agents: int = 3
     multiplier: float = 1.5

@@ -111,6 +111,9 @@ class SimulatedUser(Workflow):
         played: whether a policy plays the user, told its goal in a system message; it closes by saying `closing`.
     """
 
+    name = "simulated-user"
+    description = "an agent serves a user, e.g. simulated-user?desk=order_desk"
+
     desk: Desk | str = "order_desk"
     turns: int = 12
     played: bool = False

@@ -14,6 +14,9 @@ from hocket.workflows.workflow import Outcome, Workflow, asked
 class SingleTurn(Workflow):
     """One role, `policy`, called once with the scenario's messages, its hint and its imposed prefix."""
 
+    name = "single"
+    description = "one policy answers once"
+
     roles = ("policy",)
 
     system: str | None = None

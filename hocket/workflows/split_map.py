@@ -9,7 +9,8 @@ from typing import Literal
 
 from hocket.markup import ANSWER
 from hocket.types import Message, Scenario
-from hocket.workflows.team import Agent, Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 Route = tuple[str, ...]
@@ -86,6 +87,9 @@ class SplitMap(Workflow):
         messages: of a dialogue at most. relay: the first messages that are the opener's.
         system: told to all, None for nothing; of one agent alone it is `alone`.
     """
+
+    name = "split-map"
+    description = "two with half of a map each agree on a route, e.g. split-map?relay=2"
 
     see: Literal["halves", "merged", "whole"] = "halves"
     messages: int = 10

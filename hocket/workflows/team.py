@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, HocketError, nearest
@@ -18,6 +17,7 @@ from hocket.types import Assignment, Decoding, Message, Scenario, Turn
 from hocket.workflows.candidates import Candidate, Judge, chosen, judged
 from hocket.workflows.chat import Tokens, Tools
 from hocket.workflows.episode import Episode
+from hocket.workflows.reply import Reply
 from hocket.workflows.speech import Speech
 from hocket.workflows.told import Told
 
@@ -41,19 +41,6 @@ class Seat:
         for name in self.decoding:
             if name not in known:
                 raise ConfigurationError(f"decoding.{name} is not a setting of Decoding{nearest(name, known)}")
-
-
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """One answer of an agent: its text, its token ids `[L]`, why it ended, and the recorded turn."""
-
-    text: str
-    tokens: NDArray[np.int64]
-    finish: str
-    turn: Turn
-
-    def __str__(self) -> str:
-        return self.text
 
 
 Verifier = Callable[[str, Scenario], float | None]

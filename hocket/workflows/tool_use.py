@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.tools import find_all
-from hocket.tools.loop import Made, converse
 from hocket.tools.protocol import Tool
 from hocket.types import Scenario
 from hocket.workflows.chat import Tools
 from hocket.workflows.team import Team
+from hocket.workflows.tool_loop import Made, converse
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 
@@ -31,6 +31,9 @@ class ToolUse(Workflow):
         call_reward: when not 0, each turn earns this under the name `calls` if it calls and all its calls could be
             carried out; a call that is answered with `error` was not.
     """
+
+    name = "tool-use"
+    description = "one policy that may call tools, e.g. tool-use?tools_of=calculator,python"
 
     tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] | str = "calculator"
     turns: int = 4

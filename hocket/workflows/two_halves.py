@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hocket.markup import ANSWER
 from hocket.types import Scenario
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 SYSTEM = "You and your partner know different things. Talk briefly, then give the answer as <answer>..</answer>."
@@ -24,6 +25,9 @@ class TwoHalves(Workflow):
     Attributes:
         messages: at most. agree: whether both must give the answer. system: a system prompt for both, None for none.
     """
+
+    name = "two-halves"
+    description = "two who hold half of the facts each talk (Optima)"
 
     messages: int = 10
     agree: bool = True

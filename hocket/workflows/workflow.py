@@ -10,7 +10,8 @@ from typing import Any
 from hocket.types import Assignment, Message, Scenario
 from hocket.workflows.chat import Tools
 from hocket.workflows.episode import Limits
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Outcome:
 
 class Workflow(ABC):
     """Agents as ordinary async Python: subclass, name the roles, write `play`.
+
+    A class whose body says `name = "..."`, and `description = "..."` in the next line, belongs to the library: that is
+    how `--workflow` and `hocket workflows` find it.
 
     Attributes:
         roles: who takes part; `team` has one agent per role.

@@ -11,7 +11,7 @@ import pytest
 from tiny_runs import TINY, call, train
 
 from hocket.recipes import all_recipes
-from hocket.workflows.library import LIBRARY, find
+from hocket.workflows.library import find, library
 
 COMMANDS = (
     "train",
@@ -169,7 +169,7 @@ def test_tasks() -> None:
 
 def test_workflows(tmp_path: Path) -> None:
     rows = {row["name"]: row for row in call("workflows", "--json").json}
-    assert set(rows) == set(LIBRARY)
+    assert set(rows) == set(library())
     assert rows["debate"]["settings"] == {"debaters": 3, "rounds": 2, "vote": 1.0, "system": None}
     assert all(row["description"] for row in rows.values())
     for name, row in rows.items():

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.environments.casebook import Casebook, symptoms_of
 from hocket.environments.consultation import (
     BEFORE,
     ONE_QUESTION,
@@ -26,7 +27,7 @@ from hocket.environments.consultation import (
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards import Compliance, DiagnosisQuality, QuestionInformation
-from hocket.rewards.consultation import Casebook, Consultation, symptoms_of
+from hocket.rewards.consultation import Consultation
 from hocket.tasks import find
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory

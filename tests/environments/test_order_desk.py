@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.core.canonical import canonical, database_hash
 from hocket.environments.order_desk import (
     DEAF,
     HANDLERS,
@@ -29,7 +30,7 @@ from hocket.environments.order_desk import (
 )
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.rewards.database_hash import DatabaseMatch, all_said, canonical, database_hash
+from hocket.rewards.database_hash import DatabaseMatch, all_said
 from hocket.tasks import find
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspiel")
 
-from hocket.environments.exploitability import nash_conv
 from hocket.environments.openspiel import OpenSpiel
+from hocket.lab.exploitability import nash_conv
 from hocket.lab.talk import TalkBench
 from hocket.recipes import find
 from hocket.types import Scenario

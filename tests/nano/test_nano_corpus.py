@@ -23,7 +23,6 @@ from hocket.nano.corpus import (
     is_held_out,
     working,
 )
-from hocket.nano.formats import calculator, notes_text, plan_steps, plan_text
 from hocket.tasks.arithmetic import (
     answer_format,
     expression_of,
@@ -33,6 +32,8 @@ from hocket.tasks.arithmetic import (
     verify,
 )
 from hocket.tasks.split import SHARES, SPLITS, split_of
+from hocket.tools.calculator import calculator
+from hocket.workflows.plans import notes_text, plan_steps, plan_text
 
 EXAMPLES = list(itertools.islice(chats(1), 4000))
 

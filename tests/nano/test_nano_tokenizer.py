@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.nano.corpus import chats, tool_call
-from hocket.nano.formats import CALCULATOR
 from hocket.nano.pretrain import trained_targets
 from hocket.nano.tokenizer import CHARACTERS, END, PHRASES, ROLE_TAGS, TAGS, build_tokenizer
+from hocket.tools.calculator import CALCULATOR
 
 TOKENIZER = build_tokenizer()
 CHARS = st.text(alphabet=st.sampled_from(CHARACTERS))

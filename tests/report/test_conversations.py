@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.microscope import Reading, look, record
-from hocket.nano.formats import CALCULATOR, calculator
 from hocket.packing import pack
 from hocket.recipes import find
 from hocket.report.conversations import Conversations, calls_in, content, earned, least_size, size
@@ -23,6 +22,7 @@ from hocket.report.reading import read_run
 from hocket.report.rollouts import rollouts
 from hocket.rollout.tree import split
 from hocket.testing import rehearse
+from hocket.tools.calculator import CALCULATOR, calculator
 from hocket.train.episodes import BRIEF, episodes, write_episodes
 from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
 from hocket.workflows import Limits, Outcome, Workflow

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
+from hocket.markup import tagged
 from hocket.packing import pack
 from hocket.rewards import ExactMatch, FunctionReward, RewardError, TaskVerifier
 from hocket.rewards.score import grade
-from hocket.rewards.verifiers import equal, last_line, last_number, tagged
+from hocket.rewards.verifiers import equal, last_line, last_number
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.types import Scenario, Trajectory, Turn
 

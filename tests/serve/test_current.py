@@ -22,10 +22,10 @@ from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.nano.formats import CALCULATOR
 from hocket.serve.bounds import Bounds
 from hocket.serve.current import CurrentDesk
 from hocket.serve.host import Host
+from hocket.tools.calculator import CALCULATOR
 from hocket.types import Decoding
 
 QUESTION = [{"role": "user", "content": "What is 12 + 5 - 3?"}]

@@ -24,15 +24,15 @@ from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.nano.formats import CALCULATOR
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
+from hocket.serve.outside import OutsideAgent
 from hocket.testing import Script, ScriptedEngine
+from hocket.tools.calculator import CALCULATOR
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows import Chat, Limits, Outcome, Seat, TextPlayer
 from hocket.workflows.library import find
-from hocket.workflows.outside import OutsideAgent
 
 CHAT = Chat(build_tokenizer())
 Agent = Callable[..., Awaitable[Any]]

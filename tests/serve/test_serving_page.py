@@ -7,9 +7,9 @@ import re
 import sys
 from pathlib import Path
 
+from hocket.serve.outside import OutsideAgent, told_scenario
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.outside import OutsideAgent, told_scenario
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
 SCENARIO = Scenario("s", "What is 6 * 7?", answer="42")

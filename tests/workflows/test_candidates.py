@@ -15,7 +15,8 @@ from hocket.packing import pack
 from hocket.testing import ScriptedEngine
 from hocket.types import TURN_REWARD, Assignment, Branching, Decoding, Level, Scenario, Trajectory
 from hocket.workflows import Chat, Limits, Outcome, Seat, TextPlayer, Workflow
-from hocket.workflows.team import Reply, Team
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 SCENARIO = Scenario("x", "begin")
 WORTH = {"one": 0.0, "two": 2.0, "three": 1.0}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.errors import ConfigurationError
-from hocket.nano.formats import CALCULATOR
 from hocket.nano.tokenizer import build_tokenizer
+from hocket.tools.calculator import CALCULATOR
 from hocket.types import Message
 from hocket.workflows import Chat, shapes
 

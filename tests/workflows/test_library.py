@@ -14,7 +14,7 @@ from hocket.workflows import SingleTurn, Workflow
 from hocket.workflows.debate import DebateVote
 from hocket.workflows.feedback import ConversationFeedback
 from hocket.workflows.leader_peers import LeaderPeers
-from hocket.workflows.library import LIBRARY, find
+from hocket.workflows.library import find, library
 from hocket.workflows.meta_reasoner import MetaReasoner
 from hocket.workflows.pioneer_observer import PioneerObserver
 from hocket.workflows.planner_worker import PlannerWorker
@@ -44,7 +44,7 @@ def earned(trajectory: Trajectory, name: str = "own") -> Sequence[float | None]:
 
 
 def test_every_name_of_the_library_finds_its_workflow() -> None:
-    for name in LIBRARY:
+    for name in library():
         assert find(name).roles
     assert isinstance(find("single"), SingleTurn)
 

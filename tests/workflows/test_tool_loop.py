@@ -22,10 +22,10 @@ from hocket.packing import pack
 from hocket.testing import ScriptedEngine, rehearse
 from hocket.tools import Call, find, read_calls
 from hocket.tools.calculator import Calculator
-from hocket.tools.loop import SPENT, Made, converse
 from hocket.tools.protocol import FORM
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows import Chat, Outcome, Seat, Team, TextPlayer, Workflow
+from hocket.workflows.tool_loop import SPENT, Made, converse
 from hocket.workflows.tool_use import ToolUse
 
 ASKED = Scenario("s", "What is 6 * 7?", answer="42")

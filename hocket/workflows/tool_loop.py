@@ -10,7 +10,8 @@ from typing import Any
 
 from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.types import Message
-from hocket.workflows.team import Agent, Reply
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Agent
 
 SPENT = "error: no more calls; answer now"
 

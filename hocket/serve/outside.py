@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.components import load_object
 from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.serve.across import across
 from hocket.types import Scenario
 from hocket.workflows.foreign import Correspondent
 from hocket.workflows.team import Team
@@ -63,6 +64,8 @@ class OutsideAgent(Workflow):
     Raises:
         ConfigurationError: when the agent needs what it is not given, or the server cannot be had.
     """
+
+    name = "outside:"  # Without a description: it is no workflow until an agent is named.
 
     def __init__(self, agent: Callable[..., Any] | str | Sequence[str], roles: Sequence[str] = ("policy",)) -> None:
         self.roles = tuple(roles)
@@ -136,8 +139,6 @@ class _Function:
 
     async def run(self, gate: Gate, door: Door, scenario: Scenario) -> Any:
         """Runs it: `async` functions all in one loop, beside the server; others each in a thread."""
-        from hocket.serve.across import across
-
         known = {
             "base_url": door.base_url,
             "api_key": door.api_key,

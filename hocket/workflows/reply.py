@@ -1,0 +1,23 @@
+"""What an agent answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.types import Turn
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """One answer of an agent: its text, its token ids `[L]`, why it ended, and the recorded turn."""
+
+    text: str
+    tokens: NDArray[np.int64]
+    finish: str
+    turn: Turn
+
+    def __str__(self) -> str:
+        return self.text
