@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import question_of, verify
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.tools.calculator import Calculator, calculator
@@ -71,3 +73,15 @@ def demonstration(expression: str, answer: str, *, called: bool) -> str | list[M
         {"role": "tool", "content": answer},
         {"role": "assistant", "content": said},
     ]
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> Calculations:
+    """The task with these settings."""
+    return Calculations(**checked(name, settings, {"digits": int, "listed": bool, "calls": float}))
+
+
+CALCULATIONS = TaskForm(
+    name="calculator",
+    description="products that need the calculator tool, e.g. calculator?digits=3&listed=false",
+    make=from_settings,
+)

@@ -13,6 +13,7 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.code_tests import CodeTests, code_of
 from hocket.stages import Reward, Split
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
@@ -236,3 +237,10 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Code:
     """The task with these settings."""
     given = checked(name, settings, {"steps": int, "tests": int, "grading": str})
     return Code(**given)
+
+
+CODE = TaskForm(
+    name="code",
+    description="small Python functions judged by unit tests in a sandbox, e.g. code?steps=2&grading=share",
+    make=from_settings,
+)

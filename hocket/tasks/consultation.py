@@ -13,6 +13,7 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.stages import Reward, Split
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import STEPS, check_number
 from hocket.types import Scenario, Trajectory
@@ -103,3 +104,10 @@ SETTINGS = {"conditions": int, "symptoms": int, "turns": int, "played": bool}
 def from_settings(name: str, settings: Mapping[str, str]) -> ConsultationTask:
     """The task with these settings."""
     return ConsultationTask(**checked(name, settings, SETTINGS))
+
+
+CONSULTATION = TaskForm(
+    name="consultation",
+    description="a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=8",
+    make=from_settings,
+)

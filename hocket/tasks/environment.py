@@ -16,6 +16,7 @@ from hocket.environments.protocol import World
 from hocket.environments.reading import READINGS
 from hocket.errors import ConfigurationError
 from hocket.stages import Reward, Split
+from hocket.tasks.form import TaskForm
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 
@@ -192,3 +193,34 @@ WORLDS: Mapping[str, Callable[[str, Mapping[str, str]], World]] = {
     "openenv": _openenv,
 }
 """How each kind of world is made from its name and settings."""
+
+
+OPENSPIEL = TaskForm(
+    name="openspiel:GAME",
+    description="a game of OpenSpiel in words, e.g. openspiel:kuhn_poker or openspiel:leduc_poker?tries=1",
+    make=environment_task,
+)
+
+TEXTARENA = TaskForm(
+    name="textarena:GAME",
+    description="a game of TextArena, e.g. textarena:TicTacToe-v0",
+    make=environment_task,
+)
+
+GYMNASIUM = TaskForm(
+    name="gymnasium:ENVIRONMENT",
+    description="a Gymnasium environment in words, e.g. gymnasium:FrozenLake-v1?is_slippery=false",
+    make=environment_task,
+)
+
+PETTINGZOO = TaskForm(
+    name="pettingzoo:MODULE",
+    description="a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2 (needs pygame)",
+    make=environment_task,
+)
+
+OPENENV = TaskForm(
+    name="openenv:URL",
+    description="the environment behind an OpenEnv server, e.g. openenv:http://localhost:8000",
+    make=environment_task,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from hocket.components import has_path
 from hocket.errors import ConfigurationError
 from hocket.stages import Reward, Split
+from hocket.tasks.form import TaskForm
 from hocket.types import Level, Scenario, Trajectory
 
 
@@ -217,3 +219,22 @@ ACTOR_CRITIC: Mapping[str, Any] = {
 
 CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.gamma": 0.95, "update.lr": 1.5e-3}
 """Changes for continuous actions, whose noise asks for more episodes, a nearer horizon and smaller steps."""
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> GymTask:
+    """The task with these settings, read as JSON where they can be."""
+    return GymTask(name.removeprefix("gym:"), {key: _value(text) for key, text in settings.items()})
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+GYM = TaskForm(
+    name="gym:ENVIRONMENT",
+    description="a Gymnasium environment for control policies, e.g. gym:CartPole-v1",
+    make=from_settings,
+)

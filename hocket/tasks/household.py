@@ -9,6 +9,7 @@ from hocket.environments.household import Households, plan
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
+from hocket.tasks.form import TaskForm
 from hocket.tasks.solitary import played
 from hocket.tasks.split import split_of
 from hocket.tasks.text import check_number
@@ -41,3 +42,10 @@ SETTINGS = {"size": int, "steps": int, "dense": float, "recall": bool}
 def from_settings(name: str, settings: Mapping[str, str]) -> HouseholdTask:
     """The task with settings of the world and of how it is played."""
     return HouseholdTask(played(name, settings, Households, SETTINGS))
+
+
+HOUSEHOLD = TaskForm(
+    name="household",
+    description="errands in a house in words, e.g. household?size=2&dense=0.1",
+    make=from_settings,
+)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hocket.core.options import checked
 from hocket.errors import ConfigurationError, nearest
 from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import normalise
 from hocket.tasks.text import INSTRUCTION, TextTask, check_number
 from hocket.types import Level, Message, Scenario, Trajectory
@@ -277,3 +279,15 @@ def _rank(content: str) -> float:
     """A fixed pseudo-random place of a prompt in [0, 1)."""
     digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8, person=b"hocket-jsonl").digest()
     return int.from_bytes(digest, "big") / 2**64
+
+
+def from_settings(path: str, settings: Mapping[str, str]) -> JsonLines:
+    """The task with these settings."""
+    return JsonLines(Path(path), **checked(path, settings, {"eval_share": float, "extract": str, "instruct": bool}))
+
+
+JSONL = TaskForm(
+    name="PATH.jsonl",
+    description="a file with one JSON object per line: prompt, and optionally answer, split and other columns",
+    make=from_settings,
+)

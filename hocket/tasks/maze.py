@@ -10,6 +10,7 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
+from hocket.tasks.form import TaskForm
 from hocket.tasks.solitary import played
 from hocket.tasks.split import split_of
 from hocket.tasks.text import check_number
@@ -60,3 +61,10 @@ SETTINGS = {
 def from_settings(name: str, settings: Mapping[str, str]) -> MazeTask:
     """The task with settings of the world and of how it is played."""
     return MazeTask(played(name, settings, Mazes, SETTINGS))
+
+
+MAZE = TaskForm(
+    name="maze",
+    description="mazes in words, e.g. maze?width=4&height=4&slip=0.1",
+    make=from_settings,
+)

@@ -12,6 +12,7 @@ from hocket.keys import Key
 from hocket.markup import tagged
 from hocket.rewards.formats import token_match
 from hocket.stages import Split
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.tools.corpus import Corpus, Question
@@ -128,3 +129,10 @@ SETTINGS = {"hops": int, "documents": int, "top": int, "turns": int, "seed": int
 def from_settings(name: str, settings: Mapping[str, str]) -> MultiHop:
     """The task with these settings."""
     return MultiHop(**checked(name, settings, SETTINGS))
+
+
+MULTIHOP = TaskForm(
+    name="multihop",
+    description="questions that take several searches in a generated corpus, e.g. multihop?hops=2",
+    make=from_settings,
+)

@@ -13,6 +13,7 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.database_hash import DatabaseMatch
 from hocket.stages import Reward, Split
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import STEPS, check_number
 from hocket.types import Scenario, Trajectory
@@ -106,3 +107,10 @@ SETTINGS = {"orders": int, "volunteer": float, "deaf": float, "patience": int, "
 def from_settings(name: str, settings: Mapping[str, str]) -> OrderDeskTask:
     """The task with these settings."""
     return OrderDeskTask(**checked(name, settings, SETTINGS))
+
+
+ORDER_DESK = TaskForm(
+    name="order_desk",
+    description="customers at an order desk with tools, e.g. order_desk?orders=4",
+    make=from_settings,
+)

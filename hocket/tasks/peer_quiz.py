@@ -13,6 +13,7 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.types import Scenario, Trajectory
@@ -284,3 +285,10 @@ def from_settings(name: str, settings: Mapping[str, str]) -> PeerQuiz:
     found = checked(name, settings, {**_CONTEST, **_OTHERS})
     contest = Contest(**{key: value for key, value in found.items() if key in _CONTEST})
     return PeerQuiz(contest, **{key: value for key, value in found.items() if key in _OTHERS})
+
+
+PEER_QUIZ = TaskForm(
+    name="peer_quiz",
+    description="questions beside peers with a record, e.g. peer_quiz?question=sums&behaviour=mixed",
+    make=from_settings,
+)

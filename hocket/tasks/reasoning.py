@@ -21,6 +21,7 @@ from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import tagged_answer
+from hocket.tasks.form import TaskForm
 from hocket.tasks.reasoning_guards import EXPRESSION_ANSWERS, REFUSED, is_formula, item, prepare
 from hocket.tasks.split import normalise, split_of
 from hocket.tasks.text import TextTask, check_number, instructed
@@ -271,3 +272,15 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     return value is None or type(value) in (str, int, float, bool)
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> ReasoningGym:
+    """The task with these settings."""
+    return ReasoningGym(name.removeprefix("reasoning-gym:"), settings)
+
+
+DATASET = TaskForm(
+    name="reasoning-gym:NAME",
+    description="a generated dataset of reasoning-gym, e.g. reasoning-gym:chain_sum?max_terms=4",
+    make=from_settings,
+)

@@ -13,6 +13,7 @@ from hocket.errors import ConfigurationError
 from hocket.intervals import mean_interval
 from hocket.keys import Key
 from hocket.stages import Split
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
@@ -257,3 +258,10 @@ def from_settings(name: str, settings: Mapping[str, str]) -> SplitMazes:
     except ValueError as error:
         raise ConfigurationError(f"task {name}: {error}") from None
     return SplitMazes(**{key: value for key, value in found.items() if key in _MAZE}, workflow=workflow)
+
+
+SPLIT_MAZE = TaskForm(
+    name="split_maze",
+    description="mazes of which two agents see half each, e.g. split_maze?width=4&height=4&relay=2",
+    make=from_settings,
+)

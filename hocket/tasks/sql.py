@@ -10,6 +10,7 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rewards.sql import ExecutionMatch
 from hocket.stages import Reward, Split
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.sql_questions import LEVELS, Problem, draw_problem
 from hocket.tasks.text import TextTask, check_number
@@ -83,3 +84,10 @@ def tools_of(scenario: Scenario, key: Key) -> Sequence[Tool]:
 def from_settings(name: str, settings: Mapping[str, str]) -> SqlQuestions:
     """The task with these settings."""
     return SqlQuestions(**checked(name, settings, {"level": int, "tool": bool, "instruct": bool}))
+
+
+SQL = TaskForm(
+    name="sql",
+    description="questions about small databases, answered by a query, e.g. sql?level=3",
+    make=from_settings,
+)

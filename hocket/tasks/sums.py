@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hocket.core.options import checked
 from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import Problem, problems, sum_problem, verify
+from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.types import Scenario
@@ -49,3 +51,15 @@ class Sums(TextTask):
         while len(self._eval) <= number:
             self._eval.append(next(self._unseen))
         return self._eval[number]
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> Sums:
+    """The task with these settings."""
+    return Sums(**checked(name, settings, {"instruct": bool}))
+
+
+SUMS = TaskForm(
+    name="sums",
+    description="the default: sums and differences of two to four integers, e.g. 'What is 45 + 37?'",
+    make=from_settings,
+)

@@ -1,0 +1,293 @@
+"""Who may import whom, and how large things may be. Read from the source, `TYPE_CHECKING` imports included."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "hocket"
+
+# ---------------------------------------------------------------- the house
+
+CORE_FILES = {
+    *("batch_document", "casting", "components", "errors", "evaluating", "intervals", "keys", "markup", "packing"),
+    *("schedules", "segments", "signals", "stages", "types"),
+}
+"""Files directly in `hocket/` that belong to `core`."""
+
+FRONT = {"__init__", "__main__", "cli", "commands", "display", "doctor", "run", "testing"}
+"""Files directly in `hocket/` that stand before everything else: what users call."""
+
+STAGES = {"curriculum", "rollout", "rewards", "credit", "objectives", "update"}
+BASE = STAGES | {"tools", "environments", "kernels", "policies", "engine", "workflows", "tasks", "search"}
+
+ALLOWED: Mapping[str, set[str]] = {
+    # The vocabulary, which every room may import.
+    "core": set(),
+    # Stages know the vocabulary only; a reward may ask what judges beside it: a sandbox, a database, a casebook.
+    **{stage: set() for stage in STAGES},
+    "rewards": {"tools", "environments"},
+    "recipe": STAGES,
+    "microscope": {"recipe"},
+    # What decides, and where.
+    "kernels": set(),
+    "policies": {"kernels"},
+    "engine": {"kernels", "policies"},
+    "tools": set(),
+    "environments": set(),
+    "workflows": {"engine", "environments", "tools"},
+    "search": {"rollout"},
+    "tasks": {"environments", "rewards", "tools", "workflows"},
+    "nano": {"tasks", "tools", "workflows"},
+    # Papers.
+    "recipes": {"recipe"} | STAGES,
+    "methods": {"recipe"} | BASE - {"engine"},
+    # What runs them.
+    "train": {"recipe", "recipes", "methods", "nano"} | BASE,
+    "serve": {"train", "front"} | BASE,
+    "play": {"train", "serve"} | BASE,
+    # What examines them.
+    "lab": {"recipe", "recipes", "methods", "microscope", "train"} | BASE,
+    "checks": {"recipe", "recipes", "methods", "microscope", "train", "nano", "lab", "front"} | BASE,
+    "claims": {"recipe", "recipes", "methods", "microscope", "train", "nano", "lab", "front"} | BASE,
+    "report": {"recipe", "recipes", "methods", "microscope", "train", "lab", "checks", "front"} | BASE,
+    "studies": {"recipe", "recipes", "methods", "microscope", "train", "report", "front"} | BASE,
+}
+"""What each room may import besides itself and the core; the front may import everything."""
+
+ENGINE_OF_WORKFLOWS = {"hocket.engine.requests", "hocket.engine.lobby", "hocket.engine.barrier"}
+"""What a workflow may know of the engine: how it is asked, and how it waits."""
+
+# ---------------------------------------------------------------- what still breaks the rules; only to get shorter
+
+ARROWS_TO_MEND = {
+    ("hocket.stages", "update"),
+    ("hocket.workflows.coach_player", "curriculum"),
+    ("hocket.train.trainer", "report"),
+    ("hocket.train", "front"),  # The package `hocket.train` is also the function `hocket.run.train`.
+}
+CIRCLES_TO_MEND = (
+    {"hocket.evaluating", "hocket.stages", "hocket.update.problem"},
+    {"hocket.policies.causal_lm", "hocket.policies.shared"},
+    {"hocket.train.learner", "hocket.train.memory", "hocket.train.sparing"},
+    {"hocket.train.loop", "hocket.train.rounds"},
+)
+LONG_FILES = {
+    "types.py",
+    *("checks/group_statistics_training.py", "checks/graded_rewards.py", "checks/token_weights.py"),
+    *("checks/group_statistics.py", "checks/answer_parts.py", "checks/trust_regions.py"),
+}
+LINES = 600
+FILES_AT_THE_TOP = 24  # Eight in the end.
+
+# ---------------------------------------------------------------- reading
+
+
+class Arrow(NamedTuple):
+    """`source` imports `name` from the module `target`; `lazy` where it stands in a function."""
+
+    source: str
+    target: str
+    name: str
+    lazy: bool
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Every module of the package by its name."""
+    found = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = file
+    return found
+
+
+@cache
+def arrows() -> tuple[Arrow, ...]:
+    """Every import of one module of the package by another."""
+    return tuple(
+        Arrow(module, target, name, lazy)
+        for module, file in modules().items()
+        for target, name, lazy in _imports(
+            ast.parse(file.read_text(encoding="utf-8")), module if file.stem == "__init__" else _above(module)
+        )
+        if target != module
+    )
+
+
+def _above(package: str, levels: int = 1) -> str:
+    return package.rsplit(".", levels)[0] if levels else package
+
+
+def _imports(node: ast.AST, package: str, lazy: bool = False) -> Iterator[tuple[str, str, bool]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom):
+            # Only the jail is written with relative imports: it runs where there is no hocket.
+            parents = [_above(package, child.level - 1)] if child.level else []
+            origin = ".".join([*parents, *([child.module] if child.module else [])])
+            for alias in child.names if origin.partition(".")[0] == "hocket" else ():
+                inside = f"{origin}.{alias.name}"
+                yield (inside, "", lazy) if inside in modules() else (origin, alias.name, lazy)
+        elif isinstance(child, ast.Import):
+            yield from ((one.name, "", lazy) for one in child.names if one.name.partition(".")[0] == "hocket")
+        inside_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        yield from _imports(child, package, lazy or inside_function)
+
+
+def is_claim(module: str) -> bool:
+    """Whether a module holds the claims of a method, in the folder beside it."""
+    return "claims" in module.split(".")
+
+
+def room(module: str) -> str:
+    """The room in which a module stands."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return "front"
+    name = parts[1]
+    if name == "methods" and is_claim(module):
+        return "claims"
+    if name in FRONT:
+        return "front"
+    return "core" if name in CORE_FILES else name
+
+
+def said(broken: set[str]) -> str:
+    return "\n".join(sorted(broken))
+
+
+# ---------------------------------------------------------------- rules
+
+
+def test_every_room_is_in_the_table() -> None:
+    assert {room(module) for module in modules()} <= set(ALLOWED) | {"front"}
+
+
+def test_rooms_import_what_the_table_allows() -> None:
+    """Imports in functions count: laziness saves time, not dependence."""
+    broken = {
+        f"{arrow.source} -> {arrow.target}"
+        for arrow in arrows()
+        if (source := room(arrow.source)) != "front"
+        and (target := room(arrow.target)) not in {source, "core"} | ALLOWED[source]
+        and (arrow.source, target) not in ARROWS_TO_MEND
+    }
+    assert not broken, said(broken)
+
+
+def test_workflows_know_how_the_engine_is_asked_and_nothing_else_of_it() -> None:
+    broken = {
+        f"{arrow.source} -> {arrow.target}"
+        for arrow in arrows()
+        if room(arrow.source) == "workflows"
+        and room(arrow.target) == "engine"
+        and arrow.target not in ENGINE_OF_WORKFLOWS
+    }
+    assert not broken, said(broken)
+
+
+def test_no_import_circles() -> None:
+    """Imports in functions are left out: they stand there to load a library, or a heavy room, only where it is used."""
+    graph: dict[str, set[str]] = {module: set() for module in modules()}
+    for arrow in arrows():
+        if not arrow.lazy:
+            graph[arrow.source].add(arrow.target)
+    broken = {
+        f"circle: {', '.join(sorted(circle))}"
+        for circle in _circles(graph)
+        if not any(circle <= known for known in CIRCLES_TO_MEND)
+    }
+    assert not broken, said(broken)
+
+
+def _circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """What remains, in connected parts, when modules that nothing left imports or that import nothing left are gone."""
+    left = set(graph)
+    while True:
+        ends = {one for one in left if not graph[one] & left}
+        starts = left - {target for one in left for target in graph[one]}
+        if not ends | starts:
+            break
+        left -= ends | starts
+    circles = []
+    while left:
+        start = min(left)
+        reached = _reached(graph, start, left)
+        circle = {one for one in reached if start in _reached(graph, one, left)}
+        if circle:
+            circles.append(circle)
+        left -= circle | {start}
+    return circles
+
+
+def _reached(graph: Mapping[str, set[str]], start: str, within: set[str]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        following = (graph[waiting.pop()] & within) - reached
+        reached |= following
+        waiting.extend(following)
+    return reached
+
+
+def test_files_are_short() -> None:
+    lines = {str(file.relative_to(PACKAGE)): len(file.read_text().splitlines()) for file in modules().values()}
+    broken = {f"{name}: {count}" for name, count in lines.items() if count > LINES and name not in LONG_FILES}
+    assert not broken, said(broken)
+
+
+def test_few_files_stand_at_the_top() -> None:
+    assert len(list(PACKAGE.glob("*.py"))) <= FILES_AT_THE_TOP
+
+
+# ---------------------------------------------------------------- methods
+
+METHODS = "hocket.methods."
+
+
+@pytest.mark.skipif(not (PACKAGE / "methods").is_dir(), reason="there are no methods yet")
+class TestMethods:
+    """One paper, one file."""
+
+    def test_nothing_outside_imports_a_method(self) -> None:
+        """The rest asks the registry, `hocket.methods` itself, which imports one file for one name."""
+        broken = {
+            f"{arrow.source} -> {arrow.target}"
+            for arrow in arrows()
+            if arrow.target.startswith(METHODS) and not (arrow.source + ".").startswith(METHODS)
+        }
+        assert not broken, said(broken)
+
+    def test_a_method_takes_of_another_its_recipe_alone(self) -> None:
+        """Classes and functions with a second user belong in a room; `methods.base` is for all."""
+        broken = {
+            f"{arrow.source} -> {arrow.target}: {arrow.name}"
+            for arrow in arrows()
+            if arrow.source.startswith(METHODS)
+            and arrow.target.startswith(METHODS)
+            and not is_claim(arrow.source)
+            and not arrow.target.startswith(f"{METHODS}base")
+            and not arrow.name.isupper()
+        }
+        assert not broken, said(broken)
+
+    def test_a_method_imports_no_claims(self) -> None:
+        broken = {
+            f"{arrow.source} -> {arrow.target}"
+            for arrow in arrows()
+            if is_claim(arrow.target) and arrow.source.startswith(METHODS) and not is_claim(arrow.source)
+        }
+        assert not broken, said(broken)
+
+    def test_claims_import_no_other_claims(self) -> None:
+        broken = {
+            f"{arrow.source} -> {arrow.target}"
+            for arrow in arrows()
+            if is_claim(arrow.source) and is_claim(arrow.target) and not arrow.lazy
+        }
+        assert not broken, said(broken)
