@@ -13,12 +13,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+Option = TypeVar("Option")
 
 Message = Mapping[str, Any]
 """One chat message: `role`, `content`, and whatever else the template reads."""
@@ -58,13 +60,32 @@ class Scenario:
         return ({"role": "user", "content": self.prompt},) if isinstance(self.prompt, str) else self.prompt
 
 
+@runtime_checkable
+class ActionMask(Protocol):
+    """Which actions every decision of a turn is kept to; a component.
+
+    The sets are recorded with the turn and applied again when learning (`Batch.allowed`).
+    """
+
+    @property
+    def copy(self) -> str | None:
+        """The copy of the policy whose log-probs are read (see `hocket.policies.copies`); None is the policy itself."""
+        ...
+
+    def allowed(self, logp: Tensor) -> Tensor:
+        """Of log-probs `[R, V]` at temperature 1 the actions allowed, `[R, V]` bool, some in every row.
+
+        A row's set depends on that row alone.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How a turn is sampled. It is part of the policy: log-probs are those of the distribution described here.
 
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
-    `stop` strings end a response after they appear. `nucleus` below 1 keeps every action to the smallest set that has
-    this mass under the policy's delayed copy; the sets are recorded and applied again when learning.
+    `stop` strings end a response after they appear. `mask` keeps every action to a set, which is recorded.
     """
 
     temperature: float = 1.0
@@ -74,7 +95,11 @@ class Decoding:
     max_tokens: int = 128
     stop: tuple[str, ...] = ()
     banned: tuple[int, ...] = ()
-    nucleus: float = 1.0
+    mask: ActionMask | None = None
+
+    def __post_init__(self) -> None:
+        if self.mask is not None and not isinstance(self.mask, ActionMask):
+            raise ValueError(f"mask must be an action mask such as {{type: hocket.rollout.NAME}}, not {self.mask!r}")
 
     @property
     def greedy(self) -> bool:
@@ -84,30 +109,6 @@ class Decoding:
     def truncates(self) -> bool:
         """Whether the vocabulary is cut, so that plain log-probs are not those sampled from."""
         return not self.greedy and (self.top_k is not None or self.top_p < 1.0 or self.min_p > 0.0 or bool(self.banned))
-
-
-@dataclass(frozen=True)
-class Branching:
-    """How many answers are drawn where a workflow asks for candidates, and which one the episode goes on with.
-
-    Attributes:
-        candidates: answers to each such question. take: the `best` by its mixed reward, or the `first`.
-        alpha: weight of the reward called `team` in the mixed one, beside the agent's own.
-    """
-
-    candidates: int = 1
-    take: Literal["best", "first"] = "best"
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise ValueError(f"candidates must be at least 1, not {self.candidates}")
-        if self.take not in ("best", "first"):
-            raise ValueError(f"take must be 'best' or 'first', not {self.take!r}")
-
-
-TURN_REWARD = "mixed"
-"""The name of the score that holds what candidates earned, at the level of turns."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,9 @@ class Assignment:
     """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew).
 
     `actor` says who plays: the policies as they are, or the reference, the policies as they were before training.
-    `branching` is for workflows that ask for candidates. `replay` is for players of workflows: how an episode begins.
-    `turns` and `budget` are the most turns and decisions of an episode, within what the run allows.
+    `replay` is for players of workflows: how an episode begins. `turns` and `budget` are the most turns and decisions
+    of an episode, within what the run allows. `options` are what a rollout asks of the workflow besides, at most one of
+    each class.
     """
 
     scenario: Scenario
@@ -152,8 +154,12 @@ class Assignment:
     turns: int | None = None
     source: Source = "own"
     actor: Literal["policy", "reference"] = "policy"
-    branching: Branching = field(default_factory=Branching)
     replay: Replay | None = None
+    options: tuple[object, ...] = ()
+
+    def option(self, kind: type[Option]) -> Option | None:
+        """The option of this class; None where the rollout sets none."""
+        return next((one for one in self.options if isinstance(one, kind)), None)
 
 
 def before_training(policy: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hocket import kernels
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
+from hocket.policies.copies import ModelCopies, without_gradients
 from hocket.policies.family import FAMILY, Precision, head_size, supports
 from hocket.policies.heads import Head, Reading, ValueHead, read_head, rowwise
 from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
@@ -39,9 +40,6 @@ from hocket.types import Batch, Evaluation, Level, Quantity
 
 PLAIN_HEAD = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
 """Architectures whose logits are exactly `lm_head(last hidden state)`; of any other the model's own logits are used."""
-
-DELAYED = "delayed"
-"""The folder of the copy that sets masks, beside the policy's files."""
 
 VALUE_FILE = "value_head.safetensors"
 
@@ -94,7 +92,7 @@ class CausalLM:
         self.token_budget: float = TOKEN_BUDGET
         self.checkpointing = False
         self.tape: Tape | None = None
-        self._delayed: Any = None
+        self._copies = ModelCopies()
         self.share_prefixes = True
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
@@ -225,20 +223,13 @@ class CausalLM:
         """Lets go of what was kept."""
         self.tape = None
 
-    def refresh(self) -> None:
-        """Makes the delayed copy, which sets masks, equal to the model as it is now (see `policies.masking`)."""
-        with torch.inference_mode(False), torch.no_grad():
-            if self._delayed is None:
-                with _no_gradients(self._module):
-                    self._delayed = copy.deepcopy(self.model).requires_grad_(False)
-            else:
-                self._delayed.load_state_dict(self.model.state_dict())
+    def refresh_copy(self, name: str) -> None:
+        """Makes the copy of this name equal to the model as it is now; see `hocket.policies.copies`."""
+        self._copies.refresh(name, self.model)
 
-    def delayed_model(self) -> Any:
-        """The delayed copy; asked for the first time, a copy of the model as it is now."""
-        if self._delayed is None:
-            self.refresh()
-        return self._delayed
+    def model_copy(self, name: str) -> Any:
+        """The copy of this name; asked for the first time, a copy of the model as it is now."""
+        return self._copies.get(name, self.model)
 
     def applied(self) -> AbstractContextManager[None]:
         """Inside, the model computes this policy's function: a reference switches the shared model's adapter off."""
@@ -445,7 +436,7 @@ class CausalLM:
         if self.lora:
             twin = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False, precision=self.precision)
         else:
-            with _no_gradients(self._module):
+            with without_gradients(self._module):
                 model = copy.deepcopy(self.model)
             twin = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name, precision=self.precision)
         twin.version, twin.token_budget, twin.share_prefixes = self.version, self.token_budget, self.share_prefixes
@@ -457,7 +448,7 @@ class CausalLM:
         if not self.lora:
             copied = self.frozen_copy()
         else:
-            with _no_gradients(self._module):
+            with without_gradients(self._module):
                 model = twin(self.model, adapters=False).requires_grad_(False)
             copied = CausalLM(model, self.tokenizer, name=self.name, adapted=self.adapted, precision=self.precision)
             copied.version = self.version
@@ -479,9 +470,7 @@ class CausalLM:
         if self.lora and self.adapted:
             save_adapter(self.model, folder / "adapter")
         self.tokenizer.save_pretrained(str(folder))
-        if self._delayed is not None:
-            with without_progress_bars():
-                self._delayed.save_pretrained(str(folder / DELAYED))
+        self._copies.save(folder)
         if self._module.value_head is not None:
             save_file(self._module.value_head.state_dict(), folder / VALUE_FILE)
 
@@ -501,9 +490,7 @@ class CausalLM:
                 raise ConfigurationError(
                     f"the model in {str(folder)!r} has another shape than policy {self.name!r}; load one saved by it"
                 ) from error
-        if (folder / DELAYED).is_dir():
-            self.refresh()
-            self._delayed.load_state_dict(read_model(str(folder / DELAYED), self._delayed.dtype).state_dict())
+        self._copies.load(folder, self.model)
         self._load_value_head(folder)
 
     def _load_value_head(self, folder: Path) -> None:
@@ -517,16 +504,3 @@ class CausalLM:
 
 def _unchanged(logits: Tensor) -> Tensor:
     return logits
-
-
-@contextmanager
-def _no_gradients(module: nn.Module) -> Iterator[None]:
-    """Sets gradients aside, so that a deep copy does not double them."""
-    held = [(parameter, parameter.grad) for parameter in module.parameters()]
-    for parameter, _ in held:
-        parameter.grad = None
-    try:
-        yield
-    finally:
-        for parameter, gradient in held:
-            parameter.grad = gradient
