@@ -23,8 +23,8 @@ from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.errors import HocketError
+from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size, supports
-from hocket.policies.shared import batch_together
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM

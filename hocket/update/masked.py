@@ -34,8 +34,9 @@ class DelayedMaskStep(GradientStep):
         found = super().step(problem, key)
         steps = int(problem.memory.get("steps", 0)) + 1
         policy = problem.policy
-        due = steps % self.every == 0 and isinstance(policy, KeepsCopies)
-        if due:
+        refreshed = 0.0
+        if steps % self.every == 0 and isinstance(policy, KeepsCopies):
             policy.refresh_copy(DELAYED)
+            refreshed = 1.0
         problem.memory = {"steps": steps}
-        return {**found, "mask/refreshed": float(due)}
+        return {**found, "mask/refreshed": refreshed}
