@@ -1,5 +1,8 @@
 """Sampling under the masks of a delayed copy, with the family's kernels and with a model's own forward pass."""
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -76,6 +79,29 @@ def test_the_copy_is_saved_with_the_policy(tmp_path):
     for left, right in zip(LocalEngine(mine).sample(asked), LocalEngine(third).sample(asked), strict=True):
         assert left.tokens.tolist() == right.tokens.tolist()
         assert np.array_equal(left.extras[ALLOWED], right.extras[ALLOWED])
+
+
+@dataclass(frozen=True)
+class Even:
+    """Even numbers only, whatever the policy expects."""
+
+    copy: ClassVar[None] = None
+
+    def allowed(self, logp):
+        return (torch.arange(logp.shape[1]) % 2 == 0).expand(logp.shape)
+
+
+def test_a_mask_of_ones_own_needs_no_copy_and_stands_beside_others():
+    mine = policy()
+    even = requests(replace(WAY, mask=Even()))
+    samples = LocalEngine(mine).sample([*even, *requests()])
+    for sample in samples[: len(even)]:
+        assert (sample.tokens % 2 == 0).all()
+    for one, other in zip(samples[len(even) :], LocalEngine(mine).sample(requests()), strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+    batch = packed(even, samples[: len(even)])
+    now = mine.evaluate(batch, {Quantity.LOGP}).logp
+    torch.testing.assert_close(now, batch.logp["behaviour"].values, atol=1e-5, rtol=1e-5)
 
 
 def test_an_engine_without_copies_says_so():
