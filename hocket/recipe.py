@@ -24,10 +24,10 @@ from hocket.stages import (
     Shaping,
     State,
     Stateful,
-    Update,
 )
 from hocket.types import Batch, Column, Evaluation, Level, Occurrences, Quantity, Terms
 from hocket.update import GradientStep
+from hocket.update.problem import Update
 
 
 @dataclass(frozen=True, kw_only=True)

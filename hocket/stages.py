@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -32,9 +31,6 @@ from hocket.types import (
     Trajectory,
     Turn,
 )
-
-if TYPE_CHECKING:
-    from hocket.update.problem import Problem
 
 Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 """Plays every sample of every assignment; trajectories come back in assignment order, then sample order."""
@@ -256,22 +252,6 @@ class Objective(Protocol):
         ...
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms: ...
-
-
-class Update(Protocol):
-    """How a step is made from gradients."""
-
-    def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
-        """A fresh optimiser over the policy's trainable weights."""
-        ...
-
-    def lr_factor(self, step: int, total: int) -> float:
-        """The schedule: what the learning rate is multiplied with at `step` (from 1) of `total`."""
-        ...
-
-    def step(self, problem: Problem, key: Key) -> Metrics:
-        """Changes the weights; returns metrics, `loss` among them."""
-        ...
 
 
 class Player(Protocol):

@@ -12,28 +12,26 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hocket.core.batch import Batch as Batch
+from hocket.core.batch import GroupBy as GroupBy
+from hocket.core.batch import Groups as Groups
+from hocket.core.batch import Level as Level
+from hocket.core.batch import LevelScores as LevelScores
+from hocket.core.batch import Occurrences as Occurrences
+from hocket.core.batch import Recorded as Recorded
+from hocket.core.batch import trajectory_of_turn as trajectory_of_turn
+
+Option = TypeVar("Option")
+
 Message = Mapping[str, Any]
 """One chat message: `role`, `content`, and whatever else the template reads."""
-
-
-class Level(enum.StrEnum):
-    """What a score, a statistic or a loss term is about; also the smallest unit a loss must not split."""
-
-    DECISION = "decision"
-    SEGMENT = "segment"
-    TURN = "turn"
-    TRAJECTORY = "trajectory"
-    PAIR = "pair"
-    GROUP = "group"
-    BATCH = "batch"
 
 
 # ---------------------------------------------------------------- what is asked
@@ -58,13 +56,32 @@ class Scenario:
         return ({"role": "user", "content": self.prompt},) if isinstance(self.prompt, str) else self.prompt
 
 
+@runtime_checkable
+class ActionMask(Protocol):
+    """Which actions every decision of a turn is kept to; a component.
+
+    The sets are recorded with the turn and applied again when learning (`Batch.allowed`).
+    """
+
+    @property
+    def copy(self) -> str | None:
+        """The copy of the policy whose log-probs are read (see `hocket.policies.copies`); None is the policy itself."""
+        ...
+
+    def allowed(self, logp: Tensor) -> Tensor:
+        """Of log-probs `[R, V]` at temperature 1 the actions allowed, `[R, V]` bool, some in every row.
+
+        A row's set depends on that row alone.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How a turn is sampled. It is part of the policy: log-probs are those of the distribution described here.
 
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
-    `stop` strings end a response after they appear. `nucleus` below 1 keeps every action to the smallest set that has
-    this mass under the policy's delayed copy; the sets are recorded and applied again when learning.
+    `stop` strings end a response after they appear. `mask` keeps every action to a set, which is recorded.
     """
 
     temperature: float = 1.0
@@ -74,7 +91,11 @@ class Decoding:
     max_tokens: int = 128
     stop: tuple[str, ...] = ()
     banned: tuple[int, ...] = ()
-    nucleus: float = 1.0
+    mask: ActionMask | None = None
+
+    def __post_init__(self) -> None:
+        if self.mask is not None and not isinstance(self.mask, ActionMask):
+            raise ValueError(f"mask must be an action mask such as {{type: hocket.rollout.NAME}}, not {self.mask!r}")
 
     @property
     def greedy(self) -> bool:
@@ -84,30 +105,6 @@ class Decoding:
     def truncates(self) -> bool:
         """Whether the vocabulary is cut, so that plain log-probs are not those sampled from."""
         return not self.greedy and (self.top_k is not None or self.top_p < 1.0 or self.min_p > 0.0 or bool(self.banned))
-
-
-@dataclass(frozen=True)
-class Branching:
-    """How many answers are drawn where a workflow asks for candidates, and which one the episode goes on with.
-
-    Attributes:
-        candidates: answers to each such question. take: the `best` by its mixed reward, or the `first`.
-        alpha: weight of the reward called `team` in the mixed one, beside the agent's own.
-    """
-
-    candidates: int = 1
-    take: Literal["best", "first"] = "best"
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise ValueError(f"candidates must be at least 1, not {self.candidates}")
-        if self.take not in ("best", "first"):
-            raise ValueError(f"take must be 'best' or 'first', not {self.take!r}")
-
-
-TURN_REWARD = "mixed"
-"""The name of the score that holds what candidates earned, at the level of turns."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +135,9 @@ class Assignment:
     """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew).
 
     `actor` says who plays: the policies as they are, or the reference, the policies as they were before training.
-    `branching` is for workflows that ask for candidates. `replay` is for players of workflows: how an episode begins.
-    `turns` and `budget` are the most turns and decisions of an episode, within what the run allows.
+    `replay` is for players of workflows: how an episode begins. `turns` and `budget` are the most turns and decisions
+    of an episode, within what the run allows. `options` are what a rollout asks of the workflow besides, at most one of
+    each class.
     """
 
     scenario: Scenario
@@ -152,8 +150,12 @@ class Assignment:
     turns: int | None = None
     source: Source = "own"
     actor: Literal["policy", "reference"] = "policy"
-    branching: Branching = field(default_factory=Branching)
     replay: Replay | None = None
+    options: tuple[object, ...] = ()
+
+    def option(self, kind: type[Option]) -> Option | None:
+        """The option of this class; None where the rollout sets none."""
+        return next((one for one in self.options if isinstance(one, kind)), None)
 
 
 def before_training(policy: str) -> str:
@@ -279,268 +281,6 @@ class Experience:
     trajectories: list[Trajectory]
     discarded: list[Trajectory] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-
-
-# ---------------------------------------------------------------- the learner's view
-
-
-class Recorded(NamedTuple):
-    """A number per decision `[T]` and whether it is known, `[T]` bool."""
-
-    values: Tensor
-    present: Tensor
-
-    @property
-    def complete(self) -> bool:
-        return bool(self.present.all())
-
-
-class LevelScores(NamedTuple):
-    """One score for a whole batch, NaN where there is no opinion.
-
-    `values` is `[N]`, `[U]` or `[E]` by level: a decision's score belongs to its occurrence.
-    """
-
-    level: Level
-    values: Tensor
-
-
-@dataclass(frozen=True)
-class Occurrences:
-    """Decisions as each trajectory saw them, contiguous per trajectory and in time order. Credit writes here.
-
-    Attributes:
-        decision: which decision, `[E]` in 0..T-1.
-        trajectory: whose, `[E]` in 0..N-1, never falling.
-        advantage: credit, `[E]`; 0 before any credit was given.
-        weight: how much the occurrence counts, `[E]`; 0 leaves it out (forced, baseline, filtered decisions).
-        target: regression target of the value function, `[E]`, or None.
-        pairs: (preferred, other) trajectories, `[P, 2]`, for pairwise objectives, or None.
-        compared: the turns of these in which a pair is compared, `[P, 2]` in 0..U-1; None compares whole trajectories.
-    """
-
-    decision: Tensor
-    trajectory: Tensor
-    advantage: Tensor
-    weight: Tensor
-    target: Tensor | None = None
-    pairs: Tensor | None = None
-    compared: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.decision)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Packed experience without padding. A decision is stored once, however many trajectories share it.
-
-    Integer columns are codes; `names[column]` decodes `scenario`, `source`, `agent`, `role`, `policy` and `state`.
-
-    Attributes:
-        action: `[T]` or `[T, A]`. turn: `[T]` in 0..U-1. segment: `[T]`, numbered within the turn.
-        version: `[T]`. forced: `[T]` bool.
-        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
-        value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
-            divergence: `[T]`, likewise: how much the samples of a scenario differ in what they expect at this place.
-        parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
-            its trajectory. observation: per turn, what the policy reads (see `Turn.observation`).
-        allowed: per turn, the actions that each of its decisions was kept to, `[L, V]` bool, or None; empty where
-            nothing was masked. A policy's log-probs and entropies are those of the masked distribution; `logp` has a
-            column `unmasked` then.
-        scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
-        terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
-            `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
-            is everywhere. Decisions of a policy without a value function have none.
-        scores: by name. info: per trajectory columns for shapers and rewards, lists of length N; training provides
-            `text`, `label` (the final answer as a word, None without one) and `history` (`rewards`: the mean rewards of
-            the scenario's past groups, oldest first), `metadata` (the scenario's own), `feedback` (what scores came
-            with, by name) and, where a stage reads it, `pieces` (the text of each decision) besides what workflows add.
-        step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
-    """
-
-    action: Tensor
-    turn: Tensor
-    segment: Tensor
-    version: Tensor
-    forced: Tensor
-    logp: Mapping[str, Recorded]
-    parent: Tensor
-    agent: Tensor
-    role: Tensor
-    policy: Tensor
-    state: Tensor
-    index: Tensor
-    observation: Sequence[NDArray[Any]]
-    scenario: Tensor
-    source: Tensor
-    order: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    occurrences: Occurrences
-    names: Mapping[str, tuple[str, ...]]
-    scores: Mapping[str, LevelScores] = field(default_factory=dict)
-    final_state: Sequence[NDArray[Any] | None] = ()
-    final_value: Tensor | None = None
-    value: Tensor | None = None
-    valued: Tensor | None = None
-    entropy: Tensor | None = None
-    divergence: Tensor | None = None
-    temperature: Tensor | None = None
-    allowed: Sequence[NDArray[Any] | None] = ()
-    info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    step: int = 0
-    progress: float = 0.0
-
-    @property
-    def decisions(self) -> int:
-        """T."""
-        return len(self.turn)
-
-    @property
-    def turns(self) -> int:
-        """U."""
-        return len(self.parent)
-
-    @property
-    def trajectories(self) -> int:
-        """N."""
-        return len(self.scenario)
-
-    def but(self, **changes: Any) -> Batch:
-        """A copy with some fields replaced."""
-        return replace(self, **changes)
-
-    def credited(self, **changes: Any) -> Batch:
-        """A copy with some fields of its occurrences replaced."""
-        return replace(self, occurrences=replace(self.occurrences, **changes))
-
-    def lengths(self) -> Tensor:
-        """Occurrences per trajectory, `[N]`."""
-        return torch.bincount(self.occurrences.trajectory, minlength=self.trajectories)
-
-    def last(self) -> Tensor:
-        """The last occurrence of each trajectory, `[N]` in 0..E-1; -1 for a trajectory without decisions."""
-        lengths = self.lengths()
-        return torch.where(lengths > 0, torch.cumsum(lengths, 0) - 1, torch.full_like(lengths, -1))
-
-    def restricted(self, keep: Tensor) -> Batch:
-        """Only the occurrences where `keep` `[E]` holds; trajectories, turns and decisions stay as they are."""
-        seen = self.occurrences
-        target = None if seen.target is None else seen.target[keep]
-        kept = replace(
-            seen,
-            decision=seen.decision[keep],
-            trajectory=seen.trajectory[keep],
-            advantage=seen.advantage[keep],
-            weight=seen.weight[keep],
-            target=target,
-        )
-        scores = {
-            name: LevelScores(score.level, score.values[keep]) if score.level is Level.DECISION else score
-            for name, score in self.scores.items()
-        }
-        return replace(self, occurrences=kept, scores=scores)
-
-    def of_policy(self, name: str) -> Batch:
-        """Only the occurrences decided by one policy; contexts and trajectories stay whole."""
-        names = self.names["policy"]
-        code = names.index(name) if name in names else -1
-        return self.restricted(self.policy[self.turn[self.occurrences.decision]] == code)
-
-    def select(self, chosen: Tensor) -> Batch:
-        """A mini-batch: only the trajectories `chosen` (`[M]`, rising), renumbered; turns and decisions stay."""
-        place = torch.full((self.trajectories,), -1, dtype=torch.long)
-        place[chosen] = torch.arange(len(chosen))
-        part = self.restricted(place[self.occurrences.trajectory] >= 0)
-        pairs, compared = part.occurrences.pairs, part.occurrences.compared
-        if pairs is not None:
-            whole = (place[pairs] >= 0).all(1)
-            pairs = place[pairs][whole]
-            compared = None if compared is None else compared[whole]
-        rows = chosen.tolist()
-        scores = {
-            name: LevelScores(score.level, score.values[chosen]) if score.level is Level.TRAJECTORY else score
-            for name, score in part.scores.items()
-        }
-        return replace(
-            part,
-            occurrences=replace(
-                part.occurrences, trajectory=place[part.occurrences.trajectory], pairs=pairs, compared=compared
-            ),
-            scenario=self.scenario[chosen],
-            source=self.source[chosen],
-            order=self.order[chosen],
-            terminated=self.terminated[chosen],
-            truncated=self.truncated[chosen],
-            final_state=[self.final_state[row] for row in rows] if self.final_state else (),
-            final_value=None if self.final_value is None else self.final_value[chosen],
-            info={name: [column[row] for row in rows] for name, column in self.info.items()},
-            scores=scores,
-        )
-
-
-# ---------------------------------------------------------------- groupings
-
-
-@dataclass(frozen=True)
-class Groups:
-    """A partition: `index` `[N]` or `[U]` by level, group numbers in order of first appearance, and their number."""
-
-    level: Level
-    index: Tensor
-    size: int
-
-
-_TRAJECTORY_COLUMNS = {"scenario", "source", "terminated", "truncated"}
-_TURN_COLUMNS = {"agent": "agent", "role": "role", "policy": "policy", "state": "state", "turn_index": "index"}
-
-
-@dataclass(frozen=True)
-class GroupBy:
-    """The columns that make samples comparable, as a value: `GroupBy("scenario")`, `GroupBy("scenario", "state")`.
-
-    Columns of trajectories alone give groups of trajectories; any column of turns gives groups of turns (a turn
-    shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole batch.
-    """
-
-    columns: tuple[str, ...]
-
-    def __init__(self, *columns: str) -> None:
-        unknown = [name for name in columns if name not in _TRAJECTORY_COLUMNS and name not in _TURN_COLUMNS]
-        if unknown:
-            known = sorted(_TRAJECTORY_COLUMNS | set(_TURN_COLUMNS))
-            raise ValueError(f"GroupBy has no column {unknown[0]!r}; choose from {', '.join(known)}")
-        object.__setattr__(self, "columns", columns)
-
-    @property
-    def level(self) -> Level:
-        return Level.TURN if any(name in _TURN_COLUMNS for name in self.columns) else Level.TRAJECTORY
-
-    def __call__(self, batch: Batch) -> Groups:
-        """The partition of a batch's trajectories or turns."""
-        size = batch.turns if self.level is Level.TURN else batch.trajectories
-        columns = [self._column(name, batch).long() for name in self.columns]
-        if not columns:
-            return Groups(self.level, torch.zeros(size, dtype=torch.long), min(size, 1))
-        codes: dict[tuple[int, ...], int] = {}
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        index = [codes.setdefault(row, len(codes)) for row in rows]
-        return Groups(self.level, torch.tensor(index, dtype=torch.long), len(codes))
-
-    def _column(self, name: str, batch: Batch) -> Tensor:
-        if name in _TURN_COLUMNS:
-            return getattr(batch, _TURN_COLUMNS[name])  # type: ignore[no-any-return]
-        column: Tensor = getattr(batch, name)
-        return column[trajectory_of_turn(batch)] if self.level is Level.TURN else column
-
-
-def trajectory_of_turn(batch: Batch) -> Tensor:
-    """The first trajectory that visits each turn, `[U]`; 0 for a turn without decisions."""
-    seen = batch.occurrences
-    owner = torch.full((batch.turns,), batch.trajectories, dtype=torch.long)
-    owner = owner.scatter_reduce(0, batch.turn[seen.decision], seen.trajectory, "amin")
-    return torch.where(owner < batch.trajectories, owner, torch.zeros_like(owner))
 
 
 # ---------------------------------------------------------------- what an objective reads and returns

@@ -12,6 +12,7 @@ import torch
 from hocket.casting import Separate
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, document, line
+from hocket.core.candidates import TURN_REWARD
 from hocket.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.talk import TalkBench
@@ -19,7 +20,7 @@ from hocket.microscope import Reading, look
 from hocket.recipe import Recipe
 from hocket.recipes.group_relative import GRPO
 from hocket.recipes.team_credit import AT_GRPO, REMA
-from hocket.types import TURN_REWARD, Evaluation, Scenario, Trajectory, Turn
+from hocket.types import Evaluation, Scenario, Trajectory, Turn
 from hocket.workflows import Outcome, SingleTurn, Workflow
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team

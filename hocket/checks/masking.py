@@ -21,6 +21,7 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.policies.heads import read_head
 from hocket.recipe import Recipe
 from hocket.recipes import find
+from hocket.rollout.nucleus import DELAYED, NucleusMask
 from hocket.types import Batch, Decoding, Quantity, Scenario, Trajectory, Turn
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -129,13 +130,13 @@ def _masked_head() -> Finding:
 def _sampled() -> tuple[CausalLM, list[Request], Batch]:
     """Responses of the shipped model under the masks of a copy that it has moved away from, packed."""
     policy = CausalLM.from_pretrained(BASE, key=Key.of(0))
-    policy.refresh()
+    policy.refresh_copy(DELAYED)
     noise = Key.of(3).torch()
     with torch.no_grad():
         for weight in policy.module.parameters():
             weight.add_(0.02 * weight.abs().mean() * torch.randn(weight.shape, generator=noise))
     prompts = ["What is 3 + 4?", "What is 12 + 7?", "What is 3 + 4?", "Say it again."]
-    way = Decoding(temperature=0.9, max_tokens=12, nucleus=0.7)
+    way = Decoding(temperature=0.9, max_tokens=12, mask=NucleusMask(0.7))
     tokens = [tuple(policy.tokenizer(text)["input_ids"]) for text in prompts]
     asked = [Request(context, way, Key.of(20 + number)) for number, context in enumerate(tokens)]
     samples = LocalEngine(policy).sample(asked)
@@ -155,7 +156,7 @@ def _ratios_are_one() -> Finding:
     batch = bench.step().batch
     assert batch is not None
     before = bench.policy.evaluate(batch, {Quantity.LOGP}).logp.detach()
-    bench.policy.refresh()
+    bench.policy.refresh_copy(DELAYED)
     gaps.append(float((bench.policy.evaluate(batch, {Quantity.LOGP}).logp.detach() - before).abs().max()))
     told = [row["agreement/largest"] for row in bench.history]
     policy, _, text = _sampled()
@@ -164,7 +165,7 @@ def _ratios_are_one() -> Finding:
         with torch.no_grad():
             now = policy.evaluate(text, {Quantity.LOGP}).logp
         gaps.append(float((now - recorded).abs().max()))
-        policy.refresh()
+        policy.refresh_copy(DELAYED)
     with torch.no_grad():
         whole = policy.evaluate(text.but(allowed=()), {Quantity.LOGP}).logp
     bare = float((whole - text.logp["unmasked"].values).abs().max())

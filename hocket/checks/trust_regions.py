@@ -41,8 +41,16 @@ from hocket.recipes import find
 from hocket.train.learner import Learner
 from hocket.types import Batch, Decoding, Evaluation, Scenario, Trajectory, Turn
 from hocket.update import TrustRegionStep
-from hocket.update.problem import Problem, flat, write
-from hocket.update.trust_region import conjugate_gradient
+from hocket.update.problem import Problem
+from hocket.update.trust_region import (
+    acting_weights,
+    conjugate_gradient,
+    divergence,
+    fisher_vector,
+    flat,
+    policy_before,
+    write,
+)
 
 Array = NDArray[np.float64]
 
@@ -349,7 +357,7 @@ def _fisher_products() -> Finding:
     problem, batch = laboratory()
     policy = problem.policy
     assert isinstance(policy, Tabular)
-    before, size = problem.before(), policy.logits.numel()
+    before, size = policy_before(problem), policy.logits.numel()
     rows = torch.from_numpy(np.concatenate([np.asarray(seen) for seen in batch.observation]))
     tokens, probability = policy.world.tokens, torch.softmax(policy.logits.detach(), -1)
     explicit = torch.zeros(size, size, dtype=torch.float64)
@@ -357,7 +365,8 @@ def _fisher_products() -> Finding:
         block = torch.diag(probability[row]) - torch.outer(probability[row], probability[row])
         start = row * tokens
         explicit[start : start + tokens, start : start + tokens] += block / len(rows)
-    product = torch.stack([problem.fisher_vector(unit, before) for unit in torch.eye(size, dtype=torch.float64)], 1)
+    units, acting = torch.eye(size, dtype=torch.float64), acting_weights(problem)
+    product = torch.stack([fisher_vector(problem, unit, before, acting) for unit in units], 1)
     gap = float((product - explicit).abs().max())
     vector = torch.from_numpy(Key.of(9).numpy().normal(size=size))
     apart = float((_by_difference(problem, vector) - explicit @ vector).abs().max())
@@ -376,21 +385,21 @@ def _by_difference(problem: Problem, vector: Tensor) -> Tensor:
     policy: Any = problem.policy
     policy.twice_differentiable = False
     try:
-        return problem.fisher_vector(vector, problem.before())
+        return fisher_vector(problem, vector, policy_before(problem), acting_weights(problem))
     finally:
         del policy.twice_differentiable
 
 
 def _quadratic_model() -> Finding:
     problem, _ = laboratory()
-    before, acting = problem.before(), problem.acting()
+    before, acting = policy_before(problem), acting_weights(problem)
     start = flat(acting, acting).detach()
     direction = torch.from_numpy(Key.of(7).numpy().normal(size=len(start)))
-    half = 0.5 * float(direction @ problem.fisher_vector(direction, before))
+    half = 0.5 * float(direction @ fisher_vector(problem, direction, before, acting))
     off = []
     for length in (0.1, 0.05, 0.025):
         write(start + length * direction, acting)
-        off.append(abs(problem.divergence(before) - half * length**2))
+        off.append(abs(divergence(problem, before) - half * length**2))
     write(start, acting)
     orders = [math.log2(coarse / fine) for coarse, fine in itertools.pairwise(off)]
     return Finding(
@@ -426,16 +435,16 @@ def _language_model() -> Finding:
     recipe = find("grpo").but(name="grpo-trpo", objective=DriftSurrogate(aggregate="token-mean"), update=update)
     problem = problem_of(Learner(policy, recipe, total_steps=1), batch)
     problem.gradient()
-    acting = problem.acting()
+    acting = acting_weights(problem)
     steepest = flat([weight.grad for weight in acting], acting).clone()
-    before, start = problem.before(), flat(acting, acting).detach().clone()
+    before, start = policy_before(problem), flat(acting, acting).detach().clone()
     steepest = steepest / steepest.norm()
-    curvature = float(steepest @ problem.fisher_vector(steepest, before))
+    curvature = float(steepest @ fisher_vector(problem, steepest, before, acting))
     length = math.sqrt(2e-4 / curvature)
     write(start + length * steepest, acting)
-    ahead = problem.divergence(before)
+    ahead = divergence(problem, before)
     write(start - length * steepest, acting)
-    model = (ahead + problem.divergence(before)) / length**2
+    model = (ahead + divergence(problem, before)) / length**2
     write(start, acting)
     metrics = update.step(problem, Key.of(0))
     return Finding(

@@ -78,7 +78,7 @@ class BatchedEngine:
     """
 
     masks = False
-    """Whether it can keep tokens to what a policy's delayed copy allows."""
+    """Whether it can sample under `decoding.mask`."""
 
     def __init__(self, *, max_rows: int = 256, lobby: Lobby | None = None, beside: BatchedEngine | None = None) -> None:
         if max_rows < 1:
@@ -159,9 +159,9 @@ class BatchedEngine:
         Raises:
             HocketError: when its context is empty or leaves no room, or its prefix exceeds the limit.
         """
-        if request.decoding.nucleus < 1 and not self.masks:
+        if request.decoding.mask is not None and not self.masks:
             raise ConfigurationError(
-                "decoding.nucleus needs the policy's delayed copy, which only the local engine has"
+                "decoding.mask reads the policy or a copy of it at every token, which only the local engine can"
             )
         length, most = len(request.tokens), request.decoding.max_tokens
         if length == 0:

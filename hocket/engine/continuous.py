@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from enum import Enum, auto
 
 import numpy as np
@@ -14,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.engine.decoding import Responses, enlarged
-from hocket.engine.paged import Counts, Kernels, PagedCache, Pass, bucket
-from hocket.engine.pages import NEVER, PAGE, Node, Pages, Tokens
+from hocket.engine.decoding import Responses
+from hocket.engine.paged import Counts, PagedCache, Pass, bucket
+from hocket.engine.pages import NEVER, PAGE, Node, Pages
+from hocket.engine.prefill import Context, Reading
 from hocket.engine.requests import Request
-from hocket.engine.sampling import Plan, draw
+from hocket.engine.rows import Rows
+from hocket.engine.token_sampler import Drawer
 from hocket.errors import ConfigurationError
-from hocket.keys import uniforms
 
 PREFILL_TOKENS = 2048
 """Context tokens read in one pass at most."""
@@ -30,168 +30,12 @@ LEAST_SAVED = 8
 """A context waits for others that are being read when that saves at least so many tokens."""
 
 
-Context = tuple[int, Tokens]
-"""A policy, and what its next token depends on."""
-
-
-@dataclass(eq=False)
-class Reading:
-    """A context that is being read, once for all who asked for it.
-
-    Attributes:
-        owner: the policy it is read for.
-        pages: of all its tokens. done: tokens that stand in them, those of the current pass included.
-        nodes: its pages in the prefix tree that no pass was planned for yet.
-        members: requests that go on from it; the first takes its pages over.
-        parts: for each further member a page for a copy of the last one, where that is not full.
-        last: place of its last token in the current pass. logits: of the next token, once read.
-    """
-
-    owner: int
-    tokens: Tokens
-    pages: list[int]
-    done: int
-    members: list[int]
-    logits: Tensor | None = None
-    nodes: list[Node] = field(default_factory=list)
-    parts: list[int] = field(default_factory=list)
-    last: int = -1
-
-    @property
-    def finished(self) -> bool:
-        return self.done == len(self.tokens)
-
-    @property
-    def context(self) -> Context:
-        return self.owner, self.tokens
-
-
 class Entry(Enum):
     """What became of a request that wanted to enter: it did, better later, or no pages are left."""
 
     DONE = auto()
     LATER = auto()
     FULL = auto()
-
-
-class Rows:
-    """The rows that decode, as columns of which the first `count` entries are in use.
-
-    Attributes:
-        request: whom a row answers. owner: the policy that does. token: the last one drawn, not yet fed.
-        position: tokens fed so far.
-        table: a row's pages, as many as its position needs.
-    """
-
-    def __init__(self, table: Pages) -> None:
-        most = len(table)
-        self.request = np.zeros(most, np.int64)
-        self.owner = np.zeros(most, np.int32)
-        self.token = np.zeros(most, np.int64)
-        self.position = np.zeros(most, np.int32)
-        self.table = table
-        self.count = 0
-
-    def moved(self, table: Pages) -> Rows:
-        """The same rows with a table that has more room."""
-        new, count, width = Rows(table), self.count, self.table.shape[1]
-        for name in ("request", "owner", "token", "position"):
-            getattr(new, name)[:count] = getattr(self, name)[:count]
-        new.table[:count, :width] = self.table[:count]
-        new.count = count
-        return new
-
-    def add(self, request: int, owner: int, position: int, pages: Sequence[int]) -> None:
-        self.request[self.count] = request
-        self.owner[self.count] = owner
-        self.position[self.count] = position
-        self.table[self.count, : len(pages)] = pages
-        self.count += 1
-
-    def pages(self, row: int) -> Pages:
-        """The pages of what was fed."""
-        return self.table[row, : -(-int(self.position[row]) // PAGE)]
-
-    def arrange(self, order: NDArray[np.int64]) -> None:
-        """Keeps the rows in `order`, in this order."""
-        width = int(self.position[: self.count].max(initial=0)) // PAGE + 1
-        self.count = len(order)
-        for column in (self.request, self.owner, self.token, self.position, self.table[:, :width]):
-            column[: self.count] = column[order]
-
-    def siblings(self) -> NDArray[np.int64]:
-        """An order in which rows of a policy, and those that share pages, stand side by side: they are read once."""
-        keys = [(int(self.owner[row]), self.pages(row).tobytes()) for row in range(self.count)]
-        return np.array(sorted(range(self.count), key=keys.__getitem__), np.int64)
-
-
-class Drawer:
-    """Draws next tokens: plain rows in the kernel, rows with a cut vocabulary as `hocket.engine.sampling` does."""
-
-    def __init__(self, written: Responses, kernels: Kernels, vocabulary: int) -> None:
-        self._written, self._kernels, self._vocabulary = written, kernels, vocabulary
-        self._words = np.zeros(0, np.uint64)
-        self._drawn = np.zeros(0, np.uint64)
-        self._heat = np.zeros(0, np.float32)
-        self._greedy = np.zeros(0, np.bool_)
-        self._cut = np.zeros(0, np.bool_)
-        self._chosen: dict[int, Request] = {}
-        self._plan: Plan | None = None
-        self._place: dict[int, int] = {}
-        self.arrange(np.zeros(0, np.int64))
-
-    def add(self, number: int, request: Request) -> None:
-        """Says how the request with this number is drawn for."""
-        if number >= len(self._words):
-            for name in ("_words", "_drawn", "_heat", "_greedy", "_cut"):
-                setattr(self, name, enlarged(getattr(self, name), (2 * number + 1,)))
-        way = request.decoding
-        self._words[number] = request.key.word
-        self._drawn[number] = request.drawn
-        self._heat[number] = way.temperature or 1.0
-        self._greedy[number] = way.greedy
-        self._cut[number] = way.truncates or bool(way.banned)
-        if self._cut[number]:
-            self._chosen[number], self._plan = request, None
-
-    def drop(self, number: int) -> None:
-        """Forgets a request."""
-        if self._chosen.pop(number, None) is not None:
-            self._plan = None
-
-    def arrange(self, rows: NDArray[np.int64]) -> None:
-        """Says which requests the rows of logits belong to from now on."""
-        self._rows = rows.copy()
-        self._stream = self._words[rows]
-        self._heat_now = torch.from_numpy(self._heat[rows])
-        self._greedy_now = torch.from_numpy(self._greedy[rows])
-        self._free = torch.full((len(rows),), -1)
-        cut = self._cut[rows]
-        self._parts: tuple[Tensor, Tensor, Plan] | None = None
-        if cut.any():
-            if self._plan is None:
-                self._place = {number: place for place, number in enumerate(self._chosen)}
-                self._plan = Plan.of(list(self._chosen.values()), self._vocabulary, torch.device("cpu"))
-            special = np.flatnonzero(cut)
-            places = [self._place[number] for number in rows[special].tolist()]
-            plan = self._plan.rows(torch.tensor(places))
-            self._parts = torch.from_numpy(np.flatnonzero(~cut)), torch.from_numpy(special), plan
-
-    def __call__(self, logits: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The next token of each row and its log-prob, `[R]`; logits `[R, V]`."""
-        counters = self._written.length[self._rows].astype(np.uint64) + self._drawn[self._rows]
-        imposed = self._written.forced(self._rows)
-        forced = self._free if imposed is None else torch.from_numpy(imposed)
-        uniform = torch.from_numpy(uniforms(self._stream, counters))
-        if self._parts is None:
-            token, logp = self._kernels.draw(logits, uniform, self._heat_now, self._greedy_now, forced)
-            return token.numpy(), logp.numpy()
-        plain, cut, plan = self._parts
-        token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
-        told = (column[plain] for column in (logits, uniform, self._heat_now, self._greedy_now, forced))
-        token[plain], logp[plain] = self._kernels.draw(*told)
-        token[cut], logp[cut] = draw(logits[cut], plan, counters[cut.numpy()], forced[cut])
-        return token.numpy(), logp.numpy()
 
 
 class Continuous:

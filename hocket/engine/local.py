@@ -23,14 +23,17 @@ from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.errors import HocketError
+from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size, supports
-from hocket.policies.shared import batch_together
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.tape import Tape
 
 MAX_BYTES = 4 * 2**30
+
+_Masks = tuple[str | None] | None
+"""Which copy masks read (None: the policy), in a tuple; None without masks."""
 
 
 class _Asked(NamedTuple):
@@ -227,10 +230,10 @@ class LocalEngine(BatchedEngine):
             return [], []
         if _kernels(self.policy) is None:
             return [], numbered
-        under_masks = [item for item in numbered if item.request.decoding.nucleus < 1]
+        under_masks = [item for item in numbered if item.request.decoding.mask is not None]
         if under_masks:
             # The pages know one model only; under masks two of them run in lockstep.
-            paged, rest = self._split([item for item in numbered if item.request.decoding.nucleus >= 1])
+            paged, rest = self._split([item for item in numbered if item.request.decoding.mask is None])
             return paged, [*rest, *under_masks]
         lengths = [len(item.request.tokens) + item.limit for item in numbered]
         if supports(model, max(lengths, default=0)):
@@ -331,14 +334,15 @@ class LocalEngine(BatchedEngine):
 
     def _waves(self, numbered: list[_Asked]) -> Iterator[list[_Asked]]:
         """Requests decoded together: whole batches on the fast path, equal context lengths on the other."""
-        fast: dict[bool, list[_Asked]] = {}
-        by_length: dict[tuple[bool, int], list[_Asked]] = {}
+        fast: dict[_Masks, list[_Asked]] = {}
+        by_length: dict[tuple[_Masks, int], list[_Asked]] = {}
         for item in numbered:
-            under_masks = item.request.decoding.nucleus < 1
+            mask = item.request.decoding.mask
+            masks = None if mask is None else (mask.copy,)
             if supports(self.policy.model, len(item.request.tokens) + item.limit):
-                fast.setdefault(under_masks, []).append(item)
+                fast.setdefault(masks, []).append(item)
             else:
-                by_length.setdefault((under_masks, len(item.request.tokens)), []).append(item)
+                by_length.setdefault((masks, len(item.request.tokens)), []).append(item)
         for group in (*fast.values(), *by_length.values()):
             for start in range(0, len(group), self.max_rows):
                 yield group[start : start + self.max_rows]
@@ -355,10 +359,11 @@ class LocalEngine(BatchedEngine):
             return CachedSession(model, contexts)
 
         requests, limits = [item.request for item in wave], [item.limit for item in wave]
-        if requests[0].decoding.nucleus < 1:
+        mask = requests[0].decoding.mask
+        if mask is not None:
             contexts = [request.tokens for request in requests]
-            delayed = session_of(self.policy.delayed_model(), contexts)
-            session = MaskedSession(session_of(self.policy.model, contexts), delayed, requests)
+            copied = None if mask.copy is None else session_of(self.policy.model_copy(mask.copy), contexts)
+            session = MaskedSession(session_of(self.policy.model, contexts), copied, requests)
             written = Decoding(requests, limits, self.policy.stop_ids, self._stops).run(session, self.policy.version)
             samples = session.completed(written, requests)
         else:

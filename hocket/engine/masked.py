@@ -1,4 +1,4 @@
-"""Decoding under the masks of a policy's delayed copy: two models in lockstep, one to draw from and one to allow."""
+"""Decoding under action masks: the policy to draw from, and in lockstep the copy whose log-probs the masks read."""
 
 from __future__ import annotations
 
@@ -11,44 +11,51 @@ from torch import Tensor
 
 from hocket.engine.requests import Request, Sample
 from hocket.engine.session import Session
-from hocket.policies.masking import ALLOWED, UNMASKED, masked, nucleus
+from hocket.policies.masking import ALLOWED, UNMASKED, masked
 
 
 class MaskedSession:
-    """A session whose logits are cut to the nucleus of another session's; implements `hocket.engine.session.Session`.
+    """A session whose logits are cut to what masks allow; implements `hocket.engine.session.Session`.
 
     Args:
-        policy, delayed: sessions of the policy and of its copy, over the same contexts.
-        requests: one per row at the start, by number; `decoding.nucleus` is each one's mass.
+        policy, copied: sessions of the policy and of the copy that masks read, over the same contexts; None where they
+            read the policy.
+        requests: one per row at the start, by number, each with a `decoding.mask`.
     """
 
-    def __init__(self, policy: Session, delayed: Session, requests: Sequence[Request]) -> None:
-        self._policy, self._delayed = policy, delayed
-        self._mass = [request.decoding.nucleus for request in requests]
+    def __init__(self, policy: Session, copied: Session | None, requests: Sequence[Request]) -> None:
+        self._policy, self._copied = policy, copied
+        self._masks = [request.decoding.mask for request in requests]
         self._history: list[tuple[Tensor, Tensor, Tensor]] = []
         self.rows = policy.rows
         self._read()
 
     def step(self, tokens: Tensor) -> None:
         self._policy.step(tokens)
-        self._delayed.step(tokens)
+        if self._copied is not None:
+            self._copied.step(tokens)
         self._read()
 
     def keep(self, alive: Tensor) -> None:
         self._policy.keep(alive)
-        self._delayed.keep(alive)
+        if self._copied is not None:
+            self._copied.keep(alive)
         # Sessions of equal contexts arrange their rows alike.
         self.rows = self._policy.rows
 
     def _read(self) -> None:
         """Masks the logits of the next token, and remembers by what."""
         rows, whole = self.rows, self._policy.logits.float()
-        logp = torch.log_softmax(self._delayed.logits.float(), 1)
-        # Rows that only fill a place have a number beyond the requests.
-        masses = [self._mass[row] if row < len(self._mass) else 1.0 for row in rows.tolist()]
-        allowed = torch.stack([nucleus(one[None], mass)[0] for one, mass in zip(logp, masses, strict=True)])
+        read = whole if self._copied is None else self._copied.logits.float()
+        logp = torch.log_softmax(read, 1)
+        allowed = torch.stack([self._allowed(row, one) for row, one in zip(rows.tolist(), logp, strict=True)])
         self.logits = masked(whole, allowed)
         self._history.append((rows.cpu(), allowed.cpu(), whole.cpu()))
+
+    def _allowed(self, row: int, logp: Tensor) -> Tensor:
+        """What the request of number `row` may say next, `[V]`. Rows that only fill a place have one beyond these."""
+        mask = self._masks[row] if row < len(self._masks) else None
+        return torch.ones_like(logp, dtype=torch.bool) if mask is None else mask.allowed(logp[None])[0]
 
     def completed(self, samples: Sequence[Sample], requests: Sequence[Request]) -> list[Sample]:
         """The samples, by number of request, with the masks and whole log-probs of their tokens in `extras`."""

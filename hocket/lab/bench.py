@@ -70,8 +70,9 @@ class Player:
                 break
             draws = uniforms(words[live], np.full(len(live), place, np.uint64))
             heat = assignment.decoding.temperature
-            mass = assignment.decoding.nucleus
-            token, logp, row = policy.draw(question[live], [tokens[n] for n in live], draws, heat, mass)
+            token, logp, row = policy.draw(
+                question[live], [tokens[n] for n in live], draws, heat, assignment.decoding.mask
+            )
             if place < len(assignment.prefix):
                 token = np.full(len(live), assignment.prefix[place], np.int64)
                 logp = policy.forced(row, token, heat)
@@ -118,8 +119,8 @@ class Player:
             decoding=assignment.decoding,
         )
         way = assignment.decoding
-        if way.nucleus < 1 and logps and turn.forced is not None:
-            turn.extras.update(policy.masks(rows, tokens, turn.forced, way.temperature, way.nucleus))
+        if way.mask is not None and logps and turn.forced is not None:
+            turn.extras.update(policy.masks(rows, tokens, turn.forced, way.temperature, way.mask))
         info = dict(self.world.info(question, tuple(tokens))) if self.world.info else {}
         return Trajectory(
             assignment.scenario, [turn], sample=sample, truncated=not whole, source=assignment.source, info=info

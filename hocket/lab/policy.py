@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.lab.world import Answer, World
-from hocket.policies.masking import ALLOWED, UNMASKED, allowed_at, masked, nucleus
+from hocket.policies.masking import ALLOWED, UNMASKED, allowed_at, masked
 from hocket.stages import Policy
-from hocket.types import Batch, Evaluation, Level, Quantity
+from hocket.types import ActionMask, Batch, Evaluation, Level, Quantity
 
 Places = tuple[Tensor, Tensor, Tensor, int]
 """Contexts and tokens of answers, one after another `[K]`, whose they are `[K]`, and the number of answers."""
@@ -28,7 +28,7 @@ class Table(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(rows, tokens, dtype=torch.float64))
         self.values: nn.Parameter | None = None
-        self.delayed: Tensor | None = None
+        self.copies: dict[str, Tensor] = {}
 
 
 class Tabular:
@@ -112,17 +112,17 @@ class Tabular:
 
     # ------------------------------------------------------------ sampling
 
-    def refresh(self) -> None:
-        """Makes the delayed copy, which sets masks, equal to the table as it is now."""
-        self._module.delayed = self.logits.detach().clone()
+    def refresh_copy(self, name: str) -> None:
+        """Makes the copy of this name equal to the table as it is now; see `hocket.policies.copies`."""
+        self._module.copies[name] = self.logits.detach().clone()
 
-    def allowed(self, rows: NDArray[np.int64], mass: float) -> NDArray[np.bool_]:
-        """The nucleus of the delayed copy in contexts `rows`: `[M, tokens]`."""
-        if self._module.delayed is None:
-            self.refresh()
-        assert self._module.delayed is not None
-        found: NDArray[np.bool_] = nucleus(torch.log_softmax(self._module.delayed[rows], -1), mass).numpy()
-        return found
+    def allowed(self, rows: NDArray[np.int64], mask: ActionMask) -> NDArray[np.bool_]:
+        """What `mask` allows in contexts `rows`: `[M, tokens]`."""
+        if mask.copy is not None and mask.copy not in self._module.copies:
+            self.refresh_copy(mask.copy)
+        table = self.logits.detach() if mask.copy is None else self._module.copies[mask.copy]
+        allowed: NDArray[np.bool_] = mask.allowed(torch.log_softmax(table[rows], -1)).numpy()
+        return allowed
 
     def draw(
         self,
@@ -130,14 +130,14 @@ class Tabular:
         prefixes: Sequence[Sequence[int]],
         uniforms: NDArray[np.float64],
         heat: float,
-        mass: float = 1.0,
+        mask: ActionMask | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
         """The next token of each of M answers: tokens, log-probs and contexts, `[M]` each; heat 0 takes the mode.
 
-        A `mass` below 1 keeps tokens to that nucleus of the delayed copy.
+        A `mask` keeps tokens to what it allows.
         """
         rows = np.array([self.row(int(q), prefix) for q, prefix in zip(question, prefixes, strict=True)], np.int64)
-        only = torch.from_numpy(self.allowed(rows, mass)) if mass < 1 else None
+        only = None if mask is None else torch.from_numpy(self.allowed(rows, mask))
         with torch.no_grad():
             logp = torch.log_softmax(masked(self.logits[rows], only) / (heat or 1.0), -1).numpy()
         if heat == 0:
@@ -147,12 +147,12 @@ class Tabular:
         return tokens, logp[np.arange(len(rows)), tokens].astype(np.float32), rows
 
     def masks(
-        self, rows: Sequence[int], tokens: Sequence[int], forced: NDArray[np.bool_], heat: float, mass: float
+        self, rows: Sequence[int], tokens: Sequence[int], forced: NDArray[np.bool_], heat: float, mask: ActionMask
     ) -> dict[str, NDArray[Any]]:
         """What a turn sampled under masks keeps in its `extras`; forced tokens are not masked."""
         at = np.array(rows, np.int64)
         return {
-            ALLOWED: self.allowed(at, mass) | forced[:, None],
+            ALLOWED: self.allowed(at, mask) | forced[:, None],
             UNMASKED: self.forced(at, np.array(tokens, np.int64), heat),
         }
 
@@ -233,10 +233,9 @@ class Tabular:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        held = {} if self._module.delayed is None else {"delayed": self._module.delayed}
-        torch.save(self._module.state_dict() | held, folder / "table.pt")
+        torch.save(self._module.state_dict() | {"copies": self._module.copies}, folder / "table.pt")
 
     def load(self, folder: Path) -> None:
         found = torch.load(folder / "table.pt")
-        self._module.delayed = found.pop("delayed", None)
+        self._module.copies = found.pop("copies", {})
         self._module.load_state_dict(found)

@@ -1,4 +1,4 @@
-"""Heads on a language model's last hidden states: the value, and log-probs without keeping `[tokens, vocabulary]`."""
+"""Log-probs from a language model's last hidden states, without keeping `[tokens, vocabulary]`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,6 @@ LOGIT_BUDGET = 2**23
 """Logits held at once; above it they are made in parts, which the backward pass makes again."""
 
 Head = Callable[[Tensor], Tensor]
-
-
-class ValueHead(nn.Module):
-    """A linear value of a hidden state, zero at first so that it does not disturb the start of training."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(width))
-        self.bias = nn.Parameter(torch.zeros(()))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Values `[...]` of hidden states `[..., H]`, in fp32."""
-        return (hidden.float() * self.weight).sum(-1) + self.bias
 
 
 class Reading(NamedTuple):

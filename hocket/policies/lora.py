@@ -69,6 +69,13 @@ def adapted_layers(model: nn.Module) -> list[Any]:
     return [module for module in model.modules() if hasattr(module, "lora_A")]
 
 
+def acting_parameters(model: nn.Module, adapted: bool) -> Iterator[nn.Parameter]:
+    """The weights that a model computes with: all, or all but those of an adapter that takes no part."""
+    for name, parameter in model.named_parameters():
+        if adapted or not is_adapters(name):
+            yield parameter
+
+
 class Adapter(NamedTuple):
     """What one adapted layer adds: `scaling * x down^T up^T`, `[R, H]` and `[N, R]`."""
 

@@ -1,13 +1,9 @@
-"""Masks over actions that a policy's delayed copy sets: sampled from, recorded, and applied again when learning.
+"""Masks over actions: sampled under (see `hocket.types.ActionMask`), recorded, and applied again when learning.
 
-A policy that can do so is `Maskable`. Its delayed copy is the policy as it was at the last `refresh`; asked for the
-first time, it is the policy as it is now. The mask of every decision travels in the turn, so learning does not depend
-on what has become of the copy since.
+The mask of every decision travels in its turn, so learning depends on nothing but what was recorded.
 """
 
 from __future__ import annotations
-
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,29 +14,6 @@ from hocket.types import Batch
 
 ALLOWED, UNMASKED = "allowed", "logp_unmasked"
 """Where a turn's `extras` keep the masks `[L, V]` bool and the log-probs under the whole distribution `[L]`."""
-
-
-@runtime_checkable
-class Maskable(Protocol):
-    """A policy with a delayed copy of itself."""
-
-    def refresh(self) -> None:
-        """Makes the delayed copy equal to the policy as it is now."""
-        ...
-
-
-def nucleus(logp: Tensor, mass: float) -> Tensor:
-    """The smallest set of actions that has at least `mass` in each row, `[R, V]` bool (arXiv 1904.09751).
-
-    Ties go to the lower number. `logp` `[R, V]` is normalised; a mass of 1 allows everything.
-    """
-    if mass >= 1:
-        return torch.ones_like(logp, dtype=torch.bool)
-    ranked, order = logp.sort(dim=1, descending=True, stable=True)
-    probability = ranked.double().exp()
-    # An action stays while those ranked above it have not yet reached the mass.
-    keep = torch.cumsum(probability, 1) - probability < mass
-    return torch.zeros_like(keep).scatter(1, order, keep)
 
 
 def masked(logits: Tensor, allowed: Tensor | None) -> Tensor:

@@ -7,20 +7,13 @@ loaded, trained and switched off as if it were alone, and no policy sees the oth
 from __future__ import annotations
 
 import copy
-import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
-from hocket.policies.family import FAMILY
 from hocket.policies.loading import read_model, read_tokenizer
 from hocket.policies.lora import is_adapters
-
-if TYPE_CHECKING:
-    from hocket.policies.causal_lm import CausalLM
-
-_IN_LAYERS = re.compile(r"model\.layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj\.lora_")
 
 
 class Bases:
@@ -48,26 +41,3 @@ def twin(model: nn.Module, *, adapters: bool = True) -> Any:
     tensors = (*model.named_parameters(), *model.named_buffers())
     shared = {id(tensor): tensor for name, tensor in tensors if adapters or not is_adapters(name)}
     return copy.deepcopy(model, shared)
-
-
-def batch_together(one: CausalLM, other: CausalLM) -> bool:
-    """Whether two policies can sample in one batch: they differ in nothing but adapters inside the family's layers."""
-    return (
-        one.model.config.model_type in FAMILY
-        and one.precision == other.precision
-        and one.tokenizer is other.tokenizer
-        and one.stop_ids == other.stop_ids
-        and _base(one) is not None
-        and _base(one) == _base(other)
-    )
-
-
-def _base(policy: CausalLM) -> dict[str, int] | None:
-    """Where the base's weights are, by name; None when some adapter is outside the layers."""
-    found = {}
-    for name, parameter in policy.model.named_parameters():
-        if not is_adapters(name):
-            found[name.replace(".base_layer.", ".")] = parameter.data_ptr()
-        elif not _IN_LAYERS.search(name):
-            return None
-    return found

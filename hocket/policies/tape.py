@@ -20,7 +20,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket import kernels
-from hocket.policies.family import Map, Steps
+from hocket.policies.family import Map, Steps, head_size, supports
 from hocket.policies.lowrank import Joined
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.sequences import Row
@@ -127,6 +127,14 @@ class Tape:
         for number, chunks in enumerate(self._chunks):
             where = first if number < self._late else last
             yield tuple(kernels.gather(parts, *where) for parts in zip(*chunks, strict=True))
+
+
+def tape_for(model: Any, weights: tuple[int, ...]) -> Tape | None:
+    """A tape for `model` with these weights; None where the kernels do not compute it, or where it does not pay."""
+    fits = model.device.type == "cpu" and model.dtype is torch.float32 and supports(model, 1)
+    if fits and worth(model) and kernels.available(head_size(model)):
+        return Tape(model.config.num_hidden_layers, weights)
+    return None
 
 
 def _located(rows: Places, starts: list[int]) -> tuple[Tensor, Tensor]:

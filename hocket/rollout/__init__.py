@@ -21,7 +21,7 @@ from hocket.rollout.judged_turns import JudgedTurns
 from hocket.rollout.latent import LatentThoughts
 from hocket.rollout.message_search import UCT, MessageSearch
 from hocket.rollout.named_turns import NamedBy, ProbedTurns
-from hocket.rollout.nucleus import DelayedNucleus
+from hocket.rollout.nucleus import DelayedNucleus, NucleusMask
 from hocket.rollout.plan_runs import PlanRuns
 from hocket.rollout.reference import WithReference
 from hocket.rollout.refilled import Refilled
@@ -53,6 +53,7 @@ __all__ = [
     "LatentThoughts",
     "MessageSearch",
     "NamedBy",
+    "NucleusMask",
     "PlanRuns",
     "PlanTree",
     "Preferences",

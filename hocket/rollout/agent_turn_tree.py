@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from hocket.core.candidates import Branching
 from hocket.keys import Key
 from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play
-from hocket.types import Assignment, Branching, Experience
+from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class AgentTurnTree:
     ) -> Experience:
         """Per scenario its episodes in order, each followed by the candidates it left."""
         branching = Branching(self.candidates, self.take, self.alpha)
-        asked = [replace(one, samples=self.trunks, branching=branching) for one in asked]
+        asked = [replace(one, samples=self.trunks, options=(*one.options, branching)) for one in asked]
         played = await groups(play, asked)
         plain = [number for number, trunks in enumerate(played) if not any(trunk.branches for trunk in trunks)]
         again = [

@@ -4,10 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
 
 from hocket.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Experience
+
+DELAYED = "delayed"
+"""The name of the policy's copy that sets masks."""
+
+
+def nucleus(logp: Tensor, mass: float) -> Tensor:
+    """The smallest set of actions that has at least `mass` in each row, `[R, V]` bool (arXiv 1904.09751).
+
+    Ties go to the lower number. `logp` `[R, V]` is normalised; a mass of 1 allows everything.
+    """
+    if mass >= 1:
+        return torch.ones_like(logp, dtype=torch.bool)
+    ranked, order = logp.sort(dim=1, descending=True, stable=True)
+    probability = ranked.double().exp()
+    # An action stays while those ranked above it have not yet reached the mass.
+    keep = torch.cumsum(probability, 1) - probability < mass
+    return torch.zeros_like(keep).scatter(1, order, keep)
+
+
+@dataclass(frozen=True)
+class NucleusMask:
+    """Keeps actions to the nucleus with this `mass` under the policy's delayed copy; a `hocket.types.ActionMask`."""
+
+    mass: float = 0.9
+
+    copy: ClassVar[str] = DELAYED
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mass <= 1:
+            raise ValueError(f"mass must be in (0, 1], not {self.mass}")
+
+    def allowed(self, logp: Tensor) -> Tensor:
+        """The nucleus of each row of `logp` `[R, V]`."""
+        return nucleus(logp, self.mass)
 
 
 @dataclass(frozen=True)
@@ -35,8 +73,9 @@ class DelayedNucleus:
         key: Key,
         more: More | None = None,
     ) -> Experience:
+        mask = NucleusMask(self.mass) if self.mass < 1 else None
         trajectories = await play(
-            [replace(one, samples=self.samples, decoding=replace(one.decoding, nucleus=self.mass)) for one in asked]
+            [replace(one, samples=self.samples, decoding=replace(one.decoding, mask=mask)) for one in asked]
         )
         await score(trajectories)
         return Experience(trajectories)

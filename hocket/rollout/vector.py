@@ -275,9 +275,9 @@ class _Pool:
 def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]:
     place = 0
     for assignment in assignments:
-        if assignment.decoding.truncates or assignment.decoding.nucleus < 1:
+        if assignment.decoding.truncates or assignment.decoding.mask is not None:
             raise ConfigurationError(
-                "a controller samples from its whole distribution; leave top_k, top_p, min_p, nucleus unset, and use "
+                "a controller samples from its whole distribution; leave top_k, top_p, min_p, mask unset, and use "
                 "no rollout that sets them"
             )
         for sample in range(assignment.first, assignment.first + assignment.samples):

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from hocket.components import field_types, from_plain, has_path, is_component, is_default, replaced, to_plain
+from hocket.core.aliases import present
 from hocket.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
@@ -441,7 +442,7 @@ def read_pairs(path: Path) -> list[tuple[str, Any]]:
         return []
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path} must hold keys and values, not {type(data).__name__}")
-    return list(_flat(data, ""))
+    return list(_flat(present(data), ""))
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

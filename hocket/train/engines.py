@@ -13,7 +13,7 @@ from hocket.engine.remote import Journal
 from hocket.engine.requests import Engine
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
-from hocket.policies.shared import batch_together
+from hocket.policies.batching import batch_together
 from hocket.train.config import Config, EngineSettings
 
 if TYPE_CHECKING:

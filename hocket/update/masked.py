@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, cast
 
 from hocket.keys import Key
+from hocket.policies.copies import KeepsCopies
+from hocket.rollout.nucleus import DELAYED
 from hocket.stages import Metrics, State
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
-
-
-class _Maskable(Protocol):
-    def refresh(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,10 @@ class DelayedMaskStep(GradientStep):
     def step(self, problem: Problem, key: Key) -> Metrics:
         found = super().step(problem, key)
         steps = int(problem.memory.get("steps", 0)) + 1
-        due = steps % self.every == 0 and hasattr(problem.policy, "refresh")
-        if due:
-            cast(_Maskable, problem.policy).refresh()
+        policy = problem.policy
+        refreshed = 0.0
+        if steps % self.every == 0 and isinstance(policy, KeepsCopies):
+            policy.refresh_copy(DELAYED)
+            refreshed = 1.0
         problem.memory = {"steps": steps}
-        return {**found, "mask/refreshed": float(due)}
+        return {**found, "mask/refreshed": refreshed}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -43,7 +42,6 @@ class Problem:
     lr_factor: float = 1.0
     memory: State = field(default_factory=dict)
     first: tuple[Tensor, Evaluation] | None = None
-    _acting: list[Tensor] | None = field(default=None, init=False, repr=False)
 
     # ------------------------------------------------------------ splits
 
@@ -166,76 +164,7 @@ class Problem:
             return 0.0
         return float(torch.nn.utils.clip_grad_norm_(weights, torch.inf if limit is None else limit))
 
-    # ------------------------------------------------------------ trust regions
-
-    def acting(self) -> list[Tensor]:
-        """The trained weights that log-probs depend on: all but a critic's or a value head's."""
-        if self._acting is None:
-            weights = [w for group in self.optimiser.param_groups for w in group["params"] if w.requires_grad]
-            one = self._counted()[:1]
-            now = self.policy.evaluate(self.batch, {Quantity.LOGP}, one)
-            found = torch.autograd.grad(now.logp[one].sum(), weights, allow_unused=True)
-            self._acting = [weight for weight, slope in zip(weights, found, strict=True) if slope is not None]
-        return self._acting
-
-    def before(self) -> Policy:
-        """An independent copy of the policy as it is now, adapters included; gradients are let go."""
-        self.optimiser.zero_grad(set_to_none=True)
-        twin = copy.deepcopy(self.policy)
-        twin.module.requires_grad_(False)
-        return twin
-
-    def divergence(self, before: Policy) -> float:
-        """KL(before || now) over all actions, mean over the batch's counted decisions, nats."""
-        decisions = self._counted()
-        now = evaluate_detached(before, self.batch, {Quantity.KL_EXACT}, decisions, reference=self.policy)
-        return float(now.get(Quantity.KL_EXACT)[decisions].double().mean()) if len(decisions) else 0.0
-
-    def fisher_vector(self, vector: Tensor, before: Policy) -> Tensor:
-        """F v, F the Fisher matrix of `acting` weights over all actions, mean over counted decisions; `[P]`.
-
-        F is the Hessian of KL(now || before) where the two are equal, as they must be here. Policies that say they are
-        `twice_differentiable` are differentiated twice; for others, whose kernels are not, the product is the central
-        difference of the gradient along v.
-        """
-        if getattr(self.policy, "twice_differentiable", False):
-            return self._kl_gradient(before, along=vector)
-        acting = self.acting()
-        here = flat(acting, acting).detach()
-        reach = self._reach(vector, here, before)
-        write(here + reach * vector, acting)
-        ahead = self._kl_gradient(before)
-        write(here - reach * vector, acting)
-        behind = self._kl_gradient(before)
-        write(here, acting)
-        return (ahead - behind) / (2 * reach)
-
-    def _reach(self, vector: Tensor, here: Tensor, before: Policy) -> float:
-        """How many times `vector` the weights may move for a difference: about `NEARBY` nats, where KL is quadratic."""
-        reach = 1e-3 * float(here.norm()) / max(float(vector.norm()), 1e-30)
-        for _ in range(12):
-            write(here + reach * vector, self.acting())
-            moved = self.divergence(before)
-            if moved <= 4 * NEARBY:
-                break
-            reach *= min(0.5, max(0.01, (NEARBY / moved) ** 0.5)) if math.isfinite(moved) else 0.01
-        return reach
-
-    def _kl_gradient(self, before: Policy, along: Tensor | None = None) -> Tensor:
-        """The gradient of mean KL(now || before) in the acting weights, or its derivative `along` a vector; `[P]`."""
-        decisions, acting = self._counted(), self.acting()
-        total = torch.zeros_like(flat(acting, acting).detach())
-        for chunk in self.policy.chunks(self.batch, decisions):
-            now = self.policy.evaluate(self.batch, {Quantity.KL_EXACT}, chunk, reference=before)
-            mean = now.get(Quantity.KL_EXACT)[chunk].sum() / len(decisions)
-            found = torch.autograd.grad(mean, acting, create_graph=along is not None)
-            if along is not None:
-                slope = flat(found, acting) @ along
-                found = torch.autograd.grad(slope, acting, allow_unused=True, materialize_grads=True)
-            total += flat(found, acting).detach()
-        return total
-
-    def _counted(self) -> Tensor:
+    def counted(self) -> Tensor:
         """Decisions that count, whatever their advantage, rising."""
         seen = self.batch.occurrences
         counted: Tensor = torch.unique(seen.decision[seen.weight != 0])
@@ -251,23 +180,20 @@ class Problem:
         return float((gap.exp() - 1 - gap).mean())
 
 
-NEARBY = 1e-4
-"""KL in nats, at most four times which a difference of gradients moves the policy: far above float32's rounding."""
+class Update(Protocol):
+    """How a step is made from gradients."""
 
+    def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
+        """A fresh optimiser over the policy's trainable weights."""
+        ...
 
-def flat(parts: Sequence[Tensor | None], like: Sequence[Tensor]) -> Tensor:
-    """One vector `[P]` from a tensor for each of `like`; a missing one is 0. Detached only if the parts are."""
-    filled = [torch.zeros_like(of) if part is None else part for part, of in zip(parts, like, strict=True)]
-    return torch.cat([part.reshape(-1) for part in filled]) if filled else torch.zeros(0)
+    def lr_factor(self, step: int, total: int) -> float:
+        """The schedule: what the learning rate is multiplied with at `step` (from 1) of `total`."""
+        ...
 
-
-def write(vector: Tensor, weights: Sequence[Tensor]) -> None:
-    """Writes the parts of `vector` `[P]` into `weights`, in place."""
-    start = 0
-    with torch.no_grad():
-        for weight in weights:
-            weight.copy_(vector[start : start + weight.numel()].view_as(weight))
-            start += weight.numel()
+    def step(self, problem: Problem, key: Key) -> Metrics:
+        """Changes the weights; returns metrics, `loss` among them."""
+        ...
 
 
 def _mask(chosen: Tensor, size: int) -> Tensor:
@@ -296,13 +222,3 @@ def _total(terms: list[Terms]) -> Tensor:
 
 def _metrics(terms: list[Terms]) -> Metrics:
     return {name: float(value) for term in terms for name, value in term.metrics.items()}
-
-
-def without_value(problem: Problem) -> Callable[[Evaluation, Batch], list[Terms]]:
-    """The problem's terms with values constant: what the policy is to lower."""
-
-    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
-        value = None if now.value is None else now.value.detach()
-        return problem.loss_terms(replace(now, value=value), batch)
-
-    return terms

@@ -1,18 +1,114 @@
-"""The natural gradient inside a trust region."""
+"""Trust regions: KL around a policy, its curvature in the weights, and the natural gradient within a radius of it."""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from hocket.evaluating import evaluate_detached
 from hocket.keys import Key
 from hocket.stages import Metrics, Policy
+from hocket.types import Quantity
 from hocket.update.gradient import GradientStep
-from hocket.update.problem import Problem, flat, without_value, write
+from hocket.update.partial_losses import without_value
+from hocket.update.problem import Problem
+
+NEARBY = 1e-4
+"""KL in nats, at most four times which a difference of gradients moves the policy: far above float32's rounding."""
+
+
+def flat(parts: Sequence[Tensor | None], like: Sequence[Tensor]) -> Tensor:
+    """One vector `[P]` from a tensor for each of `like`; a missing one is 0. Detached only if the parts are."""
+    filled = [torch.zeros_like(weight) if part is None else part for part, weight in zip(parts, like, strict=True)]
+    return torch.cat([part.reshape(-1) for part in filled]) if filled else torch.zeros(0)
+
+
+def write(vector: Tensor, weights: Sequence[Tensor]) -> None:
+    """Writes the parts of `vector` `[P]` into `weights`, in place."""
+    start = 0
+    with torch.no_grad():
+        for weight in weights:
+            weight.copy_(vector[start : start + weight.numel()].view_as(weight))
+            start += weight.numel()
+
+
+def acting_weights(problem: Problem) -> list[Tensor]:
+    """The trained weights that log-probs depend on: all but a critic's or a value head's."""
+    weights = [weight for group in problem.optimiser.param_groups for weight in group["params"] if weight.requires_grad]
+    one = problem.counted()[:1]
+    now = problem.policy.evaluate(problem.batch, {Quantity.LOGP}, one)
+    slopes = torch.autograd.grad(now.logp[one].sum(), weights, allow_unused=True)
+    return [weight for weight, slope in zip(weights, slopes, strict=True) if slope is not None]
+
+
+def policy_before(problem: Problem) -> Policy:
+    """An independent copy of the policy as it is now, adapters included; gradients are let go."""
+    problem.optimiser.zero_grad(set_to_none=True)
+    before = copy.deepcopy(problem.policy)
+    before.module.requires_grad_(False)
+    return before
+
+
+def divergence(problem: Problem, before: Policy) -> float:
+    """KL(before || now) over all actions, mean over the batch's counted decisions, nats."""
+    decisions = problem.counted()
+    now = evaluate_detached(before, problem.batch, {Quantity.KL_EXACT}, decisions, reference=problem.policy)
+    return float(now.get(Quantity.KL_EXACT)[decisions].double().mean()) if len(decisions) else 0.0
+
+
+def fisher_vector(problem: Problem, vector: Tensor, before: Policy, acting: Sequence[Tensor]) -> Tensor:
+    """F v, F the Fisher matrix of `acting` weights over all actions, mean over counted decisions; `[P]`.
+
+    F is the Hessian of KL(now || before) where the two are equal, as they must be here. Policies that say they are
+    `twice_differentiable` are differentiated twice; for others, whose kernels are not, the product is the central
+    difference of the gradient along v.
+    """
+    if getattr(problem.policy, "twice_differentiable", False):
+        return _kl_gradient(problem, before, acting, along=vector)
+    here = flat(acting, acting).detach()
+    reach = _reach(problem, vector, before, acting)
+    write(here + reach * vector, acting)
+    ahead = _kl_gradient(problem, before, acting)
+    write(here - reach * vector, acting)
+    behind = _kl_gradient(problem, before, acting)
+    write(here, acting)
+    return (ahead - behind) / (2 * reach)
+
+
+def _reach(problem: Problem, vector: Tensor, before: Policy, acting: Sequence[Tensor]) -> float:
+    """How many times `vector` the weights may move for a difference: about `NEARBY` nats, where KL is quadratic.
+
+    The weights are left where the last trial was.
+    """
+    here = flat(acting, acting).detach()
+    reach = 1e-3 * float(here.norm()) / max(float(vector.norm()), 1e-30)
+    for _ in range(12):
+        write(here + reach * vector, acting)
+        moved = divergence(problem, before)
+        if moved <= 4 * NEARBY:
+            break
+        reach *= min(0.5, max(0.01, (NEARBY / moved) ** 0.5)) if math.isfinite(moved) else 0.01
+    return reach
+
+
+def _kl_gradient(problem: Problem, before: Policy, acting: Sequence[Tensor], along: Tensor | None = None) -> Tensor:
+    """The gradient of mean KL(now || before) in the acting weights, or its derivative `along` a vector; `[P]`."""
+    decisions = problem.counted()
+    total = torch.zeros_like(flat(acting, acting).detach())
+    for chunk in problem.policy.chunks(problem.batch, decisions):
+        now = problem.policy.evaluate(problem.batch, {Quantity.KL_EXACT}, chunk, reference=before)
+        mean = now.get(Quantity.KL_EXACT)[chunk].sum() / len(decisions)
+        slopes = torch.autograd.grad(mean, acting, create_graph=along is not None)
+        if along is not None:
+            slope = flat(slopes, acting) @ along
+            slopes = torch.autograd.grad(slope, acting, allow_unused=True, materialize_grads=True)
+        total += flat(slopes, acting).detach()
+    return total
 
 
 def conjugate_gradient(
@@ -95,15 +191,15 @@ class TrustRegionStep:
 
     def _policy_step(self, problem: Problem) -> Metrics:
         report = problem.gradient()
-        acting = problem.acting()
+        acting = acting_weights(problem)
         gradient = flat([weight.grad for weight in acting], acting)
         metrics = {**report, "gradient/norm": float(gradient.norm()), "update/kl": 0.0, "update/skipped": 1.0}
         if not math.isfinite(metrics["gradient/norm"] + report["loss"]) or metrics["gradient/norm"] == 0:
             return metrics
-        before = problem.before()
+        before = policy_before(problem)
 
         def product(vector: Tensor) -> Tensor:
-            return problem.fisher_vector(vector, before) + self.damping * vector
+            return fisher_vector(problem, vector, before, acting) + self.damping * vector
 
         direction = conjugate_gradient(product, -gradient, self.iterations)
         curvature = float(direction @ product(direction))
@@ -117,14 +213,14 @@ class TrustRegionStep:
         start = flat(acting, acting).detach()
         for trial in range(self.trials):
             write(start + self.backtrack**trial * whole, acting)
-            divergence = problem.divergence(before)
-            if divergence <= self.radius and problem.loss() < loss:
-                return {"update/kl": divergence, "update/trials": trial + 1.0, "update/skipped": 0.0}
+            moved = divergence(problem, before)
+            if moved <= self.radius and problem.loss() < loss:
+                return {"update/kl": moved, "update/trials": trial + 1.0, "update/skipped": 0.0}
         write(start, acting)
         return {"update/trials": float(self.trials)}
 
     def _critic_step(self, problem: Problem, key: Key) -> Metrics:
-        acting = problem.acting()
+        acting = acting_weights(problem)
         silent = {id(weight) for weight in acting}
         if all(id(weight) in silent for group in problem.optimiser.param_groups for weight in group["params"]):
             return {}

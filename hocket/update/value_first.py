@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-from torch import Tensor
 
 from hocket.keys import Key
 from hocket.stages import Metrics
-from hocket.types import Batch, Evaluation, Terms
 from hocket.update.gradient import GradientStep
-from hocket.update.problem import Problem, without_value
+from hocket.update.partial_losses import values_alone, without_value
+from hocket.update.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -30,24 +27,10 @@ class ValueFirstStep(GradientStep):
             raise ValueError(f"fits must be at least 1, not {self.fits}")
 
     def step(self, problem: Problem, key: Key) -> Metrics:
-        fitting = replace(problem, loss_terms=_values_alone(problem))
+        fitting = replace(problem, loss_terms=values_alone(problem))
         for number in range(self.fits):
             fitted = super().step(fitting, key.derive("value", number))
         acting = replace(problem, loss_terms=without_value(problem))
         found = super().step(acting, key)
         problem.first = fitting.first
         return {**found, "value/loss": fitted["loss"]}
-
-
-def _values_alone(problem: Problem) -> Callable[[Evaluation, Batch], list[Terms]]:
-    """The problem's terms with everything but values constant."""
-
-    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
-        still = Evaluation(now.logp.detach(), _still(now.entropy), now.value, _still(now.kl_exact))
-        return problem.loss_terms(still, batch)
-
-    return terms
-
-
-def _still(found: Tensor | None) -> Tensor | None:
-    return None if found is None else found.detach()

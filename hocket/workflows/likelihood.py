@@ -57,7 +57,7 @@ def _request(turn: Turn, tokens: Sequence[int]) -> Request:
     """Asks for nothing but the imposed tokens, after everything the turn had been told."""
     context = [int(token) for link in turn.context()[:-1] for part in (link.observation, link.action) for token in part]
     context += [int(token) for token in turn.observation]
-    decoding = replace(turn.decoding or Decoding(), max_tokens=len(tokens), stop=(), nucleus=1.0)
+    decoding = replace(turn.decoding or Decoding(), max_tokens=len(tokens), stop=(), mask=None)
     return Request(tuple(context), decoding, KEY, tuple(int(token) for token in tokens), tuple(turn.prompt))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.candidates import Branching
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, HocketError, nearest
 from hocket.keys import Key
@@ -165,7 +166,7 @@ class Agent:
             score: what a reply is worth; it must leave the episode as it is, since only one reply is executed.
         """
         call = self._question(pieces, (), state, decoding)
-        branching = self._episode.assignment.branching
+        branching = self._episode.assignment.option(Branching) or Branching()
         if branching.candidates == 1:
             return await self._answered(call)
         keys = [call.request.key.derive("candidate", number) for number in range(1, branching.candidates)]

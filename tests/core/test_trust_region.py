@@ -10,12 +10,12 @@ from hocket.checks.trust_regions import problem_of
 from hocket.keys import Key
 from hocket.lab import Bench, World
 from hocket.objectives import DriftSurrogate
-from hocket.policies.masking import allowed_at, nucleus
+from hocket.policies.masking import allowed_at
 from hocket.recipes import find
+from hocket.rollout.nucleus import DELAYED, nucleus
 from hocket.update import SlowFastStep, TrustRegionStep
-from hocket.update.problem import flat, write
 from hocket.update.slow_fast import entropy_alarm
-from hocket.update.trust_region import conjugate_gradient
+from hocket.update.trust_region import acting_weights, conjugate_gradient, fisher_vector, flat, policy_before, write
 
 torch.set_num_threads(1)
 
@@ -97,11 +97,11 @@ def test_both_ways_to_a_fisher_vector_product_agree(twice):
     run = bench()
     batch = run.step().batch
     problem = problem_of(run.learner, batch)
-    acting = problem.acting()
+    acting = acting_weights(problem)
     vector = torch.from_numpy(Key.of(1).numpy().normal(size=run.policy.logits.numel()))
     run.policy.twice_differentiable = twice
     start = flat(acting, acting).detach().clone()
-    found = problem.fisher_vector(vector, problem.before())
+    found = fisher_vector(problem, vector, policy_before(problem), acting)
     assert torch.equal(flat(acting, acting).detach(), start)
     chance = torch.softmax(run.policy.logits.detach(), -1)
     rows = np.concatenate([np.asarray(seen) for seen in batch.observation])
@@ -189,10 +189,10 @@ def test_masks_belong_to_their_decisions_and_the_copy_is_refreshed_on_time():
     backwards = torch.arange(batch.decisions).flip(0)
     assert torch.equal(allowed_at(batch, backwards, 3), found.flip(0))
     assert allowed_at(batch.but(allowed=()), backwards, 3) is None
-    held = run.policy.module.delayed.clone()
+    held = run.policy.module.copies[DELAYED].clone()
     assert not torch.equal(held, run.policy.logits.detach())
     run.step()
-    assert torch.equal(run.policy.module.delayed, run.policy.logits.detach())
+    assert torch.equal(run.policy.module.copies[DELAYED], run.policy.logits.detach())
     assert [row["mask/refreshed"] for row in run.history] == [0.0, 1.0]
 
 
@@ -208,5 +208,5 @@ def test_a_table_keeps_its_copy_on_disk(tmp_path):
     run.policy.save(tmp_path)
     other = bench("nlpo")
     other.policy.load(tmp_path)
-    assert torch.equal(other.policy.module.delayed, run.policy.module.delayed)
-    assert not torch.equal(other.policy.module.delayed, other.policy.logits.detach())
+    assert torch.equal(other.policy.module.copies[DELAYED], run.policy.module.copies[DELAYED])
+    assert not torch.equal(other.policy.module.copies[DELAYED], other.policy.logits.detach())

@@ -17,9 +17,10 @@ from hocket.engine.requests import Request
 from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.packing import pack
+from hocket.policies.batching import batch_together
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared import Bases, batch_together
+from hocket.policies.shared import Bases
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)

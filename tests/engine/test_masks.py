@@ -1,5 +1,8 @@
 """Sampling under the masks of a delayed copy, with the family's kernels and with a model's own forward pass."""
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -11,10 +14,11 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.packing import pack
 from hocket.policies.masking import ALLOWED, UNMASKED
+from hocket.rollout.nucleus import DELAYED, NucleusMask
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)
-WAY = Decoding(max_tokens=9, nucleus=0.6, temperature=0.8)
+WAY = Decoding(max_tokens=9, mask=NucleusMask(0.6), temperature=0.8)
 
 
 def requests(way=WAY, prefix=()):
@@ -33,7 +37,7 @@ def packed(asked, samples):
 @pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
 def test_tokens_are_in_their_nuclei_and_learning_sees_the_same_distribution(kind):
     mine, other = policy(kind), policy(kind, seed=1)
-    mine.refresh()
+    mine.refresh_copy(DELAYED)
     mine.model.load_state_dict(other.model.state_dict())
     asked = requests(prefix=(9, 10))
     samples = LocalEngine(mine).sample(asked)
@@ -44,7 +48,7 @@ def test_tokens_are_in_their_nuclei_and_learning_sees_the_same_distribution(kind
         assert allowed[sample.forced].all()
         assert not allowed[~sample.forced].all()
     batch = packed(asked, samples)
-    mine.refresh()
+    mine.refresh_copy(DELAYED)
     now = mine.evaluate(batch, {Quantity.LOGP, Quantity.ENTROPY})
     drawn = ~batch.forced
     torch.testing.assert_close(now.logp[drawn], batch.logp["behaviour"].values[drawn], atol=1e-5, rtol=1e-5)
@@ -66,7 +70,7 @@ def test_neighbours_without_masks_are_sampled_as_alone():
 
 def test_the_copy_is_saved_with_the_policy(tmp_path):
     mine, other = policy(), policy(seed=1)
-    mine.refresh()
+    mine.refresh_copy(DELAYED)
     mine.model.load_state_dict(other.model.state_dict())
     mine.save(tmp_path)
     third = policy(seed=2)
@@ -77,9 +81,32 @@ def test_the_copy_is_saved_with_the_policy(tmp_path):
         assert np.array_equal(left.extras[ALLOWED], right.extras[ALLOWED])
 
 
+@dataclass(frozen=True)
+class Even:
+    """Even numbers only, whatever the policy expects."""
+
+    copy: ClassVar[None] = None
+
+    def allowed(self, logp):
+        return (torch.arange(logp.shape[1]) % 2 == 0).expand(logp.shape)
+
+
+def test_a_mask_of_ones_own_needs_no_copy_and_stands_beside_others():
+    mine = policy()
+    even = requests(replace(WAY, mask=Even()))
+    samples = LocalEngine(mine).sample([*even, *requests()])
+    for sample in samples[: len(even)]:
+        assert (sample.tokens % 2 == 0).all()
+    for one, other in zip(samples[len(even) :], LocalEngine(mine).sample(requests()), strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+    batch = packed(even, samples[: len(even)])
+    now = mine.evaluate(batch, {Quantity.LOGP}).logp
+    torch.testing.assert_close(now, batch.logp["behaviour"].values, atol=1e-5, rtol=1e-5)
+
+
 def test_an_engine_without_copies_says_so():
     class Elsewhere(LocalEngine):
         masks = False
 
-    with pytest.raises(ConfigurationError, match="delayed copy"):
+    with pytest.raises(ConfigurationError, match="only the local engine"):
         Elsewhere(policy()).sample(requests())

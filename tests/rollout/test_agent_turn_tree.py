@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from rollout_cases import Stage, assignments, identity
 
+from hocket.core.candidates import Branching
 from hocket.rollout import AgentTurnTree, Independent
-from hocket.types import Branching, Trajectory
+from hocket.types import Trajectory
 
 
 class Branchy(Stage):
@@ -29,7 +30,7 @@ def test_branches_follow_their_trunk_and_only_trunks_are_judged():
     ]
     assert identity(stage.scored) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     (asked,) = stage.asked
-    assert {one.branching for one in asked} == {Branching(3, "first", 0.5)}
+    assert {one.option(Branching) for one in asked} == {Branching(3, "first", 0.5)}
     assert {one.samples for one in asked} == {2}
     assert found.metrics == {"branches": 8.0}
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from hocket.core.candidates import TURN_REWARD, Branching
 from hocket.engine.requests import Request
 from hocket.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.packing import pack
 from hocket.testing import ScriptedEngine
-from hocket.types import TURN_REWARD, Assignment, Branching, Decoding, Level, Scenario, Trajectory
+from hocket.types import Assignment, Decoding, Level, Scenario, Trajectory
 from hocket.workflows import Chat, Limits, Outcome, Seat, TextPlayer, Workflow
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
@@ -48,7 +49,7 @@ def played(workflow: Workflow, branching: Branching, engine: ScriptedEngine | No
     engine = engine or cycle()
     seats = {role: Seat("main", engine, Chat(build_tokenizer())) for role in workflow.roles}
     player = TextPlayer(workflow, seats, Limits(**limits))
-    asked = Assignment(SCENARIO, decoding=Decoding(max_tokens=8), branching=branching)
+    asked = Assignment(SCENARIO, decoding=Decoding(max_tokens=8), options=(branching,))
     (found,) = asyncio.run(player.play([asked], key=Key.of(1)))
     return found
 

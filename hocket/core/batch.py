@@ -1,0 +1,286 @@
+"""The learner's view of experience: the packed batch, and groups of what is comparable in it.
+
+The names are part of the vocabulary: import them from `hocket.types`, which says what the axis letters mean.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Level(enum.StrEnum):
+    """What a score, a statistic or a loss term is about; also the smallest unit a loss must not split."""
+
+    DECISION = "decision"
+    SEGMENT = "segment"
+    TURN = "turn"
+    TRAJECTORY = "trajectory"
+    PAIR = "pair"
+    GROUP = "group"
+    BATCH = "batch"
+
+
+class Recorded(NamedTuple):
+    """A number per decision `[T]` and whether it is known, `[T]` bool."""
+
+    values: Tensor
+    present: Tensor
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.present.all())
+
+
+class LevelScores(NamedTuple):
+    """One score for a whole batch, NaN where there is no opinion.
+
+    `values` is `[N]`, `[U]` or `[E]` by level: a decision's score belongs to its occurrence.
+    """
+
+    level: Level
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Occurrences:
+    """Decisions as each trajectory saw them, contiguous per trajectory and in time order. Credit writes here.
+
+    Attributes:
+        decision: which decision, `[E]` in 0..T-1.
+        trajectory: whose, `[E]` in 0..N-1, never falling.
+        advantage: credit, `[E]`; 0 before any credit was given.
+        weight: how much the occurrence counts, `[E]`; 0 leaves it out (forced, baseline, filtered decisions).
+        target: regression target of the value function, `[E]`, or None.
+        pairs: (preferred, other) trajectories, `[P, 2]`, for pairwise objectives, or None.
+        compared: the turns of these in which a pair is compared, `[P, 2]` in 0..U-1; None compares whole trajectories.
+    """
+
+    decision: Tensor
+    trajectory: Tensor
+    advantage: Tensor
+    weight: Tensor
+    target: Tensor | None = None
+    pairs: Tensor | None = None
+    compared: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.decision)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Packed experience without padding. A decision is stored once, however many trajectories share it.
+
+    Integer columns are codes; `names[column]` decodes `scenario`, `source`, `agent`, `role`, `policy` and `state`.
+
+    Attributes:
+        action: `[T]` or `[T, A]`. turn: `[T]` in 0..U-1. segment: `[T]`, numbered within the turn.
+        version: `[T]`. forced: `[T]` bool.
+        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
+        value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
+            divergence: `[T]`, likewise: how much the samples of a scenario differ in what they expect at this place.
+        parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
+            its trajectory. observation: per turn, what the policy reads (see `Turn.observation`).
+        allowed: per turn, the actions that each of its decisions was kept to, `[L, V]` bool, or None; empty where
+            nothing was masked. A policy's log-probs and entropies are those of the masked distribution; `logp` has a
+            column `unmasked` then.
+        scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
+        terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
+            `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
+            is everywhere. Decisions of a policy without a value function have none.
+        scores: by name. info: per trajectory columns for shapers and rewards, lists of length N; training provides
+            `text`, `label` (the final answer as a word, None without one) and `history` (`rewards`: the mean rewards of
+            the scenario's past groups, oldest first), `metadata` (the scenario's own), `feedback` (what scores came
+            with, by name) and, where a stage reads it, `pieces` (the text of each decision) besides what workflows add.
+        step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
+    """
+
+    action: Tensor
+    turn: Tensor
+    segment: Tensor
+    version: Tensor
+    forced: Tensor
+    logp: Mapping[str, Recorded]
+    parent: Tensor
+    agent: Tensor
+    role: Tensor
+    policy: Tensor
+    state: Tensor
+    index: Tensor
+    observation: Sequence[NDArray[Any]]
+    scenario: Tensor
+    source: Tensor
+    order: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    occurrences: Occurrences
+    names: Mapping[str, tuple[str, ...]]
+    scores: Mapping[str, LevelScores] = field(default_factory=dict)
+    final_state: Sequence[NDArray[Any] | None] = ()
+    final_value: Tensor | None = None
+    value: Tensor | None = None
+    valued: Tensor | None = None
+    entropy: Tensor | None = None
+    divergence: Tensor | None = None
+    temperature: Tensor | None = None
+    allowed: Sequence[NDArray[Any] | None] = ()
+    info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    step: int = 0
+    progress: float = 0.0
+
+    @property
+    def decisions(self) -> int:
+        """T."""
+        return len(self.turn)
+
+    @property
+    def turns(self) -> int:
+        """U."""
+        return len(self.parent)
+
+    @property
+    def trajectories(self) -> int:
+        """N."""
+        return len(self.scenario)
+
+    def but(self, **changes: Any) -> Batch:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)
+
+    def credited(self, **changes: Any) -> Batch:
+        """A copy with some fields of its occurrences replaced."""
+        return replace(self, occurrences=replace(self.occurrences, **changes))
+
+    def lengths(self) -> Tensor:
+        """Occurrences per trajectory, `[N]`."""
+        return torch.bincount(self.occurrences.trajectory, minlength=self.trajectories)
+
+    def last(self) -> Tensor:
+        """The last occurrence of each trajectory, `[N]` in 0..E-1; -1 for a trajectory without decisions."""
+        lengths = self.lengths()
+        return torch.where(lengths > 0, torch.cumsum(lengths, 0) - 1, torch.full_like(lengths, -1))
+
+    def restricted(self, keep: Tensor) -> Batch:
+        """Only the occurrences where `keep` `[E]` holds; trajectories, turns and decisions stay as they are."""
+        seen = self.occurrences
+        target = None if seen.target is None else seen.target[keep]
+        kept = replace(
+            seen,
+            decision=seen.decision[keep],
+            trajectory=seen.trajectory[keep],
+            advantage=seen.advantage[keep],
+            weight=seen.weight[keep],
+            target=target,
+        )
+        scores = {
+            name: LevelScores(score.level, score.values[keep]) if score.level is Level.DECISION else score
+            for name, score in self.scores.items()
+        }
+        return replace(self, occurrences=kept, scores=scores)
+
+    def of_policy(self, name: str) -> Batch:
+        """Only the occurrences decided by one policy; contexts and trajectories stay whole."""
+        names = self.names["policy"]
+        code = names.index(name) if name in names else -1
+        return self.restricted(self.policy[self.turn[self.occurrences.decision]] == code)
+
+    def select(self, chosen: Tensor) -> Batch:
+        """A mini-batch: only the trajectories `chosen` (`[M]`, rising), renumbered; turns and decisions stay."""
+        place = torch.full((self.trajectories,), -1, dtype=torch.long)
+        place[chosen] = torch.arange(len(chosen))
+        part = self.restricted(place[self.occurrences.trajectory] >= 0)
+        pairs, compared = part.occurrences.pairs, part.occurrences.compared
+        if pairs is not None:
+            whole = (place[pairs] >= 0).all(1)
+            pairs = place[pairs][whole]
+            compared = None if compared is None else compared[whole]
+        rows = chosen.tolist()
+        scores = {
+            name: LevelScores(score.level, score.values[chosen]) if score.level is Level.TRAJECTORY else score
+            for name, score in part.scores.items()
+        }
+        return replace(
+            part,
+            occurrences=replace(
+                part.occurrences, trajectory=place[part.occurrences.trajectory], pairs=pairs, compared=compared
+            ),
+            scenario=self.scenario[chosen],
+            source=self.source[chosen],
+            order=self.order[chosen],
+            terminated=self.terminated[chosen],
+            truncated=self.truncated[chosen],
+            final_state=[self.final_state[row] for row in rows] if self.final_state else (),
+            final_value=None if self.final_value is None else self.final_value[chosen],
+            info={name: [column[row] for row in rows] for name, column in self.info.items()},
+            scores=scores,
+        )
+
+
+# ---------------------------------------------------------------- groupings
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A partition: `index` `[N]` or `[U]` by level, group numbers in order of first appearance, and their number."""
+
+    level: Level
+    index: Tensor
+    size: int
+
+
+_TRAJECTORY_COLUMNS = {"scenario", "source", "terminated", "truncated"}
+_TURN_COLUMNS = {"agent": "agent", "role": "role", "policy": "policy", "state": "state", "turn_index": "index"}
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """The columns that make samples comparable, as a value: `GroupBy("scenario")`, `GroupBy("scenario", "state")`.
+
+    Columns of trajectories alone give groups of trajectories; any column of turns gives groups of turns (a turn
+    shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole batch.
+    """
+
+    columns: tuple[str, ...]
+
+    def __init__(self, *columns: str) -> None:
+        unknown = [name for name in columns if name not in _TRAJECTORY_COLUMNS and name not in _TURN_COLUMNS]
+        if unknown:
+            known = sorted(_TRAJECTORY_COLUMNS | set(_TURN_COLUMNS))
+            raise ValueError(f"GroupBy has no column {unknown[0]!r}; choose from {', '.join(known)}")
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def level(self) -> Level:
+        return Level.TURN if any(name in _TURN_COLUMNS for name in self.columns) else Level.TRAJECTORY
+
+    def __call__(self, batch: Batch) -> Groups:
+        """The partition of a batch's trajectories or turns."""
+        size = batch.turns if self.level is Level.TURN else batch.trajectories
+        columns = [self._column(name, batch).long() for name in self.columns]
+        if not columns:
+            return Groups(self.level, torch.zeros(size, dtype=torch.long), min(size, 1))
+        codes: dict[tuple[int, ...], int] = {}
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        index = [codes.setdefault(row, len(codes)) for row in rows]
+        return Groups(self.level, torch.tensor(index, dtype=torch.long), len(codes))
+
+    def _column(self, name: str, batch: Batch) -> Tensor:
+        if name in _TURN_COLUMNS:
+            return getattr(batch, _TURN_COLUMNS[name])  # type: ignore[no-any-return]
+        column: Tensor = getattr(batch, name)
+        return column[trajectory_of_turn(batch)] if self.level is Level.TURN else column
+
+
+def trajectory_of_turn(batch: Batch) -> Tensor:
+    """The first trajectory that visits each turn, `[U]`; 0 for a turn without decisions."""
+    seen = batch.occurrences
+    owner = torch.full((batch.turns,), batch.trajectories, dtype=torch.long)
+    owner = owner.scatter_reduce(0, batch.turn[seen.decision], seen.trajectory, "amin")
+    return torch.where(owner < batch.trajectories, owner, torch.zeros_like(owner))

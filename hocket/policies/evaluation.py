@@ -1,0 +1,132 @@
+"""What a language model says about the decisions of a batch: log-probs, entropies, values, divergences.
+
+Contexts are rebuilt from the chain of turns, each decision is computed once, and the result does not depend on padding,
+order or chunks beyond float rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.policies.heads import Head, Reading, read_head, rowwise
+from hocket.policies.language_model import LanguageModel
+from hocket.policies.masking import allowed_at
+from hocket.policies.sequences import Row, final_rows, rows_of, targets
+from hocket.policies.value_head import ValueHead
+from hocket.types import Batch, Evaluation, Quantity
+
+
+def evaluate(
+    model: LanguageModel, batch: Batch, wanted: frozenset[Quantity], asked: Tensor, other: LanguageModel | None
+) -> Evaluation:
+    """Quantities of the decisions `asked` `[K]`, each scattered into `[T]`; exact KL is taken against `other`.
+
+    Raises:
+        HocketError: when values are asked without a value head, or a sequence is longer than the model's context.
+    """
+    if Quantity.VALUE in wanted:
+        _value_head(model)
+    rows = rows_of(batch, asked) if len(asked) else []
+    model.check_lengths(rows)
+    parts = model.parts(rows, other)
+    found = [_evaluated(model, batch, part, wanted, other) for part in parts]
+    target = torch.cat([targets(part) for part in parts]) if parts else torch.zeros(0, dtype=torch.long)
+
+    def scattered(column: Sequence[Tensor | None]) -> Tensor:
+        values = torch.cat([part for part in column if part is not None]) if column else torch.zeros(0)
+        # A number per decision is little: losses are computed where the batch is.
+        return torch.zeros(batch.decisions).index_copy(0, target, values.to(batch.action.device))
+
+    return Evaluation(
+        logp=scattered([reading.logp for reading, _ in found]),
+        entropy=scattered([reading.entropy for reading, _ in found]) if Quantity.ENTROPY in wanted else None,
+        value=scattered([value for _, value in found]) if Quantity.VALUE in wanted else None,
+        kl_exact=scattered([reading.kl for reading, _ in found]) if Quantity.KL_EXACT in wanted else None,
+    )
+
+
+def _evaluated(
+    model: LanguageModel, batch: Batch, part: list[Row], wanted: frozenset[Quantity], other: LanguageModel | None
+) -> tuple[Reading, Tensor | None]:
+    """What the head says at the places of rows read together, and the values there."""
+    target = targets(part)
+    action = batch.action[target].long().to(model.device)
+    temperature = _temperatures(batch)[batch.turn[target]].float().to(model.device)
+    against: tuple[Head, Tensor] | None = None
+    if other is not None:
+        with torch.no_grad(), other.applied():
+            against = (other.head, other.features(part)[0])
+    with model.applied():
+        features, hidden = model.features(part, hidden=Quantity.VALUE in wanted)
+    entropy = Quantity.ENTROPY in wanted
+    only = allowed_at(batch, target, model.model.config.vocab_size)
+    allowed = None if only is None else only.to(model.device)
+    reading = read_head(model.head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed)
+    head = model.value_head
+    return reading, None if hidden is None or head is None else head(hidden)
+
+
+def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
+    """Whole distributions at `decisions` `[K]`, without gradient: places in it `[M]` to log-probs `[M, V]`.
+
+    Hidden states are kept for all, logits made for those asked.
+    """
+    with torch.no_grad(), model.applied():
+        parts = model.parts(rows_of(batch, decisions))
+        features = torch.cat([model.features(part)[0] for part in parts])
+    place = torch.zeros(batch.decisions, dtype=torch.long)
+    place[torch.cat([targets(part) for part in parts])] = torch.arange(len(features))
+    heat = _temperatures(batch)
+
+    def logp(chosen: Tensor) -> Tensor:
+        wanted = decisions[chosen]
+        temperature = heat[batch.turn[wanted]].float().to(model.device)[:, None]
+        with torch.no_grad(), model.applied():
+            logits = rowwise(model.head, features[place[wanted].to(features.device)]).float()
+        return torch.log_softmax(logits / temperature, -1).cpu()
+
+    return logp
+
+
+def final_values(model: LanguageModel, batch: Batch) -> Tensor:
+    """The value after the last token of each truncated trajectory, `[N]`; 0 elsewhere. No gradient."""
+    head = _value_head(model)
+    values = torch.zeros(batch.trajectories)
+    with torch.no_grad(), model.applied():
+        for part in model.parts(final_rows(batch)):
+            _, hidden = model.features(part, hidden=True)
+            assert hidden is not None
+            values[targets(part)] = head(hidden).to(values.device)
+    return values
+
+
+def comparable(model: LanguageModel, reference: object) -> LanguageModel:
+    """`reference`, where an exact KL can be taken against it.
+
+    Raises:
+        HocketError: when it is no language model, or one with other tokens.
+    """
+    if not isinstance(reference, LanguageModel):
+        raise HocketError(f"policy {model.name!r}: exact KL needs a reference that is a causal language model")
+    sizes = model.model.config.vocab_size, reference.model.config.vocab_size
+    if sizes[0] != sizes[1]:
+        raise ConfigurationError(
+            f"exact KL compares distributions over one vocabulary, but the policy has {sizes[0]} tokens and the "
+            f"reference {sizes[1]}; choose a reference with the policy's tokenizer"
+        )
+    return reference
+
+
+def _value_head(model: LanguageModel) -> ValueHead:
+    if model.value_head is None:
+        raise HocketError(f"policy {model.name!r} has no value head; call require({{VALUE}}) before training")
+    return model.value_head
+
+
+def _temperatures(batch: Batch) -> Tensor:
+    """Of each turn, `[U]`."""
+    return torch.ones(batch.turns) if batch.temperature is None else batch.temperature

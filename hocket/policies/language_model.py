@@ -1,0 +1,233 @@
+"""A language model of `transformers` with its tokenizer: what it is, and its hidden states where decisions stand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from hocket.errors import ConfigurationError, HocketError
+from hocket.policies.copies import ModelCopies
+from hocket.policies.family import FAMILY, Precision, supports
+from hocket.policies.heads import Head
+from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
+from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
+from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
+from hocket.policies.tape import Replay, Tape, tape_for
+from hocket.policies.tree_forward import tree_states
+from hocket.policies.value_head import ValueHead
+
+PLAIN_HEAD = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
+"""Architectures whose logits are exactly `lm_head(last hidden state)`; of any other the model's own logits are used."""
+
+
+class LanguageModule(nn.Module):
+    """All weights of a policy: the language model, and the value head once one is required."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.value_head: ValueHead | None = None
+
+
+class LanguageModel:
+    """A causal language model and its tokenizer.
+
+    The model stays in evaluation mode, so that sampler and learner compute the same function.
+
+    Attributes:
+        name: the policy's name in records.
+        version: counts updates of the weights; the learner increases it after each step.
+        tokenizer: the model's own.
+        token_budget: tokens per forward and backward pass, padding included.
+        tape: what the sampler has computed with these weights, between `begin_tape` and `end_tape`.
+        checkpointing: whether the backward pass makes layers' activations again instead of holding them.
+        share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
+            that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
+        precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
+        lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
+        end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str = "policy",
+        adapted: bool | None = None,
+        precision: Precision = "fp32",
+    ) -> None:
+        """Wraps a loaded model. `adapted` says whether its adapter, if it has one, takes part.
+
+        Raises:
+            ConfigurationError: when `precision` is not one this architecture and its weights can be computed in.
+        """
+        self.name = name
+        self.version = 0
+        self.tokenizer = tokenizer
+        self.token_budget: float = TOKEN_BUDGET
+        self.checkpointing = False
+        self.tape: Tape | None = None
+        self._copies = ModelCopies()
+        self.share_prefixes = True
+        self.precision = precision
+        self.end_of_turn: tuple[int, ...] = ()
+        self.lora = bool(adapted_layers(model))
+        self.adapted = self.lora if adapted is None else adapted
+        self._module = LanguageModule(model.eval())
+        self._check_precision()
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def module(self) -> nn.Module:
+        return self._module
+
+    @property
+    def model(self) -> Any:
+        """The `transformers` model."""
+        return self._module.model
+
+    @property
+    def value_head(self) -> ValueHead | None:
+        """The value head, once one is required."""
+        return self._module.value_head
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self._module.parameters()).device
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens a sequence may have; None when the architecture sets no limit."""
+        return getattr(self.model.config, "max_position_embeddings", None)
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Tokens that end a response: the tokenizer's end of text, the model's and the template's ends of turn."""
+        found: set[int] = {*self.end_of_turn}
+        if self.tokenizer.eos_token_id is not None:
+            found.add(self.tokenizer.eos_token_id)
+        for config in (getattr(self.model, "generation_config", None), self.model.config):
+            ends = getattr(config, "eos_token_id", None)
+            found.update(ends if isinstance(ends, (list, tuple)) else [] if ends is None else [ends])
+        return tuple(sorted(found))
+
+    def acting_parameters(self) -> Iterator[nn.Parameter]:
+        """The weights of the language model that `applied` computes with: all, or all but the adapter's."""
+        return acting_parameters(self.model, self.adapted or not self.lora)
+
+    def fingerprint(self) -> tuple[int, ...]:
+        """Numbers that change with the weights: the version, and torch's own count of changes of each tensor."""
+        parameters = list(self.acting_parameters())
+        changes = (0 if parameter.is_inference() else parameter._version for parameter in parameters)
+        return self.version, *(parameter.data_ptr() for parameter in parameters), *changes
+
+    def applied(self) -> AbstractContextManager[None]:
+        """Inside, the model computes this policy's function: a reference switches the shared model's adapter off."""
+        return nullcontext() if self.adapted or not self.lora else without_adapter(self.model)
+
+    # ------------------------------------------------------------ what is kept
+
+    def begin_tape(self) -> None:
+        """Keeps what the local engine computes from now on, so that the learner need not compute it again.
+
+        Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
+        does not pay, with small models.
+        """
+        if not self.lora and not self.checkpointing:
+            self.tape = tape_for(self.model, self.fingerprint())
+
+    def end_tape(self) -> None:
+        """Lets go of what was kept."""
+        self.tape = None
+
+    def refresh_copy(self, name: str) -> None:
+        """Makes the copy of this name equal to the model as it is now; see `hocket.policies.copies`."""
+        self._copies.refresh(name, self.model)
+
+    def model_copy(self, name: str) -> Any:
+        """The copy of this name; asked for the first time, a copy of the model as it is now."""
+        return self._copies.get(name, self.model)
+
+    # ------------------------------------------------------------ hidden states
+
+    def parts(self, rows: list[Row], other: LanguageModel | None = None) -> list[list[Row]]:
+        """Rows read together, by this policy and by `other`; whether prefixes are shared decides what they cost."""
+        shared = all(policy is None or policy._shares(rows) for policy in (self, other))
+        return (tree_parts if shared else blocks_of)(rows, self.token_budget)
+
+    def _shares(self, rows: Sequence[Row]) -> bool:
+        if self.precision != "fp32":  # Checked at construction; the model's own forward pass would compute in fp32.
+            return True
+        longest = max((len(row.tokens) for row in rows), default=0)
+        whole = self.model.dtype in (torch.float32, torch.float64)
+        return self.share_prefixes and whole and supports(self.model, longest)
+
+    def features(self, rows: list[Row], *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
+        """What `head` reads at the rows' K places: hidden states `[K, H]`, or finished logits `[K, V]`.
+
+        Also the hidden states themselves when asked. Where prefixes are not shared, rows are padded on the right, where
+        a causal model's earlier positions cannot see them, and start at position 0: neither a mask nor position numbers
+        are needed.
+        """
+        if self._shares(rows):
+            tree = tree_of(rows)
+            replay = self._replay(rows, tree)
+            read = tree_states(self.model, tree, self.precision, frugal=self.checkpointing, replay=replay)
+            return read, read if hidden else None
+        block = padded(rows)
+        ids, place = block.ids.to(self.device), block.place.to(self.device)
+        if self._plain:
+            states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+            picked = states.flatten(0, 1)[place]
+            return picked, picked if hidden else None
+        out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
+        states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
+        return out.logits.flatten(0, 1)[place], states
+
+    def _replay(self, rows: list[Row], tree: PrefixTree) -> Replay | None:
+        """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""
+        if self.tape is None or not torch.is_grad_enabled() or self.tape.weights != self.fingerprint():
+            return None
+        return self.tape.find(rows, tree)
+
+    @property
+    def head(self) -> Head:
+        head: Head = self.model.lm_head if self._plain else _unchanged
+        return head
+
+    @property
+    def _plain(self) -> bool:
+        return self.model.config.model_type in PLAIN_HEAD
+
+    def check_lengths(self, rows: Sequence[Row]) -> None:
+        limit = self.context_length
+        longest = max((len(row.tokens) for row in rows), default=0)
+        if limit is not None and longest > limit:
+            raise HocketError(
+                f"a sequence of {longest} tokens exceeds the context of policy {self.name!r}, {limit} tokens; "
+                "shorten its prompt or turns"
+            )
+
+    def _check_precision(self) -> None:
+        if self.precision not in get_args(Precision):
+            raise ConfigurationError(f"precision = {self.precision!r}: choose one of {', '.join(get_args(Precision))}")
+        if self.precision == "fp32":
+            return
+        known = supports(self.model, self.context_length or sys.maxsize)
+        if not known or self.model.dtype is not torch.float32:
+            raise ConfigurationError(
+                f"precision = {self.precision!r} is for {', '.join(sorted(FAMILY))} models with fp32 weights and no "
+                f"sliding window, not for a {self.model.config.model_type} model in {self.model.dtype}; use 'fp32'"
+            )
+
+
+def _unchanged(logits: Tensor) -> Tensor:
+    return logits

@@ -1,0 +1,33 @@
+"""The losses of a problem of which a part only may move: the policy without its values, or the values alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from hocket.types import Batch, Evaluation, LossFunction, Terms
+from hocket.update.problem import Problem
+
+
+def without_value(problem: Problem) -> LossFunction:
+    """The problem's terms with values constant: what the policy is to lower."""
+
+    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
+        return problem.loss_terms(replace(now, value=_constant(now.value)), batch)
+
+    return terms
+
+
+def values_alone(problem: Problem) -> LossFunction:
+    """The problem's terms with everything but values constant."""
+
+    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
+        constant = Evaluation(now.logp.detach(), _constant(now.entropy), now.value, _constant(now.kl_exact))
+        return problem.loss_terms(constant, batch)
+
+    return terms
+
+
+def _constant(quantity: Tensor | None) -> Tensor | None:
+    return None if quantity is None else quantity.detach()
