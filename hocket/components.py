@@ -1,7 +1,8 @@
 """Stages as values: to plain data and back, and changed by dotted path.
 
-A component is a frozen dataclass. Its plain form is `{type: hocket.objectives.ClippedSurrogate, low: 0.2}`; only
-classes that `hocket`'s stage packages export load by name, others as an explicit `FILE.py:NAME`.
+A component is a frozen dataclass. Its plain form is `{type: hocket.objectives.ClippedSurrogate, low: 0.2}`: what
+`hocket`'s stage packages export goes by `hocket.ROOM.NAME`, what an installed package holds by its dotted path, and
+what stands in a file by `FILE.py:NAME`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import importlib.util
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from hocket.errors import ConfigurationError, nearest
+from hocket.stages import Reward, Stage
 from hocket.types import GroupBy
 
 ROOMS = (
@@ -60,13 +62,13 @@ def to_plain(value: Any) -> Any:
 
 
 def type_name(thing: Any) -> str:
-    """`hocket.ROOM.Class` for the library's own, `FILE.py:NAME` for a user's."""
+    """`hocket.ROOM.NAME` for the library's own, `FILE.py:NAME` for what a file holds, else the dotted path."""
     module = sys.modules[thing.__module__]
     source = getattr(module, "__hocket_file__", None)
     if source is not None:
         return f"{source}:{thing.__qualname__}"
     for room in ROOMS:
-        if thing.__module__.startswith(f"hocket.{room}"):
+        if f"{thing.__module__}.".startswith(f"hocket.{room}.") and thing.__qualname__ in _exported(room):
             return f"hocket.{room}.{thing.__qualname__}"
     return f"{thing.__module__}.{thing.__qualname__}"
 
@@ -88,12 +90,21 @@ def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
         return data
     if isinstance(data, Sequence) and not isinstance(data, str):
         return _sequence(data, hint, where)
+    if isinstance(data, str) and _takes_function(hint):
+        return load_named(data, where)
     return leaf(data, hint, where)
+
+
+def _takes_function(hint: Any) -> bool:
+    """Whether a function is wanted, and no text is."""
+    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return str not in members and any(typing.get_origin(member) is Callable for member in members)
 
 
 def _sequence(data: Sequence[Any], hint: Any, where: str) -> Any:
     members = [from_plain(item, Any, f"{where}.{number}") for number, item in enumerate(data)]
-    if any(is_component(member) for member in members):
+    slot = _slot(hint)
+    if any(is_component(member) for member in members) or (slot is not None and slot.several):
         return tuple(members)
     if not members and hint is not Any:
         return ()
@@ -109,6 +120,7 @@ def _build(cls: Any, data: Mapping[str, Any], where: str) -> Any:
         if name not in hints:
             raise ConfigurationError(f"{_dotted(where, name)} is not a setting of {cls.__name__}{nearest(name, hints)}")
     values = {name: from_plain(value, hints[name], _dotted(where, name)) for name, value in given.items()}
+    _check_slots(cls, values, where)
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
@@ -165,18 +177,38 @@ def _field_types(cls: Any) -> Mapping[str, Any]:
     return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init})
 
 
+def _exported(room: str) -> Sequence[str]:
+    """The names that a package of `ROOMS` offers."""
+    module = importlib.import_module(f"hocket.{room}")
+    return getattr(module, "__all__", [name for name in vars(module) if name[0].isupper()])
+
+
 def load_type(name: str, where: str = "") -> Any:
-    """The class or function called `hocket.ROOM.NAME` or `FILE.py:NAME`."""
+    """The component called `hocket.ROOM.NAME`, `FILE.py:NAME` or `package.module.NAME`."""
+    loaded = load_named(name, f"{where}.type".lstrip("."))
+    if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
+        key = f"{where}.type".lstrip(".")
+        raise ConfigurationError(f"{key} = {name!r} is no dataclass; write hocket.ROOM.CLASS or FILE.py:NAME of one")
+    return loaded
+
+
+def load_named(name: str, where: str = "reference") -> Any:
+    """What `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path `package.module.NAME` names."""
     if ".py:" in name:
         return load_object(name, where)
-    parts = name.split(".")
-    if len(parts) != 3 or parts[0] != "hocket" or parts[1] not in ROOMS:
-        raise ConfigurationError(f"{where}.type = {name!r}: write hocket.ROOM.CLASS or FILE.py:NAME".lstrip("."))
-    module = importlib.import_module(f"hocket.{parts[1]}")
-    exported = getattr(module, "__all__", [n for n in vars(module) if n[0].isupper()])
-    if parts[2] not in exported:
-        raise ConfigurationError(f"{where}.type: hocket.{parts[1]} has no {parts[2]!r}{nearest(parts[2], exported)}")
-    return getattr(module, parts[2])
+    path, _, last = name.rpartition(".")
+    if not path or not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
+    package, _, room = path.rpartition(".")
+    try:
+        module = importlib.import_module(path)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"{where} = {name!r}: {path} cannot be imported ({reason})") from error
+    exported = _exported(room) if package == "hocket" and room in ROOMS else [n for n in vars(module) if n[0] != "_"]
+    if last not in exported:
+        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, exported)}")
+    return getattr(module, last)
 
 
 def load_object(reference: str, where: str = "") -> Any:
@@ -213,6 +245,115 @@ def load_file(path: Path, where: str = "") -> types.ModuleType:
     return module
 
 
+# ---------------------------------------------------------------- components in their places
+
+
+class _Slot(NamedTuple):
+    """A setting that takes components: of which class, whether a list of them, and whether None."""
+
+    wanted: type[Any]
+    several: bool
+    optional: bool
+
+
+def misplaced(component: Any, where: str = "") -> str | None:
+    """Which setting of a component, or of one inside it, holds what belongs elsewhere; None when none does."""
+    cls: Any = type(component)
+    for name, slot in _slots(cls).items():
+        value, inner = getattr(component, name), _dotted(where, name)
+        wrong = _wrong(value, slot, inner)
+        if wrong:
+            return wrong
+        for place, one in _members(value, inner):
+            below = misplaced(one, place) if is_component(one) else None
+            if below:
+                return below
+    return None
+
+
+def _check_slots(cls: Any, values: Mapping[str, Any], where: str) -> None:
+    """Refuses what a stage cannot be built of; a recipe says more about its own slots, and checks itself."""
+    slots = _slots(cls) if issubclass(cls, Stage) else {}
+    for name in slots.keys() & values.keys():
+        wrong = _wrong(values[name], slots[name], _dotted(where, name))
+        if wrong:
+            raise ConfigurationError(wrong)
+
+
+@functools.cache
+def _slots(cls: Any) -> Mapping[str, _Slot]:
+    """The settings of a component that take stages or other components of one class."""
+    try:
+        hints = field_types(cls)
+    except (NameError, TypeError):  # Names known to type checkers alone.
+        return {}
+    slots = {name: _slot(hint) for name, hint in hints.items()}
+    return {name: slot for name, slot in slots.items() if slot is not None}
+
+
+def _slot(hint: Any) -> _Slot | None:
+    members = set(typing.get_args(hint)) or {hint}
+    wanted, *others = members - {type(None), Ellipsis} or {None}
+    component = isinstance(wanted, type) and (issubclass(wanted, Stage) or dataclasses.is_dataclass(wanted))
+    several = typing.get_origin(hint) is tuple
+    alone = several or typing.get_origin(hint) in (None, typing.Union, types.UnionType)
+    return _Slot(wanted, several, type(None) in members) if component and alone and not others else None
+
+
+def _members(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """The value of a setting, or each member of a tuple, with its path."""
+    if isinstance(value, tuple):
+        yield from ((f"{where}.{number}", one) for number, one in enumerate(value))
+    else:
+        yield where, value
+
+
+def _wrong(value: Any, slot: _Slot, where: str) -> str | None:
+    """Why `value` cannot stand in a slot, as a sentence with the mend; None when it can."""
+    if value is None and slot.optional:
+        return None
+    if slot.several and not isinstance(value, tuple):
+        return f"{where} takes a list; write [{{type: {_place(slot.wanted)}}}]"
+    for place, one in _members(value, where) if slot.several else ((where, value),):
+        if not (isinstance(one, slot.wanted) or (slot.several and slot.wanted is Reward and _rewards(one))):
+            return f"{place}: {_refused(one)} not {_article(slot.wanted)}; {_mend(one, slot.wanted)}"
+    return None
+
+
+def _place(wanted: type[Any]) -> str:
+    """Where components of a class are found: `hocket.credit.NAME`, or a class of its own."""
+    kind = issubclass(wanted, Stage) and Stage in wanted.__bases__
+    return f"hocket.{wanted.room}.NAME" if kind else type_name(wanted)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, Mapping, Sequence))
+
+
+def _refused(value: Any) -> str:
+    """`ClippedSurrogate is an objective,`, `Mine is`, or the value as it was written."""
+    if isinstance(value, Stage):
+        return f"{type(value).__name__} is {_article(next(c for c in type(value).__mro__ if Stage in c.__bases__))},"
+    return f"{value!r} is" if _is_plain(value) else f"{type(value).__name__} is"
+
+
+def _mend(value: Any, wanted: type[Any]) -> str:
+    own = not isinstance(value, Stage) and not _is_plain(value) and not type(value).__module__.startswith("hocket.")
+    if own and issubclass(wanted, Stage):
+        return f"derive its class from {wanted.__module__}.{wanted.__name__}"
+    return f"write {{type: {_place(wanted)}}}"
+
+
+def _article(cls: type[Any]) -> str:
+    name = cls.__name__.lower() if Stage in cls.__bases__ else cls.__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _rewards(value: Any) -> bool:
+    """Whether an object is a reward though its class derives from nothing here."""
+    return callable(value) and hasattr(value, "name") and hasattr(value, "weight")
+
+
 # ---------------------------------------------------------------- changed by dotted path
 
 
@@ -240,6 +381,7 @@ def replaced_all(component: Any, edits: Mapping[str, Any], where: str = "") -> A
             kind = getattr(component, "name", None) or type(component).__name__
             raise ConfigurationError(f"{inner}: {kind} has no setting {head!r}{nearest(head, hints)}")
         changed[head] = _edited(getattr(component, head), hints[head], below, inner)
+    _check_slots(type(component), changed, where)
     try:
         return dataclasses.replace(component, **changed)
     except (TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hocket.casting import Cast, Shared
-from hocket.components import replaced_all
+from hocket.components import misplaced, replaced_all
 from hocket.curriculum import Shuffled, TurnHorizon
 from hocket.errors import ConfigurationError, nearest
 from hocket.rewards import WeightedSum
@@ -22,8 +22,11 @@ from hocket.stages import (
     Reward,
     Rollout,
     Shaping,
+    Stage,
     State,
     Stateful,
+    coarsest,
+    walk,
 )
 from hocket.types import Batch, Column, Evaluation, Level, Occurrences, Quantity, Terms
 from hocket.update import GradientStep
@@ -94,33 +97,45 @@ class Recipe:
         return (self.objective, *self.regularisers)
 
     @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage and every part of one, by slot, depth first."""
+        slots = (getattr(self, slot) for slot in ROOMS)
+        tops = (one for slot in slots for one in (slot if isinstance(slot, tuple) else (slot,)))
+        return tuple(stage for one in tops if isinstance(one, Stage) for stage in walk(one))
+
+    @property
     def needs(self) -> frozenset[Quantity]:
-        """Differentiable quantities the losses need from the policy."""
-        return frozenset().union(*(loss.needs for loss in self.losses))
+        """Differentiable quantities that stages need from the policy."""
+        return frozenset[Quantity]().union(*(stage.needs for stage in self.stages))
 
     @property
     def reads(self) -> frozenset[Column]:
         """Columns that Annotate must fill."""
-        corrections = (self.correction,) if self.correction is not None else ()
-        stages: tuple[Shaping | Credit | Correction | Objective, ...]
-        stages = (*self.shaping, self.credit, *corrections, *self.losses)
-        return frozenset().union(*(stage.reads for stage in stages))
+        return frozenset[Column]().union(*(stage.reads for stage in self.stages))
 
     @property
     def reads_pieces(self) -> bool:
         """Whether a stage reads the text of single tokens, the column `pieces` of `Batch.info`."""
-        return any(getattr(stage, "reads_pieces", False) for stage in (*self.shaping, self.credit, self.correction))
+        return any(stage.reads_pieces for stage in self.stages)
 
     @property
     def couples(self) -> Level:
         """The smallest unit that no split of a gradient may cut."""
-        order = list(Level)
-        return max((loss.couples for loss in self.losses), key=order.index)
+        return coarsest(stage.couples for stage in self.stages)
+
+    @property
+    def plays_reference(self) -> bool:
+        """Whether a stage samples from the policy as it was before training."""
+        return any(stage.plays_reference for stage in self.stages)
+
+    @property
+    def needs_latents(self) -> bool:
+        """Whether it trains a policy with latent thoughts."""
+        return any(stage.needs_latents for stage in self.stages)
 
     @property
     def wants_reference(self) -> bool:
-        plays = bool(getattr(self.rollout, "plays_reference", False))
-        return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or plays
+        return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or self.plays_reference
 
     @property
     def wants_value(self) -> bool:
@@ -188,6 +203,8 @@ ROOMS = {
 
 def _unbuilt(recipe: Recipe) -> str | None:
     """Which slot holds words or numbers instead of a stage; None when none does."""
+    if isinstance(recipe.cast, Stage):
+        return f"cast: {_kind(recipe.cast)} is no cast; write {{type: hocket.casting.NAME}}"
     for slot, room in ROOMS.items():
         stage = getattr(recipe, slot)
         for one in stage if isinstance(stage, tuple) else (stage,):
@@ -200,42 +217,43 @@ def _unbuilt(recipe: Recipe) -> str | None:
 
 def misfit(recipe: Recipe) -> str | None:
     """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
-    unbuilt = _unbuilt(recipe)
-    if unbuilt:
-        return unbuilt
+    return _unbuilt(recipe) or misplaced(recipe) or _unmet(recipe)
+
+
+def _unmet(recipe: Recipe) -> str | None:
+    """Which need no other stage meets, as a sentence; None when all are met."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
-    pairwise = objective.couples is Level.PAIR
     comparing = [loss for loss in recipe.losses if loss.couples is Level.PAIR]
     if comparing and not credit.pairs:
         return (
             f"{_kind(comparing[0])} compares pairs, but {_kind(credit)} yields advantages; set credit to one that "
             "pairs (hocket.credit.BestAgainstWorst)"
         )
-    if credit.pairs and not pairwise:
+    if credit.pairs and objective.couples is not Level.PAIR:
         return f"{_kind(credit)} yields pairs, but {_kind(objective)} reads advantages; set objective to a pairwise one"
-    samples = getattr(recipe.rollout, "samples", None)
-    least = getattr(credit, "least_samples", 1)
-    if samples is not None and samples < least:
+    samples, most = recipe.rollout.samples, max(recipe.stages, key=lambda stage: stage.least_samples)
+    if samples is not None and samples < most.least_samples:
         return (
-            f"{_kind(credit)} compares samples of one scenario: rollout.samples must be at least {least}, not {samples}"
+            f"{_kind(most)} compares samples of one scenario: rollout.samples must be at least {most.least_samples}, "
+            f"not {samples}"
         )
-    if getattr(credit, "needs_baseline", False) and not getattr(recipe.rollout, "gives_baseline", False):
-        return f"{_kind(credit)} reads a greedy baseline; set rollout to hocket.rollout.WithGreedyBaseline"
-    if Quantity.VALUE in objective.needs | recipe.needs and not getattr(credit, "gives_targets", False):
+    comparer = [stage for stage in recipe.stages if stage.needs_baseline]
+    if comparer and not recipe.rollout.gives_baseline:
+        return f"{_kind(comparer[-1])} reads a greedy baseline; set rollout to hocket.rollout.WithGreedyBaseline"
+    if Quantity.VALUE in recipe.needs and not credit.gives_targets:
         return (
             f"a value loss needs targets, but {_kind(credit)} gives none; use hocket.credit.GAE or drop the value loss"
         )
-    if Column.VALUE in credit.reads and Quantity.VALUE not in recipe.needs:
-        return f"{_kind(credit)} reads values that nothing trains; add hocket.objectives.ValueLoss to regularisers"
-    minibatches = getattr(update, "minibatches", 1)
-    epochs = getattr(update, "epochs", 1)
-    if getattr(objective, "on_policy_only", False) and (epochs > 1 or minibatches > 1):
+    valuing = [stage for stage in walk(credit) if Column.VALUE in stage.reads]
+    if valuing and Quantity.VALUE not in recipe.needs:
+        return f"{_kind(valuing[0])} reads values that nothing trains; add hocket.objectives.ValueLoss to regularisers"
+    if objective.on_policy_only and (update.epochs > 1 or update.minibatches > 1):
         return (
             f"{_kind(objective)} has no importance ratio, so only the first update from a batch would be right; set "
             "update.epochs and update.minibatches to 1 or objective to hocket.objectives.ClippedSurrogate"
         )
-    if recipe.couples is Level.BATCH and minibatches > 1:
-        return f"a loss couples the whole batch; set update.minibatches to 1, not {minibatches}"
+    if recipe.couples is Level.BATCH and update.minibatches > 1:
+        return f"a loss couples the whole batch; set update.minibatches to 1, not {update.minibatches}"
     return None
 
 

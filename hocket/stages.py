@@ -1,16 +1,17 @@
-"""The protocols of the stages. A stage is a frozen dataclass: its fields are its configuration.
+"""What the stages are. A stage is a frozen dataclass: its fields are its configuration.
 
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
-Data flows one way; a stage imports the vocabulary and never its neighbours. What a stage remembers is a *state*, a tree
-of numbers and tensors made by `init()` and threaded by the loop, so that a checkpoint is one tree (see `Stateful`).
+Data flows one way; a stage imports the vocabulary and never its neighbours. Each derives from the base of its kind,
+below `Stage`, which says what a stage may need and promise. What a stage remembers is a *state*, a tree of numbers and
+tensors made by `init()` and threaded by the loop, so that a checkpoint is one tree (see `Stateful`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,21 +142,163 @@ class LedgerView(Protocol):
         ...
 
 
-class Curriculum(Protocol):
+# ---------------------------------------------------------------- stages
+
+if TYPE_CHECKING:
+    fact = property
+else:
+
+    class fact:
+        """A property that a subclass may state as a class variable or a field, also one without default."""
+
+        def __init__(self, usual: Callable[[Any], Any]) -> None:
+            self.usual = usual
+            self.__doc__ = usual.__doc__
+
+        def __get__(self, stage: Any, owner: Any = None) -> Any:
+            if stage is None:
+                raise AttributeError("what a class does not state is known of its instances alone")
+            return self.usual(stage)
+
+
+class Stage:
+    """What a stage may need and promise, and what holds where it says nothing.
+
+    A class states what is true of itself, as a class variable, a field or a property. What it does not state, its parts
+    (the stages in its fields) say together; so a stage that wraps another passes nothing on. Besides, a recipe gathers
+    every need over all its stages and their parts, and no wrapper can hide one.
+    """
+
+    room: ClassVar[str] = ""
+    """The package where the library keeps stages of this kind."""
+
+    def parts(self) -> tuple[Stage, ...]:
+        """The stages in its fields, also those in tuples and mappings."""
+        return tuple(stage for value in vars(self).values() for stage in _stages_in(value))
+
+    # ------------------------------------------------------------ needs
+
+    @fact
+    def reads(self) -> frozenset[Column]:
+        """Recorded columns it reads; Annotate fills them."""
+        return frozenset[Column]().union(*(part.reads for part in self.parts()))
+
+    @fact
+    def reads_pieces(self) -> bool:
+        """Whether it reads the text of single tokens, the column `pieces` of `Batch.info`."""
+        return any(part.reads_pieces for part in self.parts())
+
+    @fact
+    def needs(self) -> frozenset[Quantity]:
+        """What it needs from the current policy, differentiable."""
+        return frozenset[Quantity]().union(*(part.needs for part in self.parts()))
+
+    @fact
+    def couples(self) -> Level:
+        """The smallest unit that must not be split when gradients are accumulated."""
+        return coarsest(part.couples for part in self.parts())
+
+    @fact
+    def least_samples(self) -> int:
+        """How many samples of a scenario it compares at least."""
+        return max((part.least_samples for part in self.parts()), default=1)
+
+    @fact
+    def needs_baseline(self) -> bool:
+        """Whether it reads trajectories of source `baseline`, which the rollout must give."""
+        return any(part.needs_baseline for part in self.parts())
+
+    @fact
+    def plays_reference(self) -> bool:
+        """Whether it samples from the policy as it was before training."""
+        return any(part.plays_reference for part in self.parts())
+
+    @fact
+    def needs_latents(self) -> bool:
+        """Whether it trains a policy with latent thoughts."""
+        return any(part.needs_latents for part in self.parts())
+
+    @fact
+    def on_policy_only(self) -> bool:
+        """Whether it is right for the first update from a batch alone."""
+        return any(part.on_policy_only for part in self.parts())
+
+    # ------------------------------------------------------------ promises
+
+    @fact
+    def pairs(self) -> bool:
+        """Whether it yields preference pairs instead of advantages."""
+        return any(part.pairs for part in self.parts())
+
+    @fact
+    def gives_targets(self) -> bool:
+        """Whether it yields targets of a value function."""
+        parts = self.parts()
+        return bool(parts) and all(part.gives_targets for part in parts)
+
+    @fact
+    def gives_baseline(self) -> bool:
+        """Whether it yields trajectories of source `baseline`."""
+        parts = self.parts()
+        return bool(parts) and all(part.gives_baseline for part in parts)
+
+    @fact
+    def idle_without_advantage(self) -> bool:
+        """Whether an occurrence of advantage 0 has zero gradient, so that the learner may skip it."""
+        parts = self.parts()
+        return bool(parts) and all(part.idle_without_advantage for part in parts)
+
+
+def _stages_in(value: object) -> Iterator[Stage]:
+    if isinstance(value, Stage):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for member in value:
+            yield from _stages_in(member)
+    elif isinstance(value, Mapping):
+        yield from _stages_in(tuple(value.values()))
+
+
+def walk(stage: Stage) -> Iterator[Stage]:
+    """A stage, its parts, theirs, and so on: depth first."""
+    yield stage
+    for part in stage.parts():
+        yield from walk(part)
+
+
+def coarsest(levels: Iterable[Level]) -> Level:
+    """The largest of several units; a decision where there are none."""
+    return max(levels, key=list(Level).index, default=Level.DECISION)
+
+
+class Curriculum(Stage):
     """What is asked, and how often."""
 
-    @property
+    room = "curriculum"
+
+    @fact
     def prompts(self) -> int:
         """Scenarios per step."""
-        ...
+        raise NotImplementedError
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         """The next `count` scenarios, `asked` having been asked for in the run so far. The key is the run's."""
-        ...
+        raise NotImplementedError
 
 
-class Rollout(Protocol):
+class Rollout(Stage):
     """Who is asked how many times; may look at scores and ask again."""
+
+    room = "rollout"
+
+    @fact
+    def samples(self) -> int | None:
+        """Samples of one scenario; None where that is no fixed number."""
+        return None
+
+    def at(self, step: int) -> Rollout:
+        """The rollout of `step` (from 1)."""
+        return self
 
     async def collect(
         self,
@@ -171,87 +314,83 @@ class Rollout(Protocol):
 
         `more(n)` asks the curriculum for n further ones; None where it has none to give.
         """
-        ...
+        raise NotImplementedError
 
 
-class Reward(Protocol):
-    """How good a trajectory is. `name` names its score."""
+class Reward(Stage):
+    """How good a trajectory is."""
 
-    @property
-    def name(self) -> str: ...
+    room = "rewards"
 
-    @property
-    def weight(self) -> float: ...
+    @fact
+    def name(self) -> str:
+        """Names its score."""
+        raise NotImplementedError
+
+    @fact
+    def weight(self) -> float:
+        """The factor on its score in a weighted sum."""
+        raise NotImplementedError
+
+    @fact
+    def outside(self) -> bool:
+        """Whether its answers come from outside the library, so that they must be journalled."""
+        rewards = [part for part in self.parts() if isinstance(part, Reward)]
+        return not rewards or any(reward.outside for reward in rewards)
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
         """One number per trajectory; None is no opinion."""
-        ...
+        raise NotImplementedError
 
 
-class Shaping(Protocol):
+class Shaping(Stage):
     """Group-aware edits of scores: length penalties, KL in the reward, virtual samples."""
 
-    @property
-    def reads(self) -> frozenset[Column]: ...
+    room = "rewards"
 
     def __call__(self, batch: Batch) -> Batch:
         """A batch with changed or added scores, or changed weights. Pure."""
-        ...
+        raise NotImplementedError
 
 
-class Combine(Protocol):
+class Combine(Stage):
     """From several scores to the one named `reward` (and, per decision, `reward/decision`)."""
 
-    def __call__(self, batch: Batch, weights: Mapping[str, float]) -> Batch: ...
+    room = "rewards"
+
+    def __call__(self, batch: Batch, weights: Mapping[str, float]) -> Batch:
+        """The batch with its rewards; `weights` are those of the named scores."""
+        raise NotImplementedError
 
 
-class Credit(Protocol):
+class Credit(Stage):
     """Who gets how much: fills advantages (and value targets, or pairs) of a batch's occurrences. Pure."""
 
-    @property
-    def reads(self) -> frozenset[Column]: ...
+    room = "credit"
 
-    @property
-    def pairs(self) -> bool:
-        """Whether it yields preference pairs instead of advantages."""
-        ...
-
-    def __call__(self, batch: Batch) -> Occurrences: ...
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences, credited."""
+        raise NotImplementedError
 
 
-class Correction(Protocol):
+class Correction(Stage):
     """Weights for experience that is not from the current policy."""
 
-    @property
-    def reads(self) -> frozenset[Column]: ...
+    room = "credit"
 
-    def __call__(self, batch: Batch) -> Batch: ...
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch with other weights."""
+        raise NotImplementedError
 
 
-class Objective(Protocol):
+class Objective(Stage):
     """What is minimised. A regulariser is an objective too; terms add."""
 
-    @property
-    def needs(self) -> frozenset[Quantity]:
-        """What it needs from the current policy, differentiable."""
-        ...
+    room = "objectives"
 
-    @property
-    def reads(self) -> frozenset[Column]:
-        """Recorded columns it reads."""
-        ...
-
-    @property
-    def couples(self) -> Level:
-        """The smallest unit that must not be split when gradients are accumulated."""
-        ...
-
-    @property
-    def idle_without_advantage(self) -> bool:
-        """Whether an occurrence of advantage 0 has zero gradient, so that the learner may skip it."""
-        ...
-
-    def __call__(self, now: Evaluation, batch: Batch) -> Terms: ...
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        """Value and weight of every term; the weights contain the denominators."""
+        raise NotImplementedError
 
 
 class Player(Protocol):

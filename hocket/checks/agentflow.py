@@ -20,6 +20,7 @@ from hocket.packing import pack
 from hocket.recipe import Recipe
 from hocket.recipes.group_relative import GRPO_KL
 from hocket.recipes.turn_credit import AGENTFLOW
+from hocket.stages import Reward
 from hocket.testing import rehearse
 from hocket.types import GroupBy, Message, Scenario, Trajectory
 from hocket.workflows.agentflow import InTheFlow
@@ -164,7 +165,7 @@ def planner(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, f
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Reward):
     """1 for an answer that is right."""
 
     name: str = "right"

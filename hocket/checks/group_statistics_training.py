@@ -24,6 +24,7 @@ from hocket.lab.world import answer_of, question_of
 from hocket.microscope import look
 from hocket.recipe import Recipe
 from hocket.signals import returns
+from hocket.stages import Reward
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
@@ -75,7 +76,7 @@ def spread(numbers: Sequence[float], digits: int = 3) -> str:
 
 
 @dataclass(frozen=True)
-class Flipped:
+class Flipped(Reward):
     """A world's reward with labels that are wrong with probability `chance`."""
 
     world: World

@@ -23,6 +23,7 @@ from hocket.recipes.many_objectives import ACE_RL, CURR_REFT, CURR_REFT_SELF, MI
 from hocket.rewards import EndsWith, HasSection, InOrder, LanguageShare, Mentions, NoisyJudge, WeightedSum, WordRange
 from hocket.rewards.checklist import Constraint, decompose, instruction, satisfied
 from hocket.rewards.similarity_bags import bag_similarity, box_overlap, near_number, overlap
+from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
 SEEDS = range(5)
@@ -266,7 +267,7 @@ def reads(question: int, prefix: Answer) -> Hashable:
 
 
 @dataclass(frozen=True)
-class NoisyChecklist:
+class NoisyChecklist(Reward):
     """The satisfied share by a judge that reverses each verdict with probability `error`."""
 
     error: float

@@ -30,6 +30,7 @@ from hocket.recipes.many_objectives import (
 )
 from hocket.rewards import TextJudge
 from hocket.rewards.judge import NgramModel, fit_preferences, fit_scores, heads, pair_accuracy
+from hocket.stages import Reward
 from hocket.types import Level, LevelScores, Trajectory
 
 SEEDS = range(5)
@@ -428,7 +429,7 @@ def fond_of_length(question: int, answer: Answer) -> float:
 
 
 @dataclass(frozen=True)
-class HalfChecked:
+class HalfChecked(Reward):
     """A rule that knows the answers to questions 0 and 1 alone."""
 
     name: str = "correct"

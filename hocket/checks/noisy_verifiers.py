@@ -22,6 +22,7 @@ from hocket.recipe import Recipe
 from hocket.recipes.group_relative import GRPO
 from hocket.recipes.many_objectives import NOISY_VERIFIER, NOISY_VERIFIER_APPEALS, NOISY_VERIFIER_FORWARD
 from hocket.rewards import AppealedCorrection, NoiseCorrection, NoisyJudge
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 SOURCE = "arXiv:2510.00915"
@@ -141,7 +142,7 @@ def _place(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Fickle:
+class Fickle(Reward):
     """A verifier whose error rates depend on the answer's looks."""
 
     right: Callable[[int, Answer], float]

@@ -23,6 +23,7 @@ from hocket.recipes.path_consistency import OREO
 from hocket.recipes.supervised import SFT
 from hocket.rollout import Demonstrations, Independent
 from hocket.search import ConsistentValue, beam_search
+from hocket.stages import Reward
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing, collect, learn_from
 from hocket.types import Assignment, Experience, Message, Scenario, Trajectory
@@ -37,7 +38,7 @@ PATHS: tuple[Path, ...] = tuple(itertools.product(ACTIONS, repeat=DEPTH))
 
 
 @dataclass(frozen=True)
-class Leaves:
+class Leaves(Reward):
     """What the end of each path is worth."""
 
     worth: Mapping[str, float]

@@ -25,6 +25,7 @@ from hocket.recipes.length_and_tools import GCPO_GEOMETRYZERO, OTC, SEM
 from hocket.rewards import ContrastBonus, SearchTable
 from hocket.rewards.tool_calls import contrast_sign, efficiency
 from hocket.signals import returns
+from hocket.stages import Reward
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 # ---------------------------------------------------------------- OTC
@@ -201,7 +202,7 @@ def index() -> Index:
 
 
 @dataclass(frozen=True)
-class Looked:
+class Looked(Reward):
     """A search reward on the words that the index world gives an attempt."""
 
     world: Index

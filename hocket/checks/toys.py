@@ -12,7 +12,7 @@ from hocket.keys import Key
 from hocket.lab import Answer, Bench, Tabular, World
 from hocket.lab.world import answer_of
 from hocket.recipe import Recipe
-from hocket.stages import Split
+from hocket.stages import Reward, Split
 from hocket.types import Scenario, Trajectory
 
 
@@ -35,7 +35,7 @@ class Instances(World):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Reward):
     """A verdict on an answer by what is known of its scenario, as a reward."""
 
     judge: Callable[[Mapping[str, Any], Answer], float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ from hocket.credit.formulas import centred, scaled
 from hocket.credit.units import Units, agent_returns, turn_units
 from hocket.segments import segment_sum
 from hocket.signals import REWARD
-from hocket.types import Batch, Column, Level, LevelScores, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, Level, LevelScores, Occurrences
 
 
 @dataclass(frozen=True)
-class PromptRelative:
+class PromptRelative(Credit):
     """`A_k = (r_k - mean_g r) / (std_g r + epsilon)` over the turns g of an agent that answer an identical prompt.
 
     AT-GRPO (arXiv 2510.11062): in a team prompts differ by role and by turn, so groups are taken per environment, agent
@@ -36,9 +37,6 @@ class PromptRelative:
     scale: Literal["std"] | None = "std"
     ddof: int = 1
     epsilon: float = 1e-8
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.scale not in ("std", None):

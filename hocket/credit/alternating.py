@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Column, Occurrences
+from hocket.types import Batch, Occurrences
 
 
 @dataclass(frozen=True)
-class AlternatingCredit:
+class AlternatingCredit(Credit):
     """The credits of `members` in turn, each for `every` steps of the run; see `hocket.rollout.AlternatingRollout`."""
 
     members: tuple[Credit, ...]
@@ -20,22 +20,6 @@ class AlternatingCredit:
             raise ValueError(f"there must be members, and every at least 1, not {self.every}")
         if any(isinstance(member, Stateful) for member in self.members):
             raise ValueError("a credit with memory cannot take turns; leave it out of members")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return frozenset[Column]().union(*(member.reads for member in self.members))
-
-    @property
-    def pairs(self) -> bool:
-        return any(member.pairs for member in self.members)
-
-    @property
-    def gives_targets(self) -> bool:
-        return all(getattr(member, "gives_targets", False) for member in self.members)
-
-    @property
-    def least_samples(self) -> int:
-        return max(int(getattr(member, "least_samples", 1)) for member in self.members)
 
     def __call__(self, batch: Batch) -> Occurrences:
         """What the member whose turn it is makes of the batch."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import torch
 
 from hocket.credit.group import GroupRelative
 from hocket.credit.reinforce import ReturnToGo
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Column, Occurrences
+from hocket.types import Batch, Occurrences
 
 
 @dataclass(frozen=True)
-class Apart:
+class Apart(Credit):
     """`own` credits the decisions of `role`, `credit` those of all others; to each the other is environment.
 
     Rewards of turns and decisions belong to whose they are; that of a whole trajectory is both's, at the last decision.
@@ -27,20 +26,10 @@ class Apart:
     own: Credit = field(default_factory=ReturnToGo)
     credit: Credit = field(default_factory=GroupRelative)
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         for one in (self.own, self.credit):
-            if one.pairs or isinstance(one, Stateful) or getattr(one, "gives_targets", False):
+            if one.pairs or isinstance(one, Stateful) or one.gives_targets:
                 raise ValueError("own and credit must give advantages from a batch alone, without values or memory")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.own.reads | self.credit.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.credit, "least_samples", 1))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

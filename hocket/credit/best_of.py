@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
 from hocket.credit.pairs import members_by_group
 from hocket.signals import returns
-from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)
-class BestAbove:
+class BestAbove(Credit):
     """Advantage 1 for the best trajectory of each group if its return is above `least`; all others get weight 0.
 
     What is imitated in Optima's iSFT (arXiv 2410.08115): generate, rank, select. Among equals the first in assignment
@@ -24,9 +24,6 @@ class BestAbove:
     by: GroupBy = GroupBy("scenario")
     least: float = 0.5
     share: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.by.level is Level.TURN:

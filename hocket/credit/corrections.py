@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_sum
+from hocket.stages import Correction
 from hocket.types import Batch, Column
 
 SATURATION = 50.0
@@ -53,7 +54,7 @@ def check_grain(level: str) -> None:
 
 
 @dataclass(frozen=True)
-class TruncatedImportance:
+class TruncatedImportance(Correction):
     """`weight *= min(pi_proximal / pi_behaviour, cap)`: truncated importance sampling.
 
     Ionides 2008; between sampler and learner Yao et al. 2025 ("Your efficient RL framework secretly brings you
@@ -77,7 +78,7 @@ class TruncatedImportance:
 
 
 @dataclass(frozen=True)
-class MaskedImportance:
+class MaskedImportance(Correction):
     """Weight 0 where `pi_proximal / pi_behaviour` lies outside `[low, high]`.
 
     With `reweight` the others are multiplied by their ratio, as in IcePop (Ling Team 2025, arXiv 2510.18855).

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from hocket.credit.group import GroupRelative
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Column, Occurrences
+from hocket.types import Batch, Occurrences
 
 Whose = Literal["agent", "role", "policy"]
 
 
 @dataclass(frozen=True)
-class EachAgent:
+class EachAgent(Credit):
     """`credit` given to each agent's decisions as if the others' were environment, as independent learners do.
 
     What an agent earned is the rewards of its own turns and decisions; the reward of a whole trajectory is every
@@ -31,29 +31,11 @@ class EachAgent:
     credit: Credit = field(default_factory=GroupRelative)
     by: Whose = "role"
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.by not in get_args(Whose):
             raise ValueError(f"by is {self.by!r}; choose from {', '.join(get_args(Whose))}")
         if self.credit.pairs or isinstance(self.credit, Stateful):
             raise ValueError("credit yields pairs or remembers; set it to one that gives advantages from a batch alone")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.credit.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.credit, "least_samples", 1))
-
-    @property
-    def gives_targets(self) -> bool:
-        return bool(getattr(self.credit, "gives_targets", False))
-
-    @property
-    def reads_pieces(self) -> bool:
-        return bool(getattr(self.credit, "reads_pieces", False))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages (and targets) `[E]` float64."""

@@ -12,11 +12,12 @@ from hocket.credit.formulas import generalised_advantages, whitened
 from hocket.credit.reinforce import in_place
 from hocket.errors import ConfigurationError
 from hocket.signals import rewards_by_occurrence
+from hocket.stages import Credit
 from hocket.types import Batch, Column, Occurrences
 
 
 @dataclass(frozen=True)
-class GAE:
+class GAE(Credit):
     """`A_t = sum_k (gamma lam)^k delta_{t+k}`, `delta_t = r_t + gamma V_{t+1} - V_t` (arXiv 1506.02438).
 
     The chain runs over the decisions of a trajectory: observation tokens between turns, and forced decisions, break
@@ -42,7 +43,6 @@ class GAE:
 
     gives_targets: ClassVar[bool] = True
     reads: ClassVar[frozenset[Column]] = frozenset({Column.VALUE})
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("gamma", "lam"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ from hocket.credit.formulas import centred, leave_one_out, scaled
 from hocket.credit.units import Units, step_units, trajectory_units, turn_units
 from hocket.credit.weights import Compared, Weight
 from hocket.segments import segment_count, suffix_sum
-from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)
-class GroupRelative:
+class GroupRelative(Credit):
     """`A_i = (R_i - mean_g R) / (std R + epsilon)`, the same for every decision of a sample.
 
     GRPO (DeepSeekMath, arXiv 2402.03300): groups are the samples of a scenario. Without `scale` it is Dr. GRPO
@@ -47,8 +48,6 @@ class GroupRelative:
     virtual: tuple[float, ...] = ()
     weigh: tuple[Weight, ...] = ()
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.scale not in ("std", None):
             raise ValueError(f"scale must be 'std' or null, not {self.scale!r}")
@@ -57,10 +56,6 @@ class GroupRelative:
 
         if self.virtual and self.scale_by is not None:
             raise ValueError("virtual samples belong to the groups of by; leave scale_by unset or virtual empty")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return frozenset[Column]().union(*(weight.reads for weight in self.weigh))
 
     @property
     def least_samples(self) -> int:
@@ -106,7 +101,7 @@ class GroupRelative:
 
 
 @dataclass(frozen=True)
-class StepRelative:
+class StepRelative(Credit):
     """`A_t = sum_{j >= t} gamma^(j - t) (r_j - mean_g r)/(std_g r + epsilon)` over steps: GRPO's process form.
 
     DeepSeekMath (arXiv 2402.03300, section 4.1.3). A step is a segment of a turn, a turn without segments one step;
@@ -128,9 +123,6 @@ class StepRelative:
     ddof: int = 1
     epsilon: float = 1e-6
     gamma: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.scale not in ("std", None):

@@ -15,7 +15,8 @@ from hocket.credit.utterances import embedded, k_means
 from hocket.keys import Key
 from hocket.segments import segment_sum
 from hocket.signals import REWARD, counted_trajectories, rewards_by_occurrence, token_texts, turn_visits
-from hocket.types import Batch, Column, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, Level, Occurrences
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class IntentPairs:
+class IntentPairs(Credit):
     """Pairs of turns in one situation of an abstract game: an utterance meant too rarely against one meant too often.
 
     Latent space policy optimisation (LSPO, arXiv 2502.04686). What each role says at each place of an episode is
@@ -55,7 +56,6 @@ class IntentPairs:
     iterations: int = 200
     margin: float = 0.05
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     pairs: ClassVar[bool] = True
     reads_pieces: ClassVar[bool] = True
     least_samples: ClassVar[int] = 2

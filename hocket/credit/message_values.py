@@ -11,11 +11,12 @@ from hocket.credit.pairs import members_by_group
 from hocket.credit.sibling_turns import tree_of, turns_of
 from hocket.segments import segment_extreme
 from hocket.signals import returns, turn_visits
-from hocket.types import Batch, Column, GroupBy, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Occurrences
 
 
 @dataclass(frozen=True)
-class MessageValues:
+class MessageValues(Credit):
     """Targets for a value read at the end of each message: the mean return through it, in [-1, 1].
 
     MASPRM (arXiv 2510.24803). The target of a message stands at its last decision, before which all of it but its last
@@ -30,8 +31,6 @@ class MessageValues:
 
     by: GroupBy = GroupBy("scenario")
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
     gives_targets: ClassVar[bool] = True
 
     def __call__(self, batch: Batch) -> Occurrences:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hocket.credit.weights import Compared
+from hocket.credit.weights import Compared, Weight
 from hocket.segments import segment_extreme, segment_std
-from hocket.types import Column
 
 
 @dataclass(frozen=True)
-class DeviationUnlessAllRight:
+class DeviationUnlessAllRight(Weight):
     """`1 / (std_g R + epsilon)` in groups with a wrong answer, 1 in groups without.
 
     For ConciseR (arXiv 2505.21178): in a group of right answers returns differ by their lengths alone, and division
@@ -27,8 +25,6 @@ class DeviationUnlessAllRight:
     least: float = 0.5
     ddof: int = 1
     epsilon: float = 1e-6
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, seen: Compared) -> Tensor:
         lowest = segment_extreme(seen.value, seen.group, seen.size, largest=False)

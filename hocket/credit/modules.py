@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from hocket.credit.formulas import centred, scaled
 from hocket.credit.units import Units, turn_units
 from hocket.keys import Key
 from hocket.signals import returns
-from hocket.types import Batch, Column, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, Level, Occurrences
 
 Counts = Literal["truncate", "fill-random", "fill-last", "ragged"]
 
@@ -28,7 +29,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ModuleRelative:
+class ModuleRelative(Credit):
     """`A_i = (R_i - mean_g R) / (std_g R + epsilon)`, g the k-th calls of a module in an input's rollouts: mmGRPO.
 
     Multi-module GRPO (arXiv 2508.04660) with the choices of its released code. A module is a role; a call is a turn of
@@ -66,9 +67,6 @@ class ModuleRelative:
     ddof: int = 1
     epsilon: float = 1e-6
     seed: int = 0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.counts not in get_args(Counts):

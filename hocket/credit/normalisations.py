@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hocket.credit.weights import Compared
+from hocket.credit.weights import Compared, Weight
 from hocket.segments import segment_mean, segment_std
-from hocket.types import Column
 
 
 def mixed_divisor(mean: Tensor, deviation: Tensor, certainty: Tensor, epsilon: float) -> Tensor:
@@ -31,7 +29,7 @@ def mixed_divisor(mean: Tensor, deviation: Tensor, certainty: Tensor, epsilon: f
 
 
 @dataclass(frozen=True)
-class MixedDeviation:
+class MixedDeviation(Weight):
     """Mixes the z-score with the relative deviation by how certain a group is: MAPO (arXiv 2509.18849).
 
     Certainty p is the share of members with the full reward. Even groups (p = 1/2) get GRPO's z-score; near 0 and 1
@@ -46,8 +44,6 @@ class MixedDeviation:
     ddof: int = 1
     epsilon: float = 1e-6
     success: float | None = 0.5
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, seen: Compared) -> Tensor:
         deviation = segment_std(seen.value, seen.group, seen.size, ddof=self.ddof)[seen.group]
@@ -75,7 +71,7 @@ def beta_density(rate: Tensor, alpha: float, beta: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BetaDensity:
+class BetaDensity(Weight):
     """`1 / Beta_pdf(p; alpha, beta)`, p the mean reward of the group: BNPO (arXiv 2506.02864).
 
     alpha = max(1, 1 + a/3) and beta = max(1, 1 + b/3), where Beta(a, b) fits the batch's p by moments (see
@@ -92,8 +88,6 @@ class BetaDensity:
     least: float = 0.0
     most: float = 1.0
     cap: float = 1e6
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if (self.alpha is None) != (self.beta is None):

@@ -11,14 +11,15 @@ from torch import Tensor
 
 from hocket.errors import ConfigurationError
 from hocket.signals import counted_trajectories, returns
-from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Level, Occurrences
 
 Visit = tuple[int, int]
 """A trajectory and a turn that it passes through, by number."""
 
 
 @dataclass(frozen=True)
-class Pairing:
+class Pairing(Credit):
     """What credits that yield pairs share: `by` says which trajectories are comparable, `margin` how far apart.
 
     Raises:
@@ -28,7 +29,6 @@ class Pairing:
     by: GroupBy = GroupBy("scenario")
     margin: float = 0.0
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     pairs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

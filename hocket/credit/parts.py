@@ -11,11 +11,11 @@ from hocket.credit.group import GroupRelative
 from hocket.errors import ConfigurationError, nearest
 from hocket.signals import REWARD
 from hocket.stages import Credit
-from hocket.types import Batch, Column, Level, LevelScores, Occurrences
+from hocket.types import Batch, Level, LevelScores, Occurrences
 
 
 @dataclass(frozen=True)
-class EachScore:
+class EachScore(Credit):
     """The mean over named scores of the credit that each alone would give: `A = 1/K sum_k credit(r_k)`.
 
     So every reward is normalised by its own statistics before they are added: advantage decomposition (BNPO,
@@ -29,15 +29,7 @@ class EachScore:
     credit: Credit = GroupRelative()
     scores: tuple[str, ...] = ()
 
-    pairs: ClassVar[bool] = False
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.credit.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.credit, "least_samples", 1))
+    gives_targets: ClassVar[bool] = False  # Of several credits, none's chain of values would be the target.
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from hocket.credit.group import GroupRelative
 from hocket.segments import segment_count, segment_mean
 from hocket.signals import counted_trajectories, returns
 from hocket.stages import Credit
-from hocket.types import Batch, Column, GroupBy, Occurrences
+from hocket.types import Batch, GroupBy, Occurrences
 
 
 def plan_values(value: Tensor, plan: Tensor, size: int) -> Tensor:
@@ -22,7 +22,7 @@ def plan_values(value: Tensor, plan: Tensor, size: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PlanAndSolution:
+class PlanAndSolution(Credit):
     """Plan decisions get `V_p - mean_p V_p`, solution decisions `R_i - mean_i R`: PTA-GRPO (arXiv 2510.01833).
 
     The paper rewards plans from which solving succeeds and does not give the estimator; this one is chosen here. V_p
@@ -30,9 +30,6 @@ class PlanAndSolution:
     the first turn of a trajectory; trajectories that share it are its solutions, and it is credited once in each. A
     trajectory of one turn is a plan alone. With one solution per plan every decision gets the mean-centred outcome.
     """
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
@@ -63,7 +60,7 @@ def _first_turns(batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TagBonus:
+class TagBonus(Credit):
     """The advantages of `base`, and at the tag that ends a right thought `c (1 - kept/original)`, or `-c`.
 
     LC-R1 (arXiv 2506.14755). The bonus is for the share of the thought that was cut away after the answer was found;
@@ -79,19 +76,9 @@ class TagBonus:
     bonus: float = 1.0
     penalty: float = 1.0
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.base.pairs:
             raise ValueError("base yields pairs; set it to a credit that gives advantages")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.base.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.base, "least_samples", 1))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

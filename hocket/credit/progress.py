@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from hocket.credit.group import GroupRelative
 from hocket.stages import Credit
-from hocket.types import Batch, Column, Occurrences
+from hocket.types import Batch, Occurrences
 
 
 def progress(values: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def progress_to_go(values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ProgressBonus:
+class ProgressBonus(Credit):
     """The advantages of `base`, and `alpha b_j` at every decision of block j: MRT (arXiv 2503.07572).
 
     Reads column `forced_values`, the `J_0, .., J_k` of each trajectory that `hocket.rollout.ForcedAnswers` writes; a
@@ -43,21 +43,11 @@ class ProgressBonus:
     alpha: float = 1.0
     form: Literal["own", "to-go"] = "own"
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.form not in ("own", "to-go"):
             raise ValueError(f"form must be own or to-go, not {self.form!r}")
         if self.base is not None and self.base.pairs:
             raise ValueError("base yields pairs; set it to a credit that gives advantages")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return frozenset() if self.base is None else self.base.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.base, "least_samples", 1))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

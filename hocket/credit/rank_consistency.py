@@ -12,7 +12,8 @@ from hocket.credit.formulas import centred, scaled
 from hocket.credit.units import chains, turn_units
 from hocket.segments import segment_sum
 from hocket.signals import REWARD, rewards_by_occurrence
-from hocket.types import Batch, Column, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, Level, Occurrences
 
 
 def consistency(local: Tensor, overall: Tensor) -> Tensor:
@@ -28,7 +29,7 @@ def consistency(local: Tensor, overall: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RankConsistent:
+class RankConsistent(Credit):
     """`A = (R - mean_g R) / (std_g R + epsilon)`, `R_ki = c l_ki + w_k g_i` for agent k in rollout i: CoMAM.
 
     CoMAM (arXiv 2603.12631): agents work in a row, each upon what the last one left. l is what an agent's own turns
@@ -53,8 +54,6 @@ class RankConsistent:
     ddof: int = 1
     epsilon: float = 1e-6
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
     least_samples: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from hocket.credit.group import GroupRelative
 from hocket.segments import segment_count, segment_mean
 from hocket.signals import counted_trajectories, returns
 from hocket.stages import Credit, State
-from hocket.types import Batch, Column, Occurrences
+from hocket.types import Batch, Occurrences
 
 
 def baselines(batch: Batch) -> Tensor:
@@ -25,7 +25,7 @@ def baselines(batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RememberedBaseline:
+class RememberedBaseline(Credit):
     """`A_i = R_i - V(x)`, V the mean return of the reference's samples of the scenario: PVPO (arXiv 2508.21104).
 
     Stateful: V is remembered by the scenario's name until samples of source `baseline` of it come again, so that it
@@ -34,14 +34,12 @@ class RememberedBaseline:
     """
 
     needs_baseline: ClassVar[bool] = True
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def init(self) -> State:
         """No scenario is known."""
         return {"values": {}}
 
-    def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:
+    def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:  # type: ignore[override]
         """The batch's occurrences with advantages `[E]` float64, and the values with those of this batch."""
         seen, value, measured = batch.occurrences, returns(batch), baselines(batch)
         names = batch.names["scenario"]
@@ -63,7 +61,7 @@ def margin(value: Tensor, reference: Tensor, low: float, high: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ReferenceMargin:
+class ReferenceMargin(Credit):
     """`A_i = credit_i + clip(R_i - R_ref_i, low, high)`: AAPO (arXiv 2505.14264), "advantage momentum".
 
     R_ref_i is the return of a sample that the reference drew for the same scenario: in assignment order the i-th
@@ -80,19 +78,10 @@ class ReferenceMargin:
     high: float = 0.28
 
     needs_baseline: ClassVar[bool] = True
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.low <= 0 <= self.high:
             raise ValueError(f"low and high must satisfy low <= 0 <= high, not {self.low} and {self.high}")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.credit.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.credit, "least_samples", 1))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

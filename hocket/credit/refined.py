@@ -16,7 +16,7 @@ from hocket.types import Batch, Column, Occurrences
 
 
 @dataclass(frozen=True)
-class Refined:
+class Refined(Credit):
     """What such credits share: `of` gives credit first, then `refine` changes it.
 
     Raises:
@@ -34,26 +34,7 @@ class Refined:
 
     @property
     def reads(self) -> frozenset[Column]:
-        return self.of.reads | self.adds
-
-    @property
-    def pairs(self) -> bool:
-        return False
-
-    @property
-    def least_samples(self) -> int:
-        """As many as `of` compares."""
-        return int(getattr(self.of, "least_samples", 1))
-
-    @property
-    def gives_targets(self) -> bool:
-        """Whether `of` gives targets of a value function."""
-        return bool(getattr(self.of, "gives_targets", False))
-
-    @property
-    def needs_baseline(self) -> bool:
-        """Whether `of` reads a greedy baseline."""
-        return bool(getattr(self.of, "needs_baseline", False))
+        return super().reads | self.adds
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with changed advantages `[E]` float64, or changed weights."""

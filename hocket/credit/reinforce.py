@@ -12,12 +12,12 @@ from hocket.credit.formulas import centred, whitened
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_count, segment_mean, suffix_sum
 from hocket.signals import counted_trajectories, returns, rewards_by_occurrence
-from hocket.stages import State
-from hocket.types import Batch, Column, Occurrences
+from hocket.stages import Credit, State
+from hocket.types import Batch, Occurrences
 
 
 @dataclass(frozen=True)
-class ReturnToGo:
+class ReturnToGo(Credit):
     """`G_t = sum_{k >= t} gamma^(k - t) r_k`, the discounted reward from each decision on (Williams 1992).
 
     The clock ticks once per decision of the trajectory, whoever made it; observation tokens take no time. With
@@ -37,9 +37,6 @@ class ReturnToGo:
     whiten: bool = False
     epsilon: float = 1e-8
     ddof: int = 1
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
@@ -62,7 +59,7 @@ class ReturnToGo:
 
 
 @dataclass(frozen=True)
-class RunningMean:
+class RunningMean(Credit):
     """`A_i = R_i - b`, b the running mean of earlier steps' returns: REINFORCE with a baseline (Williams 1992).
 
     Stateful. The current batch enters `b` only after it was credited, so the gradient stays unbiased. Step k's mean
@@ -70,9 +67,6 @@ class RunningMean:
     """
 
     momentum: float = 0.9
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:
@@ -82,7 +76,7 @@ class RunningMean:
         """No history: a weighted sum of mean returns and the sum of its weights, both 0."""
         return {"sum": 0.0, "weight": 0.0}
 
-    def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:
+    def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:  # type: ignore[override]
         """The batch's occurrences with advantages `[E]` float64, and the state after this step."""
         counted, value = counted_trajectories(batch), returns(batch)
         baseline = state["sum"] / state["weight"] if state["weight"] > 0 else 0.0
@@ -95,7 +89,7 @@ class RunningMean:
 
 
 @dataclass(frozen=True)
-class GreedyBaseline:
+class GreedyBaseline(Credit):
     """`A_i = R_i - R(greedy answer to the same scenario)`: ReMax (Li et al. 2024, arXiv 2310.10505).
 
     Reads trajectories whose source is `baseline` (their mean, if there are several). Trajectories of a scenario
@@ -110,8 +104,6 @@ class GreedyBaseline:
     to_go: bool = False
 
     needs_baseline: ClassVar[bool] = True
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64; weights are 0 where no baseline exists."""
@@ -136,13 +128,10 @@ class GreedyBaseline:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Credit):
     """The same advantage everywhere: with a log-likelihood objective, supervised fine-tuning and behaviour cloning."""
 
     value: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

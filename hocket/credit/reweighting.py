@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from hocket.types import Batch, Column
+from hocket.stages import Correction
+from hocket.types import Batch
 
 MAXIMUM = 50.0
 """Exponents are cut to +-50, so that no weight overflows."""
 
 
 @dataclass(frozen=True)
-class LoweredBaseline:
+class LoweredBaseline(Correction):
     """`A += shift`: the baseline lowered by `shift` (AsymRE, Arnal et al. 2025, arXiv 2506.20520).
 
     It adds shift * sum_i log pi(y_i) to what is maximised, also in groups whose rewards are all equal.
     """
 
     shift: float = 0.1
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with advantages `[E]`; those of weight 0 stay."""
@@ -31,15 +29,13 @@ class LoweredBaseline:
 
 
 @dataclass(frozen=True)
-class ExponentialWeight:
+class ExponentialWeight(Correction):
     """`A *= exp(A / temperature)`: good samples count more, bad ones less (RED-Weight, arXiv 2509.24203).
 
     The exponent is cut to +-50. Not normalised, as in the released code.
     """
 
     temperature: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hocket.credit.formulas import centred, scaled
 from hocket.signals import counted_trajectories, returns
-from hocket.types import Batch, Column, GroupBy, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Occurrences
 
 
 def remaining_gain(hits: Tensor) -> Tensor:
@@ -21,7 +22,7 @@ def remaining_gain(hits: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RankRelative:
+class RankRelative(Credit):
     """`A_ik = (R_ik - mean_i R_ik) / (std_i R_ik + epsilon)`, over a group at one rank k: Rank-GRPO (arXiv 2510.20150).
 
     The items of a list are its segments (`Turn.segment`, or `hocket.rewards.SegmentsByText` which finds them in the
@@ -45,8 +46,6 @@ class RankRelative:
     ddof: int = 1
     epsilon: float = 1e-4
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
     least_samples: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

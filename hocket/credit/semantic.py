@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from hocket.credit.weights import Compared
+from hocket.credit.weights import Compared, Weight
 from hocket.segments import segment_count, segment_extreme, segment_sum
 from hocket.signals import info_column
 from hocket.types import Column
@@ -34,7 +34,7 @@ def damping(uncertainty: Tensor, alpha: float, form: Form) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SemanticEntropy:
+class SemanticEntropy(Weight):
     """Smaller updates where the answers of a group disagree: SEED-GRPO (arXiv 2505.12346).
 
     Members are clustered by their final answer, `batch.info["label"]`; one without an answer is like no other. With

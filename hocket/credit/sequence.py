@@ -14,11 +14,12 @@ from hocket.credit.gae import final_values, rewards_passed_back, values_known
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_count, segment_sum, suffix_sum
 from hocket.signals import rewards_by_occurrence, turn_visits
+from hocket.stages import Credit
 from hocket.types import Batch, Column, Occurrences
 
 
 @dataclass(frozen=True)
-class AgentGAE:
+class AgentGAE(Credit):
     """`A_m = delta_m + g_m lam A_{m+1}`, `delta_m = r_m + g_m V(next agent's input) - V(own input)`: MARFT.
 
     MARFT (arXiv 2504.16129): agents act one after another, each upon what the earlier ones did, and the advantage of
@@ -53,7 +54,6 @@ class AgentGAE:
 
     gives_targets: ClassVar[bool] = True
     reads: ClassVar[frozenset[Column]] = frozenset({Column.VALUE})
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.level not in ("action", "token"):

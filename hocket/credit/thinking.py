@@ -9,11 +9,12 @@ from typing import ClassVar
 import torch
 
 from hocket.signals import token_texts
-from hocket.types import Batch, Column
+from hocket.stages import Correction
+from hocket.types import Batch
 
 
 @dataclass(frozen=True)
-class MaskDecision:
+class MaskDecision(Correction):
     """Weight 0 for the one decision right after `tag`: selective loss masking of AdaCoT (arXiv 2505.11896).
 
     Whether to think is decided there, so a stage of training on one-sided data cannot move that boundary. It is the
@@ -24,7 +25,6 @@ class MaskDecision:
 
     tag: str = "<think>"
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     reads_pieces: ClassVar[bool] = True
 
     def __call__(self, batch: Batch) -> Batch:

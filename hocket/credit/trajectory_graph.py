@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from hocket.credit.turn_level import in_units
 from hocket.credit.units import Units, chains, turn_units
 from hocket.segments import segment_mean
 from hocket.stages import Credit
-from hocket.types import Batch, Column, Occurrences
+from hocket.types import Batch, Occurrences
 
 ACTIONS = "actions"
 """Column of `Batch.info`: what each turn did, in the environment's words, a list per trajectory in call order."""
@@ -24,7 +24,7 @@ FINAL = "final_state"
 
 
 @dataclass(frozen=True)
-class MergedEdges:
+class MergedEdges(Credit):
     """Each turn's credit is the mean of `base`'s over all turns of the scenario that are the same edge.
 
     SALT (arXiv 2510.20022): an edge is a state, what was done there, and the state that followed. So what winners and
@@ -44,19 +44,9 @@ class MergedEdges:
 
     base: Credit = field(default_factory=GroupRelative)
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.base.pairs:
             raise ValueError("base yields pairs; set it to a credit that gives advantages")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.base.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.base, "least_samples", 1))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""

@@ -20,13 +20,13 @@ from hocket.credit.units import Units, agent_returns, turn_units
 from hocket.segments import segment_count, segment_sum, suffix_sum
 from hocket.signals import REWARD, counted_trajectories, rewards_by_occurrence
 from hocket.stages import Credit
-from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+from hocket.types import Batch, GroupBy, Level, Occurrences
 
 Baseline = Literal["others", "mean", "everyone", "none"]
 
 
 @dataclass(frozen=True)
-class TurnRelative:
+class TurnRelative(Credit):
     """`A = (g - b) / F` for each turn of an agent: its reward-to-go g against a baseline b of comparable turns.
 
     `g_t = sum_{k >= t} gamma^(k - t) r_k` over the agent's own turns from this one on; the reward of a whole trajectory
@@ -57,9 +57,6 @@ class TurnRelative:
     similarity: float | None = None
     ddof: int = 1
     epsilon: float = 1e-6
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.baseline not in get_args(Baseline):
@@ -123,7 +120,7 @@ def in_units(credit: Tensor, units: Units) -> Tensor:
 
 
 @dataclass(frozen=True)
-class EpisodeAndTurn:
+class EpisodeAndTurn(Credit):
     """`A = A_E + weight A_S`: credit for the whole episode plus credit for the single turn.
 
     GiGPO (arXiv 2505.10978): the episode against its scenario's others, and each turn against the turns that started
@@ -139,19 +136,9 @@ class EpisodeAndTurn:
     weight: float = 1.0
     apart: bool = False
 
-    pairs: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.episode.pairs:
             raise ValueError("episode yields pairs; set it to a credit that gives advantages")
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.episode.reads | self.turn.reads
-
-    @property
-    def least_samples(self) -> int:
-        return int(getattr(self.episode, "least_samples", 1))
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
@@ -169,7 +156,7 @@ class EpisodeAndTurn:
 
 
 @dataclass(frozen=True)
-class TurnAndOutcome:
+class TurnAndOutcome(Credit):
     """A reward for using a tool and one for the answer, each compared on its own: MT-GRPO (arXiv 2505.11821).
 
     R_O is the reward of the whole trajectory, R_T the sum of its turns' rewards, N(x) = (x - mean)/(std + epsilon) over
@@ -200,8 +187,6 @@ class TurnAndOutcome:
     ddof: int = 1
     epsilon: float = 1e-6
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
     least_samples: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

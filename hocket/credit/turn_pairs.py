@@ -10,7 +10,8 @@ import torch
 from hocket.credit.pairs import paired_turns
 from hocket.segments import segment_sum
 from hocket.signals import REWARD, turn_visits
-from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class BestTurnAgainstWorst:
+class BestTurnAgainstWorst(Credit):
     """One pair per group of turns: the best against the worst, so that every agent of a team has pairs of its own.
 
     A turn is worth its own reward, those of its decisions, and that of its trajectory, which is every agent's. A group
@@ -39,7 +40,6 @@ class BestTurnAgainstWorst:
     by: GroupBy = GroupBy("scenario", "role")
     margin: float = 0.0
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     pairs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hocket.credit.gae import GAE
+from hocket.stages import Credit
 from hocket.types import Batch, Column, Occurrences
 
 
 @dataclass(frozen=True)
-class ValueSteps:
+class ValueSteps(Credit):
     """Advantage `r_t + V_{t+1} - V_t`; target the reward from t on, R_t.
 
     In offline traces the advantage is the rise or fall of V along a trace, by which OREO (arXiv 2412.16145) finds the
@@ -20,7 +21,6 @@ class ValueSteps:
 
     gives_targets: ClassVar[bool] = True
     reads: ClassVar[frozenset[Column]] = frozenset({Column.VALUE})
-    pairs: ClassVar[bool] = False
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages and targets, both `[E]` float64."""

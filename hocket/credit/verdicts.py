@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
 from hocket.credit.formulas import centred
 from hocket.segments import segment_mean
 from hocket.signals import counted_trajectories, returns
-from hocket.types import Batch, Column, GroupBy, Level, Occurrences
+from hocket.stages import Credit
+from hocket.types import Batch, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class Verdicts(Credit):
     """`A_i = o_i - q`, o_i in {0, 1} the verdict on trajectory i and q its group's mean verdict.
 
     So a positive advantage is 1 - q and a negative one -q: an objective can read both the verdict and the success rate
@@ -28,9 +28,6 @@ class Verdicts:
 
     by: GroupBy = GroupBy("scenario")
     threshold: float | None = None
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    pairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.by.level is Level.TURN:

@@ -8,13 +8,14 @@ out of none: where the centred return is 0, the product is 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hocket.segments import segment_extreme, segment_mean
-from hocket.types import Batch, Column
+from hocket.stages import Stage
+from hocket.types import Batch
 
 
 class Compared(NamedTuple):
@@ -53,17 +54,14 @@ class Compared(NamedTuple):
         return (highest > lowest)[self.group]
 
 
-class Weight(Protocol):
+class Weight(Stage):
     """A factor on the credit of each member."""
 
-    @property
-    def reads(self) -> frozenset[Column]:
-        """Columns that Annotate must have filled."""
-        ...
+    room = "credit"
 
     def __call__(self, seen: Compared) -> Tensor:
         """`[M]` float64, finite."""
-        ...
+        raise NotImplementedError
 
 
 def noise_weight(observed: Tensor, flip: float, epsilon: float) -> Tensor:
@@ -79,7 +77,7 @@ def noise_weight(observed: Tensor, flip: float, epsilon: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class NoiseAware:
+class NoiseAware(Weight):
     """The weight of S-GRPO for rewards that are flipped with symmetric probability `flip`; see `noise_weight`.
 
     Attributes:
@@ -91,8 +89,6 @@ class NoiseAware:
     flip: float = 0.1
     epsilon: float = 1e-8
     success: float | None = None
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 <= self.flip < 0.5:
@@ -106,7 +102,7 @@ class NoiseAware:
 
 
 @dataclass(frozen=True)
-class Difficulty:
+class Difficulty(Weight):
     """`exp(-strength * mean_g R)`, divided by its mean over the batch's members: hard groups count more.
 
     DGRPO of VITAL (arXiv 2508.04416) weighs by difficulty, read off the group's own rewards. The paper's abstract does
@@ -115,8 +111,6 @@ class Difficulty:
     """
 
     strength: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.strength < 0:
@@ -135,7 +129,7 @@ def logistic_weight(accuracy: Tensor, floor: float, height: float, slope: float,
 
 
 @dataclass(frozen=True)
-class LogisticAccuracy:
+class LogisticAccuracy(Weight):
     """`w(rho)` where credit is positive and `w(1 - rho)` elsewhere, rho the group's accuracy; see `logistic_weight`.
 
     Rare successes on hard scenarios and rare failures on easy ones count most: GRPO-LEAD (arXiv 2504.09696), with the
@@ -148,8 +142,6 @@ class LogisticAccuracy:
     centre: float = 0.75
     success: float | None = 0.5
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-
     def __call__(self, seen: Compared) -> Tensor:
         accuracy = seen.accuracy(self.success)
         looked = torch.where(seen.credit > 0, accuracy, 1 - accuracy)
@@ -157,7 +149,7 @@ class LogisticAccuracy:
 
 
 @dataclass(frozen=True)
-class SignalShare:
+class SignalShare(Weight):
     """`B / (B - M)`, the same for all: B members in the batch, M of them in groups whose returns are all equal.
 
     GPG (arXiv 2504.02546) so undoes the shrinking of a mean over B by members that have no gradient; its code divides
@@ -165,8 +157,6 @@ class SignalShare:
     """
 
     most: float = float("inf")
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.most < 1:

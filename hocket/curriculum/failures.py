@@ -8,12 +8,12 @@ import numpy as np
 
 from hocket.curriculum.shuffled import Shuffled
 from hocket.keys import Key
-from hocket.stages import LedgerView, Task
+from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
 
 @dataclass(frozen=True)
-class ByFailure:
+class ByFailure(Curriculum):
     """Prioritised sampling: with probability proportional to `1 - s`, s a scenario's success rate so far (Kimi k1.5).
 
     Every scenario of the pool is asked once in random order, then `count` different ones are drawn (Gumbel top-k).

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hocket.curriculum.shuffled import Shuffled
 from hocket.keys import Key
-from hocket.stages import LedgerView, Task
+from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
 Pose = Callable[[Scenario, str, Key], Scenario]
@@ -18,7 +18,7 @@ LETTERS = "ABCD"
 
 
 @dataclass(frozen=True)
-class FormatStages:
+class FormatStages(Curriculum):
     """Scenarios as `Shuffled` gives them, asked in one format after another (Curr-ReFT, arXiv 2503.07065).
 
     Each stage but the last lasts `per_stage` scenarios. The paper moves on when a stage's data are used up.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.stages import LedgerView, Task
+from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
 INVENT = "invent"
@@ -16,7 +16,7 @@ INSTRUCTION = "Write one problem, neither too easy nor too hard, that has a sing
 
 
 @dataclass(frozen=True)
-class Invented:
+class Invented(Curriculum):
     """`prompts` scenarios per step that ask for a problem in the same words; nothing of the task is shown.
 
     CPMobius (arXiv 2602.02979). The task's `eval` split still measures.

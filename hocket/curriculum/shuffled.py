@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.keys import Key
-from hocket.stages import LedgerView, Task
+from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(Curriculum):
     """`prompts` scenarios per step, without replacement within a pass over the data; endless tasks never repeat."""
 
     prompts: int = 16

@@ -15,6 +15,7 @@ from hocket.keys import Key, uniforms
 from hocket.lab.bench import Bench, Player
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World, question_of
+from hocket.stages import Reward
 from hocket.types import Assignment, Trajectory
 
 
@@ -37,7 +38,7 @@ class Dialogue(World):
 
 
 @dataclass(frozen=True)
-class Hidden:
+class Hidden(Reward):
     """The verdict of a dialogue as a reward; what was hidden stands in a trajectory's `info`."""
 
     world: Dialogue

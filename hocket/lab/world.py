@@ -119,7 +119,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Graded:
+class Graded(Reward):
     """A function of question and answer as a reward."""
 
     name: str

@@ -11,6 +11,7 @@ from torch import Tensor
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation
 from hocket.objectives.surrogate import clipped_surrogate, cut
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
@@ -28,7 +29,7 @@ def positive_share(ratio: Tensor, gain: Tensor, low: float, high: float, dual: f
 
 
 @dataclass(frozen=True)
-class AdaptiveClip:
+class AdaptiveClip(Objective):
     """BAPO (arXiv 2510.18927): PPO's surrogate, clipped to [c_low, c_high] found anew before each update.
 
     From (low, high) first c_low, then c_high is raised step by step, up to their limits, until the positive decisions'

@@ -8,11 +8,11 @@ import torch
 
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Batch, Evaluation, Terms
 
 
 @dataclass(frozen=True)
-class Among:
+class Among(Objective):
     """`of`, computed on the trajectories whose column `column` is set (`chosen`), or on those where it is not.
 
     The others have weight 0 for it: they are in none of its sums, means and denominators. Where the experience has no
@@ -23,27 +23,6 @@ class Among:
     column: str = "tempered"
     chosen: bool = True
     coefficient: float = 1.0
-
-    @property
-    def needs(self) -> frozenset[Quantity]:
-        return self.of.needs
-
-    @property
-    def reads(self) -> frozenset[Column]:
-        return self.of.reads
-
-    @property
-    def couples(self) -> Level:
-        return self.of.couples
-
-    @property
-    def idle_without_advantage(self) -> bool:
-        return self.of.idle_without_advantage
-
-    @property
-    def on_policy_only(self) -> bool:
-        """Whether `of` is right for the first update from a batch alone."""
-        return bool(getattr(self.of, "on_policy_only", False))
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         told = batch.info.get(self.column, [None] * batch.trajectories)

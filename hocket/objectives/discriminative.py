@@ -11,6 +11,7 @@ from torch import Tensor
 from hocket.objectives.aggregate import counted_lengths, trajectory_means
 from hocket.objectives.ratios import log_ratios, saturated
 from hocket.segments import segment_count, segment_extreme, segment_mean, segment_sum
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, GroupBy, Level, Quantity, Terms
 
 Score = Literal["logp", "ratio"]
@@ -37,7 +38,7 @@ def discrimination(
 
 
 @dataclass(frozen=True)
-class Discriminative:
+class Discriminative(Objective):
     """DisCO's objective (arXiv 2505.12366): per question, the (soft) highest wrong score minus the mean right one.
 
     Right and wrong are trajectories of positive and of negative advantage; how large it is plays no part, so that no

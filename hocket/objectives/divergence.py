@@ -21,6 +21,7 @@ from torch import Tensor
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
 from hocket.objectives.ratios import log_ratios, recorded, saturated
 from hocket.schedules import Setting, bounds, value_at
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 Estimator = Literal["k1", "k2", "k3"]
@@ -38,7 +39,7 @@ def kl_estimate(difference: Tensor, estimator: Estimator) -> Tensor:
 
 
 @dataclass(frozen=True)
-class KLToReference:
+class KLToReference(Objective):
     """Adds coefficient * estimate of KL(pi || reference) at the sampled decisions.
 
     Attributes:
@@ -83,7 +84,7 @@ class KLToReference:
 
 
 @dataclass(frozen=True)
-class ExactKL:
+class ExactKL(Objective):
     """Adds coefficient * KL(pi || reference), summed over all actions at each decision: value and gradient exact.
 
     The coefficient is a number or a schedule.
@@ -94,7 +95,6 @@ class ExactKL:
     horizon: int = HORIZON
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.KL_EXACT})
-    reads: ClassVar[frozenset[Column]] = frozenset()
     couples: ClassVar[Level] = Level.DECISION
     idle_without_advantage: ClassVar[bool] = False
 

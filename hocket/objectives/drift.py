@@ -9,27 +9,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import BOUND, log_ratios, saturated, saturation
+from hocket.stages import Objective, Stage, fact
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
-class Drift(Protocol):
+class Drift(Stage):
     """A penalty on leaving the policy that sampled."""
 
-    @property
+    room = "objectives"
+
+    @fact
     def power(self) -> int:
         """The highest power of the ratio in it, from which follows where log-ratios must saturate."""
-        ...
+        return 1
+
+    @fact
+    def regardless_of_advantage(self) -> bool:
+        """Whether it does not vanish where the advantage is 0."""
+        return False
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, progress: float) -> Tensor:
         """f(r, A) at each occurrence, `[E]`, differentiable in `log_ratio`; `progress` is that of the run."""
-        ...
+        raise NotImplementedError
 
 
 def reach(dtype: torch.dtype, power: int) -> float:
@@ -58,7 +66,7 @@ def tanh_drift(log_ratio: Tensor, advantage: Tensor, alpha: float, beta: float) 
 
 
 @dataclass(frozen=True)
-class ClipDrift:
+class ClipDrift(Drift):
     """PPO's clip written as a drift; see `clip_drift`."""
 
     low: float = 0.2
@@ -75,7 +83,7 @@ class ClipDrift:
 
 
 @dataclass(frozen=True)
-class TanhDrift:
+class TanhDrift(Drift):
     """The closed form that was read off a meta-learnt drift; see `tanh_drift`. `alpha` and `beta` are the paper's."""
 
     alpha: float = 2.0
@@ -92,7 +100,7 @@ class TanhDrift:
 
 
 @dataclass(frozen=True)
-class DriftSurrogate:
+class DriftSurrogate(Objective):
     """Minimises -(r A - f(r, A)), r the ratio to the policy that sampled (proximal where recorded).
 
     Without a drift it is the plain importance-weighted surrogate -r A, the objective of TRPO.
@@ -117,7 +125,7 @@ class DriftSurrogate:
     @property
     def idle_without_advantage(self) -> bool:
         """Every drift but one that ignores the advantage vanishes where that is 0."""
-        return not getattr(self.drift, "regardless_of_advantage", False)
+        return self.drift is None or not self.drift.regardless_of_advantage
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen, dtype = batch.occurrences, now.logp.dtype

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.stages import Objective
+from hocket.types import Batch, Evaluation, Level, Quantity, Terms
 
 
 @dataclass(frozen=True)
-class EntropyBonus:
+class EntropyBonus(Objective):
     """Adds -coefficient * H(pi) at each decision, H in nats over all actions (PPO's S, arXiv 1707.06347, eq. 9)."""
 
     coefficient: float = 0.01
@@ -18,7 +19,6 @@ class EntropyBonus:
     horizon: int = HORIZON
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.ENTROPY})
-    reads: ClassVar[frozenset[Column]] = frozenset()
     couples: ClassVar[Level] = Level.DECISION
     idle_without_advantage: ClassVar[bool] = False
 

@@ -12,7 +12,8 @@ from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weight
 from hocket.schedules import Setting, bounds, value_at
 from hocket.segments import segment_sum
 from hocket.signals import info_column, turn_visits
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.stages import Objective
+from hocket.types import Batch, Evaluation, Level, Quantity, Terms
 
 USUAL = "usual_entropy"
 
@@ -24,7 +25,7 @@ def corridor_distance(entropy: Tensor, usual: Tensor, low: float, high: float) -
 
 
 @dataclass(frozen=True)
-class EntropyCorridor:
+class EntropyCorridor(Objective):
     """Adds `coefficient * weight * P`, P the distance of a turn's entropy from a band around its usual one.
 
     EPO (arXiv 2509.22576): with Hbar_t the mean entropy at turn t in earlier steps, as
@@ -49,7 +50,6 @@ class EntropyCorridor:
     horizon: int = HORIZON
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.ENTROPY})
-    reads: ClassVar[frozenset[Column]] = frozenset()
     idle_without_advantage: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation, sequence_means
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
@@ -23,7 +24,7 @@ def clipped_log_ratio(log_ratio: Tensor, advantage: Tensor, low: float, high: fl
 
 
 @dataclass(frozen=True)
-class GeometricMean:
+class GeometricMean(Objective):
     """Minimises -A_i exp(1/n_i sum_t d'_it), d' the clipped log-ratio of each token: GMPO (arXiv 2507.20673).
 
     One token of ratio R moves the sequence's ratio by R^(1/n) alone. GSPO clips the sequence; here tokens are clipped.

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
@@ -22,7 +23,7 @@ def clipped_importance_weight(logp: Tensor, ratio: Tensor, advantage: Tensor, lo
 
 
 @dataclass(frozen=True)
-class ClippedImportanceWeight:
+class ClippedImportanceWeight(Objective):
     """CISPO: clips the importance weight instead of the update, so that no decision loses its gradient.
 
     Attributes:

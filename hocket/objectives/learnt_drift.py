@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hocket.errors import ConfigurationError
+from hocket.objectives.drift import Drift
 
 FEATURES = 8
 """Inputs of the network: 1-r, (1-r)^2, log r and (log r)^2, and the same times A."""
@@ -42,7 +43,7 @@ def network_drift(log_ratio: Tensor, advantage: Tensor, inner: Tensor, outer: Te
 
 
 @dataclass(frozen=True)
-class LearntDrift:
+class LearntDrift(Drift):
     """The network's drift; see `network_drift`. Computed in float64, where every feature is finite.
 
     `file` is a JSON file that `python -m hocket.lab.discover --out FILE` wrote; None takes the shipped parameters.

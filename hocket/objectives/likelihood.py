@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, weights
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.stages import Objective
+from hocket.types import Batch, Evaluation, Level, Quantity, Terms
 
 
 @dataclass(frozen=True)
-class NegativeLogLikelihood:
+class NegativeLogLikelihood(Objective):
     """Minimises -log pi(a): maximum likelihood of the decisions that count. Advantages are not read, weights are."""
 
     aggregate: Aggregate = "token-mean"
     horizon: int = HORIZON
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
-    reads: ClassVar[frozenset[Column]] = frozenset()
     couples: ClassVar[Level] = Level.DECISION
     idle_without_advantage: ClassVar[bool] = False
 

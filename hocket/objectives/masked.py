@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 Sides = Literal["none", "one", "two"]
@@ -30,7 +31,7 @@ def within(ratio: Tensor, advantage: Tensor, low: float, high: float, sides: Sid
 
 
 @dataclass(frozen=True)
-class MaskedPolicyGradient:
+class MaskedPolicyGradient(Objective):
     """Minimises -A log pi at the decisions whose ratio lies within bounds: REC (arXiv 2509.24203).
 
     The clip only says where a gradient remains; the ratio itself is left out. With `weighted` it is put back,

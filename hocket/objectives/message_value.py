@@ -11,7 +11,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 
 from hocket.errors import HocketError
 from hocket.objectives.aggregate import mean, weights
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.stages import Objective
+from hocket.types import Batch, Evaluation, Level, Quantity, Terms
 
 Fit = Literal["squared", "huber", "cross-entropy"]
 
@@ -32,7 +33,7 @@ def fit_loss(output: Tensor, target: Tensor, fit: Fit, bound: float, huber: floa
 
 
 @dataclass(frozen=True)
-class MessageValueLoss:
+class MessageValueLoss(Objective):
     """Fits the policy's value output z, at decisions with a target y in [-1, 1], so that tanh(z) is y.
 
     MASPRM (arXiv 2510.24803, and the authors' code). Mean over the decisions that count.
@@ -48,7 +49,6 @@ class MessageValueLoss:
     huber: float = 0.1
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.VALUE})
-    reads: ClassVar[frozenset[Column]] = frozenset()
     couples: ClassVar[Level] = Level.DECISION
     idle_without_advantage: ClassVar[bool] = False
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 PromptWeight = Literal["failure", "deviation", "one"]
@@ -33,7 +34,7 @@ def negative_likelihood(ratio: Tensor, rate: Tensor, floor: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class NegativeAwareLikelihood:
+class NegativeAwareLikelihood(Objective):
     """NFT (Chen et al. 2025, arXiv 2505.18116): -log r for right answers, -log max((1 - q r)/(1 - q), floor) for wrong.
 
     r = pi/pi_old of each decision, q the prompt's success rate. Advantages are read as centred verdicts o - q with

@@ -11,6 +11,7 @@ from torch import Tensor
 from hocket.errors import HocketError
 from hocket.objectives.ratios import recorded
 from hocket.segments import segment_count, segment_extreme, segment_sum, suffix_sum
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 Step = Literal["decision", "segment", "turn"]
@@ -31,7 +32,7 @@ def steps_of(batch: Batch, step: Step) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PathConsistency:
+class PathConsistency(Objective):
     """Minimises `(V_t - R_t + beta sg(S_t))^2 + (sg(V_t) - R_t + beta l_t + beta sg(S_{t+1}))^2`: OREO (2412.16145).
 
     l_t is log pi - log pi_ref summed over step t, `S_t = sum_{i >= t} l_i` to the end of the trajectory, R_t the reward

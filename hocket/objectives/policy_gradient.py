@@ -8,7 +8,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, weights
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.stages import Objective
+from hocket.types import Batch, Evaluation, Level, Quantity, Terms
 
 
 def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
@@ -17,7 +18,7 @@ def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PolicyGradient:
+class PolicyGradient(Objective):
     """Minimises -A log pi. Right only at the policy that sampled: one update per batch.
 
     With `sequence-sum` and return advantages the gradient is the policy gradient, unbiased.
@@ -27,7 +28,6 @@ class PolicyGradient:
     horizon: int = HORIZON
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
-    reads: ClassVar[frozenset[Column]] = frozenset()
     couples: ClassVar[Level] = Level.DECISION
     idle_without_advantage: ClassVar[bool] = True
     on_policy_only: ClassVar[bool] = True

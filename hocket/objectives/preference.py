@@ -15,6 +15,7 @@ from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means,
 from hocket.objectives.ratios import recorded
 from hocket.segments import segment_count, segment_sum
 from hocket.signals import turn_visits
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
@@ -53,7 +54,7 @@ def turn_weights(batch: Batch, gamma: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DPO:
+class DPO(Objective):
     """Minimises -log sigmoid(beta (d_w - d_l)), d = log pi(y) - log pi_ref(y), over pairs (arXiv 2305.18290, eq. 7).
 
     log pi(y) is the weighted sum over a trajectory's occurrences, or, where credit says in which turns the members of a

@@ -12,11 +12,12 @@ from hocket.objectives.aggregate import HORIZON, Aggregate, check, counted_lengt
 from hocket.objectives.divergence import kl_estimate
 from hocket.objectives.drift import reach
 from hocket.objectives.ratios import log_ratios, saturated
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
 @dataclass(frozen=True)
-class LogRatioPenalty:
+class LogRatioPenalty(Objective):
     """Adds coefficient * (log pi - log pi_old)^2, of single decisions or of whole trajectories.
 
     OPMD's term tau/2 (log pi(y)/pi_old(y))^2 (Kimi k1.5, arXiv 2501.12599; group-relative REINFORCE, arXiv 2509.24203)
@@ -58,7 +59,7 @@ class LogRatioPenalty:
 
 
 @dataclass(frozen=True)
-class KLToOld:
+class KLToOld(Objective):
     """Adds coefficient * k3, the estimate of KL(pi || pi_old) at the sampled decisions (see `divergence`).
 
     With `root` = e it is coefficient * sqrt(mean k3 + e), whose pull stays bounded: TRPA's second form
@@ -96,7 +97,7 @@ class KLToOld:
 
 
 @dataclass(frozen=True)
-class HingeTrustRegion:
+class HingeTrustRegion(Objective):
     """Adds coefficient/2 * max(0, KL(pi_old || pi) - radius)^2: nothing inside the ball, a spring outside.
 
     DisCO (arXiv 2505.12366); radius 1e-4 and coefficient 1e3 are its scripts'. KL is the mean over counted decisions of

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hocket.objectives.drift import Drift
+
 
 def quadratic_drift(log_ratio: Tensor, advantage: Tensor, epsilon: float) -> Tensor:
     """f = |A| (r - 1)^2 / (2 epsilon), all `[E]` (Simple Policy Optimization, arXiv 2401.16025).
@@ -17,7 +19,7 @@ def quadratic_drift(log_ratio: Tensor, advantage: Tensor, epsilon: float) -> Ten
 
 
 @dataclass(frozen=True)
-class QuadraticDrift:
+class QuadraticDrift(Drift):
     """SPO's penalty; see `quadratic_drift`. `epsilon` is where the ratio is drawn to, as far as PPO's clip.
 
     The square of a ratio of e^50 does not fit into float32, where log-ratios therefore saturate at 40 nats.

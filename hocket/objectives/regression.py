@@ -11,6 +11,7 @@ from torch import Tensor
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
 from hocket.objectives.ratios import anchor, recorded
 from hocket.segments import segment_count, segment_mean
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, GroupBy, Level, Quantity, Terms
 
 Against = Literal["old", "reference"]
@@ -22,7 +23,7 @@ def squared_residual(advantage: Tensor, drift: Tensor, temperature: float) -> Te
 
 
 @dataclass(frozen=True)
-class AdvantageRegression:
+class AdvantageRegression(Objective):
     """Minimises c (A_i - tau d_i)^2 over trajectories, d_i = log pi(y_i) - log pi_anchor(y_i) summed over decisions.
 
     With log-ratios centred within each group the prompt's normaliser cancels and the minimiser is

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation, segment_means, sequence_means
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 Ratio = Literal["decision", "segment", "sequence", "sequence-token"]
@@ -34,7 +35,7 @@ def cut(ratio: Tensor, advantage: Tensor, low: float, high: float, dual: float |
 
 
 @dataclass(frozen=True)
-class ClippedSurrogate:
+class ClippedSurrogate(Objective):
     """Minimises -min(r A, clip(r) A): PPO, GRPO, DAPO, Dr. GRPO and GSPO.
 
     The ratio is to the proximal policy where its log-probs are recorded, else to the behaviour policy; its logarithm

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hocket.objectives.drift import Drift
+
 
 def forward_kl_drift(log_ratio: Tensor) -> Tensor:
     """f = r log r - r + 1, `[E]`: an estimate of KL(pi || pi_old) from actions of pi_old, at least 0.
@@ -18,7 +20,7 @@ def forward_kl_drift(log_ratio: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ForwardKLDrift:
+class ForwardKLDrift(Drift):
     """f = (1 / t) KL(pi || pi_old), the proximal term of mirror descent (MDPO, Tomar et al., arXiv 2005.09814).
 
     The step size t falls linearly over the run, from `first` to `last`. The exact maximiser of the surrogate is

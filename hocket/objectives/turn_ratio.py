@@ -12,13 +12,14 @@ from torch import Tensor
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation, turn_means, turn_sums
 from hocket.objectives.surrogate import clipped_surrogate, cut
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 Mean = Literal["geometric", "arithmetic", "product"]
 
 
 @dataclass(frozen=True)
-class TurnSurrogate:
+class TurnSurrogate(Objective):
     """Minimises -min(rho_k A_k, clip(rho_k) A_k), one ratio rho_k and one advantage A_k per turn.
 
     ReMA (arXiv 2503.09501) in the form of its released code: rho_k is the geometric mean of the token ratios of turn k,

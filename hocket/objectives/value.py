@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.errors import HocketError
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
+from hocket.stages import Objective
 from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
 
 
@@ -25,7 +26,7 @@ def value_loss(value: Tensor, target: Tensor, old: Tensor | None = None, clip: f
 
 
 @dataclass(frozen=True)
-class ValueLoss:
+class ValueLoss(Objective):
     """Minimises coefficient (V - target)^2; targets are those credit gave (`occurrences.target`).
 
     Attributes:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hocket.errors import ConfigurationError
 from hocket.rewards.shaping import added
-from hocket.stages import State
+from hocket.stages import Shaping, State
 from hocket.types import Batch, Column, Level, Recorded
 
 
@@ -20,7 +20,7 @@ def adapted(coefficient: float, divergence: float, target: float, gain: float, l
 
 
 @dataclass(frozen=True)
-class AdaptiveKLInReward:
+class AdaptiveKLInReward(Shaping):
     """`r_t -= beta (log pi(a_t) - log ref(a_t))` at every decision, beta adapted towards a target KL (NLPO's charge).
 
     Stateful: beta. A step's KL, the mean of the differences over counted decisions, moves beta for the next step. The
@@ -49,7 +49,7 @@ class AdaptiveKLInReward:
         """The first coefficient."""
         return {"coefficient": self.coefficient}
 
-    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:
+    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         if Column.REFERENCE not in batch.logp:
             raise ConfigurationError("AdaptiveKLInReward reads log-probs 'reference', which are missing")
         gap, known = self._gap(batch)

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
 from hocket.rewards.members import groups_of, with_return
 from hocket.signals import info_column
-from hocket.types import Batch, Column, GroupBy
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy
 
 Vote = Literal["share", "majority"]
 
@@ -41,7 +42,7 @@ def vote_entropy(answers: Sequence[str | None], *, normalise: bool = False) -> f
 
 
 @dataclass(frozen=True)
-class VoteReward:
+class VoteReward(Shaping):
     """`r_i = p(y_i) - entropy H(p)`, p the shares of answers in the group: TTRV (arXiv 2510.06783).
 
     It replaces the reward: no label is used. Experience without any words (a controller's) keeps its own. The second
@@ -61,8 +62,6 @@ class VoteReward:
     entropy: float = 0.75
     normalise: bool = True
     missing: float = 0.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.vote not in ("share", "majority"):

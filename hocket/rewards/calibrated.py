@@ -12,6 +12,7 @@ from hocket.errors import ConfigurationError
 from hocket.rewards.shaping import added
 from hocket.segments import segment_count, segment_extreme, segment_mean, segment_sum
 from hocket.signals import counted_trajectories, returns
+from hocket.stages import Shaping
 from hocket.types import Batch, Column, GroupBy, Level
 
 Confidence = Literal["mean", "sequence"]
@@ -28,7 +29,7 @@ def calibrated_reward(reward: Tensor, confidence: Tensor, difficulty: Tensor, li
 
 
 @dataclass(frozen=True)
-class CalibratedReward:
+class CalibratedReward(Shaping):
     """`r~ = r - (1 - r) c / (D - c)`: LENS, likelihood estimation with negative samples (arXiv 2510.08696).
 
     Reads the policy as a reward model, p(right | q, o) = pi(o | q) / D(q): the gradient of its likelihood is the policy

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hocket.keys import Key
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 _BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
@@ -56,7 +57,7 @@ def _typed(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class CallMatch:
+class CallMatch(Reward):
     """1 if the completion calls exactly what the scenario's answer calls, else 0: right format and equal syntax trees.
 
     The calls are the content of the `<tool_call>` blocks, or the whole completion after the last `</think>` where there

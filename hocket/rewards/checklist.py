@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 
@@ -145,7 +146,7 @@ def satisfied(text: str, constraints: Sequence[Constraint]) -> list[bool]:
 
 
 @dataclass(frozen=True)
-class Checklist:
+class Checklist(Reward):
     """R = 1/m sum_i s_i, the share of the scenario's m constraints that the last turn's text meets.
 
     ACE-RL (arXiv 2509.04903); a program judges each constraint where the paper asks a model, and its length term is

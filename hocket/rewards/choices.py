@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.markup import ANSWER
+from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
 
@@ -25,7 +26,7 @@ def options_of(text: str) -> set[str]:
 
 
 @dataclass(frozen=True)
-class SubsetMatch:
+class SubsetMatch(Reward):
     """Partial credit for part of the right options, none once a wrong one is among them; see `subset_score`.
 
     The scenario's answer is a list of options or text with commas. None without an answer.

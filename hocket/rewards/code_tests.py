@@ -6,12 +6,13 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.markup import ANSWER, THOUGHT
 from hocket.rewards.opinions import Opinions
+from hocket.stages import Reward
 from hocket.tools.sandbox import Sandbox
 from hocket.tools.unit_tests import Verdict, examine
 from hocket.types import Scenario, Trajectory
@@ -33,7 +34,7 @@ def code_of(text: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class CodeTests:
+class CodeTests(Reward):
     """Runs the program in an answer against `scenario.metadata["tests"]`; None where the scenario has no tests.
 
     Tests are statements with an `assert` on the solution's functions, or `{"input": .., "output": ..}` for programs
@@ -49,8 +50,6 @@ class CodeTests:
     sandbox: Sandbox = Sandbox(output=256 << 10)
     name: str = "tests"
     weight: float = 1.0
-
-    outside: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.grading not in ("share", "all"):

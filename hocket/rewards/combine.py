@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hocket.segments import segment_extreme, segment_mean, segment_std
 from hocket.signals import REWARD, counted_trajectories
+from hocket.stages import Combine
 from hocket.types import Batch, GroupBy, Level, LevelScores, trajectory_of_turn
 
 Weights = Mapping[str, float]
@@ -68,7 +69,7 @@ def spread_over(batch: Batch, level: Level, values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class WeightedSum:
+class WeightedSum(Combine):
     """reward = sum_k w_k r_k at each level, over the scores that have an opinion (NaN counts as absent).
 
     Without any weights, a score named `reward` decides alone. `weights` replaces those of the rewards it names.
@@ -96,7 +97,7 @@ def standardised(values: Tensor, used: Tensor, group: Tensor, size: int, *, ddof
 
 
 @dataclass(frozen=True)
-class NormalisedSum:
+class NormalisedSum(Combine):
     """reward = sum_k w_k (r_k - mean_g r_k) / (std_g r_k + epsilon): each score normalised in its group, then summed.
 
     The scale of a score cancels, so only the weights trade them off; `WeightedSum` before a normalising credit sums
@@ -127,7 +128,7 @@ class NormalisedSum:
 
 
 @dataclass(frozen=True)
-class WeightedByTask:
+class WeightedByTask(Combine):
     """reward = sum_k w_{task(x), k} r_k: a mixture of scores per task (Dr Genre, arXiv 2503.06781).
 
     Attributes:
@@ -149,7 +150,7 @@ class WeightedByTask:
 
 
 @dataclass(frozen=True)
-class Gated:
+class Gated(Combine):
     """reward = g (w_0 + sum_k w_k r_k), g = product over the gates of [r_gate >= least]: all or nothing.
 
     The first gate's weight w_0 is paid once for passing all; the other scores count only then. A gate without an
@@ -182,7 +183,7 @@ class Gated:
 
 
 @dataclass(frozen=True)
-class RuleOverModel:
+class RuleOverModel(Combine):
     """accuracy = c rule + (1 - c) model where the rule has an opinion, else the model's; the other scores are added.
 
     A checker overrides a reward model by its confidence c (Hybrid and Multi-Aspect Reward Optimisation, arXiv

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -18,7 +18,8 @@ from hocket.rewards.combine import told
 from hocket.rewards.key_steps import reasoning_of
 from hocket.rewards.members import with_return
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column
+from hocket.stages import Shaping
+from hocket.types import Batch
 
 Rules = tuple[tuple[str, str], ...]
 
@@ -98,7 +99,7 @@ def _log(trace: Sequence[str]) -> Any:
 
 
 @dataclass(frozen=True)
-class Conformance:
+class Conformance(Shaping):
     """`R += weight 2 f q / (f + q)`: the conformance reward of PM4GRPO (arXiv 2510.25065).
 
     f and q are fitness and precision of the teacher's trace, aligned on the net mined from the policy's own
@@ -118,8 +119,6 @@ class Conformance:
 
     weight: float = 1.0
     rules: Rules | None = None
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         texts = info_column(batch, "text", "Conformance")

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from hocket.environments.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
 from hocket.keys import Key
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 Kind = Literal["final", "malformed", "unknown", "repeated", "question"]
@@ -82,7 +83,7 @@ class Consultation:
 
 
 @dataclass(frozen=True)
-class DiagnosisQuality:
+class DiagnosisQuality(Reward):
     """The share that is right of condition and advice in the final message, 0 without one.
 
     A condition is right if it is the only one of the casebook that is named, and likewise for advice. The released
@@ -112,7 +113,7 @@ class DiagnosisQuality:
 
 
 @dataclass(frozen=True)
-class QuestionInformation:
+class QuestionInformation(Reward):
     """What the questions brought to light.
 
     `bits`: log2 of the possible conditions after the complaint less log2 of those left in the end, all conditions
@@ -144,7 +145,7 @@ class QuestionInformation:
 
 
 @dataclass(frozen=True)
-class Compliance:
+class Compliance(Reward):
     """Less for what a doctor should not do: form, repetition, questions the patient cannot answer, and turns.
 
     Amounts of the first four are those released with DoctorAgent-RL (arXiv 2505.19630); `turn`, for every message

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
 from hocket.rewards.members import groups_of
 from hocket.rewards.shaping import added
 from hocket.signals import info_column
-from hocket.types import Batch, Column, GroupBy, Level, trajectory_of_turn
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy, Level, trajectory_of_turn
 
 Ties = Literal["first", "all"]
 Answer = str | None
@@ -48,7 +49,7 @@ def weighted_plurality(
 
 
 @dataclass(frozen=True)
-class CrowdReward:
+class CrowdReward(Shaping):
     """`r = 1[answer = a*]` for every answer of every model, `a* = argmax_a sum_m sc_m count_m(a)`: RLCCF.
 
     From the abstract of arXiv 2508.12338, where sc_m is called the self-consistency of model m; that it is
@@ -69,8 +70,6 @@ class CrowdReward:
     weigh: bool = True
     ties: Ties = "first"
     missing: float = 0.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.models not in ("policy", "role"):

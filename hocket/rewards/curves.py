@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from hocket.rewards.members import with_return
 from hocket.signals import returns
-from hocket.types import Batch, Column
+from hocket.stages import Shaping
+from hocket.types import Batch
 
 
 def asymmetric_curve(reward: Tensor, threshold: float, above: float, below: float) -> Tensor:
@@ -26,7 +26,7 @@ def asymmetric_curve(reward: Tensor, threshold: float, above: float, below: floa
 
 
 @dataclass(frozen=True)
-class AsymmetricCurve:
+class AsymmetricCurve(Shaping):
     """Compresses returns above a threshold and spreads those below: TempSamp-R1 (arXiv 2509.18056).
 
     The return becomes `asymmetric_curve` of it. So a perfect expert in a group no longer draws the
@@ -39,8 +39,6 @@ class AsymmetricCurve:
     threshold: float = 0.8
     above: float = 0.01
     below: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.above <= 0 or not 0 < self.below <= 50:

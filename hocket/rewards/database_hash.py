@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from hocket.core.canonical import database_hash
 from hocket.keys import Key
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 
@@ -18,7 +19,7 @@ def all_said(outputs: Iterable[str], messages: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class DatabaseMatch:
+class DatabaseMatch(Reward):
     """1 if the final database has the hash that the right actions lead to and every output was said, else 0.
 
     MUA-RL (Zhao et al., arXiv 2508.18669), as in its released score: a single bit at the end, nothing for parts or

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from hocket.signals import REWARD, returns, turn_visits
-from hocket.types import Batch, Column, Level, LevelScores
+from hocket.stages import Shaping
+from hocket.types import Batch, Level, LevelScores
 
 
 @dataclass(frozen=True)
-class DecisiveTurns:
+class DecisiveTurns(Shaping):
     """`r_t = R` at each turn that was named decisive, R the trajectory's return, and 0 at all others.
 
     The process reward of EPO (arXiv 2502.12486, and the authors' code). Reads the column `decisive`, places of turns
@@ -20,8 +20,6 @@ class DecisiveTurns:
     decision of its turn, so that a turn which trajectories share may have another one in each. Without the column
     nobody was asked, and rewards stay as they are.
     """
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         if "decisive" not in batch.info:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +12,8 @@ from hocket.errors import ConfigurationError
 from hocket.rewards.embedding import embeddings
 from hocket.rewards.members import groups_of, with_return
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column, GroupBy
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy
 
 
 def redundancy(vectors: Tensor, *, nonnegative: bool = True) -> Tensor:
@@ -27,7 +27,7 @@ def redundancy(vectors: Tensor, *, nonnegative: bool = True) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RedundancyDiscount:
+class RedundancyDiscount(Shaping):
     """`r'_i = r_i / (sum_{j in g} cos(e_i, e_j) + epsilon)`: DRA-GRPO (arXiv 2505.09655), as in its released trainer.
 
     r is the return. Vectors are the column `embedding` where recorded, else
@@ -46,8 +46,6 @@ class RedundancyDiscount:
     by: GroupBy = GroupBy("scenario")
     epsilon: float = 1e-6
     nonnegative: bool = True
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         vectors, value = embeddings(batch, "RedundancyDiscount"), returns(batch).clone()
@@ -86,7 +84,7 @@ def roles_of(text: str, heading: str = HEADING) -> set[str]:
 
 
 @dataclass(frozen=True)
-class RoleDiversity:
+class RoleDiversity(Shaping):
     """`R += weight (share min(1, roles / target) + (1 - share) distinct-n)`, of each text on its own.
 
     MultiRole-R1 (arXiv 2507.20187) rewards perspectives and lexical variety besides the answer; the two terms and
@@ -103,8 +101,6 @@ class RoleDiversity:
     target: int = 3
     n: int = 2
     heading: str = HEADING
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.target < 1 or self.n < 1 or not 0 <= self.share <= 1:

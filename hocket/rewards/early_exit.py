@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT
 from hocket.signals import counted_trajectories, returns
-from hocket.types import Batch, Column
+from hocket.stages import Shaping
+from hocket.types import Batch
 
 
 @dataclass(frozen=True)
-class DecayingExits:
+class DecayingExits(Shaping):
     """A right answer earns `base^-(n - 1)`, n the number of right answers up to and including it; a wrong one 0.
 
     S-GRPO (arXiv 2505.07686), base 2. Answers of a scenario are ordered by column `exit`, earliest first, apart for
@@ -23,8 +23,6 @@ class DecayingExits:
 
     base: float = 2.0
     least: float = RIGHT
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.base < 1:

@@ -9,7 +9,7 @@ import torch
 
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_count, segment_mean
-from hocket.stages import State
+from hocket.stages import Shaping, State
 from hocket.types import Batch, Column
 
 USUAL = "usual_entropy"
@@ -17,7 +17,7 @@ USUAL = "usual_entropy"
 
 
 @dataclass(frozen=True)
-class EntropyHistory:
+class EntropyHistory(Shaping):
     """Writes the running mean of entropy per turn index into the column `usual_entropy`, then takes in this step.
 
     Stateful: for each turn index the sum of earlier steps' mean entropies, and how many steps had the turn. A step's
@@ -34,7 +34,7 @@ class EntropyHistory:
         """Nothing was seen."""
         return {"sum": [], "steps": []}
 
-    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:
+    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         if batch.entropy is None:
             raise ConfigurationError("EntropyHistory reads the entropy of every decision, which the batch lacks")
         known = [total / steps if steps else None for total, steps in zip(state["sum"], state["steps"], strict=True)]

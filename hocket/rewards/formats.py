@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from hocket.keys import Key
 from hocket.rewards.router import final_answer
 from hocket.rewards.verifiers import answer_text, equal
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 
@@ -29,7 +30,7 @@ def token_match(given: str, reference: str) -> float:
 
 
 @dataclass(frozen=True)
-class FormatGrade:
+class FormatGrade(Reward):
     """Yes/no questions by match, choices with credit for a correct subset, open answers by the words they share.
 
     Curr-ReFT (arXiv 2503.07065; the grades are recalled: for boxes take `Routed("box")`). Reads the scenario's metadata

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hocket.rewards.combine import Weights, added_up, sources
 from hocket.signals import counted_trajectories
-from hocket.stages import State
+from hocket.stages import Combine, State
 from hocket.types import Batch, Level, LevelScores
 
 FARTHEST = 10.0
@@ -51,7 +51,7 @@ def factor_weights(level: Tensor, base: Tensor, redundancy: Tensor, temperature:
 
 
 @dataclass(frozen=True)
-class FrozenScale:
+class FrozenScale(Combine):
     """reward = sum_k w_k (r_k - mu_k) / (sigma_k + epsilon), with mu and sigma of the policy before training.
 
     Quark Medical Alignment (arXiv 2602.11661): reference-frozen normalisation and weights from three factors. The
@@ -87,7 +87,7 @@ class FrozenScale:
         """No statistics, no levels."""
         return {"mean": {}, "deviation": {}, "level": {}}
 
-    def __call__(self, batch: Batch, weights: Weights, state: State) -> tuple[Batch, State]:
+    def __call__(self, batch: Batch, weights: Weights, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         given = sources(batch, weights)
         used = counted_trajectories(batch)
         own = {

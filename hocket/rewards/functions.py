@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from hocket.components import load_object
+from hocket.components import load_named, load_object
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
@@ -46,7 +46,7 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class FunctionReward:
+class FunctionReward(Reward):
     """A TRL-style function as a reward.
 
     A call that raises or takes longer than `timeout` seconds is made again up to `retries` times; one that returns
@@ -75,7 +75,7 @@ class FunctionReward:
     _memory: _Memory = field(init=False, repr=False, compare=False, default_factory=_Memory)
 
     def __post_init__(self) -> None:
-        call = load_object(self.function, "reward") if isinstance(self.function, str) else self.function
+        call = load_named(self.function, "reward") if isinstance(self.function, str) else self.function
         if not callable(call):
             raise ConfigurationError(f"reward {self.function}: it is of type {type(call).__name__}; name a function")
         object.__setattr__(self, "_call", call)

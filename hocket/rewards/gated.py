@@ -10,11 +10,12 @@ from torch import Tensor
 from hocket.errors import ConfigurationError, nearest
 from hocket.rewards.combine import Weights, added_up, sources, spread_over
 from hocket.segments import segment_sum
+from hocket.stages import Combine
 from hocket.types import Batch, Level, LevelScores, trajectory_of_turn
 
 
 @dataclass(frozen=True)
-class GatedAccumulation:
+class GatedAccumulation(Combine):
     """reward = R + [R > threshold] sum_k w_k r_k: the outcome R opens or shuts the gate for all immediate rewards.
 
     Gated reward accumulation (G-RA, arXiv 2508.10548). R is the weighted sum of the scores of whole trajectories, and

@@ -14,7 +14,8 @@ from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import EXTRACTIONS, Extraction
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column, GroupBy, Scenario, Trajectory
+from hocket.stages import Reward, Shaping
+from hocket.types import Batch, GroupBy, Scenario, Trajectory
 
 # ---------------------------------------------------------------- counts
 
@@ -26,7 +27,7 @@ def closeness(guess: float, truth: float, *, top: float = 1.5, cut: float = 0.5)
 
 
 @dataclass(frozen=True)
-class Closeness:
+class Closeness(Reward):
     """The fuzzy count reward of CrowdVLM-R1 (arXiv 2504.03724), as in its released script; see `closeness`.
 
     The guess is the number extracted from the text, 0 is given without one. The truth is the scenario's answer, or
@@ -96,7 +97,7 @@ def interval_iou(one: Interval, other: Interval) -> float:
 
 
 @dataclass(frozen=True)
-class IntervalIoU:
+class IntervalIoU(Reward):
     """The temporal reward of Temporal-R1 (arXiv 2506.01908): the IoU of the interval said and the true one.
 
     The interval said is the first two numbers of the extracted answer; without them the reward is 0. The true one is
@@ -145,7 +146,7 @@ def matched_share(text: str, entities: Sequence[str]) -> float:
 
 
 @dataclass(frozen=True)
-class EntityMatch:
+class EntityMatch(Shaping):
     """`R` of a right answer, `alpha g_i / max_j g_j` of a wrong one in the right form, 0 without an answer.
 
     E-GRPO (arXiv 2510.24694): g is the share of a question's known entities that stand in the text, and the maximum
@@ -162,8 +163,6 @@ class EntityMatch:
     right: float = 1.0
     by: GroupBy = GroupBy("scenario")
     column: str = "text"
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < self.right:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +11,8 @@ from hocket.rewards.outcomes import RIGHT, right
 from hocket.rewards.shaping import added
 from hocket.segments import segment_extreme
 from hocket.signals import counted_trajectories
-from hocket.types import Batch, Column, GroupBy, Level
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy, Level
 
 
 def spread_length(length: Tensor, solved: Tensor, group: Tensor, size: int) -> Tensor:
@@ -29,7 +29,7 @@ def spread_length(length: Tensor, solved: Tensor, group: Tensor, size: int) -> T
 
 
 @dataclass(frozen=True)
-class SpreadLength:
+class SpreadLength(Shaping):
     """Adds `weight` times a score of the length's place within its group: Kimi k1.5 (arXiv 2501.12599, section 2.3.3).
 
     The shortest right answer gets 1/2 and the longest -1/2; wrong answers are never rewarded for being short. Answers
@@ -44,8 +44,6 @@ class SpreadLength:
     weight: float = 0.5
     warmup: float = 0.25
     least: float = RIGHT
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.weight < 0 or not 0 <= self.warmup <= 1:

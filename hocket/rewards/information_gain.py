@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from hocket.rewards.shaping import added
 from hocket.signals import info_column
-from hocket.types import Batch, Column, Level
+from hocket.stages import Shaping
+from hocket.types import Batch, Level
 
 BELIEFS = "beliefs"
 """Column of `Batch.info`: per turn the belief in the right answer as the turn began, None where it was not asked."""
@@ -33,7 +33,7 @@ def gains(beliefs: Sequence[float | None], agents: Sequence[int]) -> list[float]
 
 
 @dataclass(frozen=True)
-class InformationGain:
+class InformationGain(Shaping):
     """`r_t += weight (b_t - b_{t-1})` for every turn but an agent's last: IGPO (arXiv 2510.14967).
 
     b_t is the belief in the right answer after turn t and what it led to, as `hocket.rollout.WithBeliefs` measures it
@@ -44,8 +44,6 @@ class InformationGain:
     """
 
     weight: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         known = info_column(batch, BELIEFS, "InformationGain")

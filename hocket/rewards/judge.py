@@ -20,7 +20,7 @@ from hocket.types import Trajectory
 
 
 @dataclass(frozen=True)
-class NoisyJudge:
+class NoisyJudge(Reward):
     """The verdict of another reward (1 from 0.5 on, else 0), reversed at stated rates: a verifier as a noisy channel.
 
     Each trajectory has its own draw, from the key of the call, the scenario and the sample. No opinion stays none.
@@ -152,7 +152,7 @@ def pair_accuracy(model: NgramModel, pairs: Sequence[tuple[str, str]], head: int
 
 
 @dataclass(frozen=True)
-class TextJudge:
+class TextJudge(Reward):
     """A fitted model's score of the last turn's text: a nano reward model, or a judge when `verdict` is set.
 
     Attributes:

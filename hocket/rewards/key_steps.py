@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
@@ -14,7 +13,8 @@ from hocket.rewards.combine import told
 from hocket.rewards.diversity import words_of
 from hocket.rewards.members import with_return
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column
+from hocket.stages import Shaping
+from hocket.types import Batch
 
 KeyStep = str | Sequence[str]
 """A phrase that a solution must contain, or several that mean the same."""
@@ -56,7 +56,7 @@ def keyword_density(text: str, steps: Sequence[KeyStep]) -> float:
 
 
 @dataclass(frozen=True)
-class KeySteps:
+class KeySteps(Shaping):
     """`R + alpha k` of a text with an answer, 0 of one without: the step-wise accuracy reward of R1-VL (2503.12937).
 
     k is the share of the question's key steps that the reasoning contains (`match_ratio`). Reads the columns `text`,
@@ -70,8 +70,6 @@ class KeySteps:
 
     alpha: float = 0.1
     most_density: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         if self.alpha == 0:
@@ -91,7 +89,7 @@ class KeySteps:
 
 
 @dataclass(frozen=True)
-class OrderedStages:
+class OrderedStages(Shaping):
     """`R += weight` for a text that has all required stages in their order: R1-VL's step-wise validity reward.
 
     The default is the format that many recipes ask for: a thought in tags, then an answer in tags.
@@ -104,8 +102,6 @@ class OrderedStages:
 
     stages: tuple[str, ...] = ("<think>", "</think>", "<answer>", "</answer>")
     weight: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         if self.weight == 0:

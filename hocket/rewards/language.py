@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hocket.keys import Key
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 Part = Literal["thoughts", "all"]
@@ -37,7 +38,7 @@ def vocabulary_share(text: str, words: frozenset[str]) -> float | None:
 
 
 @dataclass(frozen=True)
-class LanguageShare:
+class LanguageShare(Reward):
     """The share of a text that is in the target language: of letters by script, or of words by vocabulary.
 
     A language-consistency reward as in DeepSeek-R1 (arXiv 2501.12948), here for the thoughts (Qwen3 in Korean, arXiv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT, right
 from hocket.segments import segment_count, segment_extreme, segment_mean, segment_std
 from hocket.signals import counted_trajectories, info_column, returns
-from hocket.types import Batch, Column, GroupBy
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy
 
 SCENARIO = GroupBy("scenario")
 
@@ -29,7 +30,7 @@ def cosine_reward(length: Tensor, limit: int, at_zero: Tensor | float, at_limit:
 
 
 @dataclass(frozen=True)
-class CosineLength:
+class CosineLength(Shaping):
     """The cosine length reward in place of the verdict: open-rs (arXiv 2503.16219), after Yeo et al. 2025.
 
     A right answer earns `right_short` at length 0, falling to `right_long` at `limit`; a wrong one rises from
@@ -48,8 +49,6 @@ class CosineLength:
     wrong_long: float = -0.5
     weight: float = 2.0
     least: float = RIGHT
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -91,7 +90,7 @@ def budget_reward(length: Tensor, budget: Tensor, shape: Shape) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BudgetLength:
+class BudgetLength(Shaping):
     """Adds what a length is worth under the budget that was asked: Train Long, Think Short (arXiv 2508.08940).
 
     Reads `metadata["budget"]` of every scenario, which `hocket.curriculum.ShrinkingBudget` writes. Given to right and
@@ -107,8 +106,6 @@ class BudgetLength:
     weight: float = 1.0
     correct: float = 1.0
     shape: Shape = "triangle"
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.shape not in ("triangle", "flat", "linear"):
@@ -141,7 +138,7 @@ def length_scores(length: Tensor, among: Tensor, group: Tensor, size: int, epsil
 
 
 @dataclass(frozen=True)
-class StandardisedLength:
+class StandardisedLength(Shaping):
     """Right answers earn `exp(-alpha z)`, z their length's z-score among the group's right ones; wrong ones `wrong`.
 
     GRPO-LEAD (arXiv 2504.09696). A group's only right answer has z = 0. The exponential is positive, so a right
@@ -157,8 +154,6 @@ class StandardisedLength:
     least: float = RIGHT
     epsilon: float = 1e-6
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.wrong > 0:
             raise ValueError(f"alpha must be at least 0 and wrong at most 0, not {self.alpha} and {self.wrong}")
@@ -172,7 +167,7 @@ class StandardisedLength:
 
 
 @dataclass(frozen=True)
-class LengthOnceRight:
+class LengthOnceRight(Shaping):
     """Where all of a group's answers are right, a right answer earns `1 + weight (1 - l / limit)`.
 
     ConciseR's second stage (arXiv 2505.21178): correctness is never traded for length. The paper's code is not
@@ -189,8 +184,6 @@ class LengthOnceRight:
     always: bool = False
     least: float = RIGHT
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise ValueError(f"limit must be at least 1, not {self.limit}")
@@ -204,7 +197,7 @@ class LengthOnceRight:
 
 
 @dataclass(frozen=True)
-class RelativeLength:
+class RelativeLength(Shaping):
     """Adds `weight (1 - l_i / longest right answer of the group)` to every answer of a group that has a right one.
 
     LC-R1 (arXiv 2506.14755), as its public trainer has it: wrong answers take part, and longer ones than the longest
@@ -213,8 +206,6 @@ class RelativeLength:
 
     weight: float = 1.0
     least: float = RIGHT
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         value, groups = returns(batch), SCENARIO(batch)
@@ -226,13 +217,11 @@ class RelativeLength:
 
 
 @dataclass(frozen=True)
-class LongerIsBetter:
+class LongerIsBetter(Shaping):
     """Adds `weight min(l / limit, 1)`: a bonus for longer chains, as in GCPO (arXiv 2506.07160)."""
 
     limit: int
     weight: float = 0.1
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.limit < 1:

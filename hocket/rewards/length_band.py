@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from hocket.rewards.shaping import added
-from hocket.types import Batch, Column, Level
+from hocket.stages import Shaping
+from hocket.types import Batch, Level
 
 
 def band_penalty(lengths: Tensor, shortest: float, longest: float, power: float) -> Tensor:
@@ -20,7 +20,7 @@ def band_penalty(lengths: Tensor, shortest: float, longest: float, power: float)
 
 
 @dataclass(frozen=True)
-class LengthBand:
+class LengthBand(Shaping):
     """`reward -= penalty * (relative distance to [shortest, longest])^power`, nothing within the band.
 
     A length penalty in a general form, for which Hybrid and Multi-Aspect Reward Optimisation (arXiv 2510.05283) gives
@@ -34,8 +34,6 @@ class LengthBand:
     shortest: float = 0.0
     penalty: float = 0.5
     power: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 <= self.shortest <= self.longest or self.longest <= 0:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.segments import segment_count, segment_mean
 from hocket.signals import REWARD
+from hocket.stages import Shaping
 from hocket.types import Batch, Column, GroupBy, Level, LevelScores
 
 
@@ -31,7 +32,7 @@ def likelihood_ranks(logp: Tensor, group: Tensor, size: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class UnlikelinessReward:
+class UnlikelinessReward(Shaping):
     """`r_i <- r_i (1 - beta rank_i / G)`, rank 0 for the least likely of the G samples (arXiv 2506.02355).
 
     Likelihood is the mean behaviour log-prob of a sample's counted decisions. Only rewards above 0 of whole

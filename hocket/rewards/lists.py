@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.keys import Key
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 
@@ -33,7 +34,7 @@ def hits_of(items: Sequence[str], relevant: Sequence[str]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class ListGain:
+class ListGain(Reward):
     """The discounted cumulative gain of a list with an item per line (Järvelin and Kekäläinen 2002).
 
     What is relevant are the members of the scenario's answer. The hits by rank become the trajectory's column `hits`,

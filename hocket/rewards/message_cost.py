@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from hocket.rewards.members import with_return
 from hocket.segments import segment_extreme
 from hocket.signals import counted_trajectories, returns
-from hocket.types import Batch, Column, GroupBy
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy
 
 
 @dataclass(frozen=True)
-class MessageCost:
+class MessageCost(Shaping):
     """Takes `weight * tokens / (most tokens among the scenario's samples)` from the return: Optima (arXiv 2410.08115).
 
     Tokens are the decisions of all turns, whoever said them. Trajectories that do not count set no maximum.
     """
 
     weight: float = 0.6
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.weight < 0:

@@ -7,15 +7,15 @@ rho0 + rho1 < 1 (Reinforcement Learning with Verifiable yet Noisy Rewards, arXiv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from hocket.rewards.combine import told
 from hocket.signals import REWARD, counted_trajectories
-from hocket.stages import State
-from hocket.types import Batch, Column, Level, LevelScores
+from hocket.stages import Shaping, State
+from hocket.types import Batch, Level, LevelScores
 
 Form = Literal["backward", "forward"]
 
@@ -60,7 +60,7 @@ def check_rates(false_positive: float, false_negative: float) -> None:
 
 
 @dataclass(frozen=True)
-class NoiseCorrection:
+class NoiseCorrection(Shaping):
     """The combined reward of a trajectory, 0 or 1, corrected for known error rates: backward or forward.
 
     A trajectory whose `batch.info` (or scenario's metadata) tells `false_positive` or `false_negative` has its own
@@ -75,8 +75,6 @@ class NoiseCorrection:
     form: Form = "backward"
     false_positive: float = 0.1
     false_negative: float = 0.1
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         check_form(self.form)
@@ -109,7 +107,7 @@ def false_negative_rate(accepted: float, rejected: float, right: float, false_po
 
 
 @dataclass(frozen=True)
-class AppealedCorrection:
+class AppealedCorrection(Shaping):
     """A correction whose rho1 is estimated on the way: a second judge re-checks a sample of what was rejected.
 
     Reads `appeal` of every trajectory (the judge's verdict, None where it was not asked; the rollout `WithAppeals`
@@ -132,8 +130,6 @@ class AppealedCorrection:
     judge_false_positive: float = 0.0
     judge_false_negative: float = 0.0
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-
     def __post_init__(self) -> None:
         check_form(self.form)
         check_rates(self.false_positive, self.initial)
@@ -145,7 +141,7 @@ class AppealedCorrection:
         """Nothing was counted."""
         return {"accepted": 0.0, "rejected": 0.0, "appeals": 0.0, "upheld": 0.0}
 
-    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:
+    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         verdict, used = batch.scores[REWARD[Level.TRAJECTORY]].values, counted_trajectories(batch)
         accepted = used & (verdict >= 0.5)
         heard = [float(said) for said in told(batch, "appeal") if said is not None]

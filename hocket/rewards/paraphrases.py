@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from hocket.errors import nearest
 from hocket.keys import Key
@@ -12,11 +11,12 @@ from hocket.rewards.combine import told
 from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.similarity import SIMILARITIES, Similarity
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column, GroupBy
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy
 
 
 @dataclass(frozen=True)
-class GroupSimilarity:
+class GroupSimilarity(Shaping):
     """`r_ij = mean_{u != i} mean_m sim(o_ij, o_um)` over the other paraphrases u and their rollouts m.
 
     PS-GRPO (arXiv 2510.04392). Scenarios with one `origin` (column of `batch.info`) are paraphrases of one question;
@@ -39,8 +39,6 @@ class GroupSimilarity:
     accuracy: float = 0.0
     column: str = "text"
     seed: int = 0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.similarity not in SIMILARITIES:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
 from hocket.rewards.members import groups_of
 from hocket.rewards.shaping import added
-from hocket.types import Batch, Column, GroupBy, Level, trajectory_of_turn
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy, Level, trajectory_of_turn
 
 Answer = str | None
 
@@ -38,7 +39,7 @@ def _score(answers: Mapping[str, Sequence[Answer]], judge: str, place: int, miss
 
 
 @dataclass(frozen=True)
-class GroupConsistency:
+class GroupConsistency(Shaping):
     """The share of the other judges who agree, for every judgment of every judge: Genii (arXiv 2510.08145).
 
     Each judge is the client of its own judgments and a server of the others'; a server has one vote, split among its
@@ -56,8 +57,6 @@ class GroupConsistency:
     column: str = "answers"
     models: Literal["policy", "role"] = "policy"
     missing: float = 0.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.models not in ("policy", "role"):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.keys import Key
-from hocket.stages import State
+from hocket.stages import Reward, State
 from hocket.types import Trajectory
 
 
 @dataclass(frozen=True)
-class LearningProgress:
+class LearningProgress(Reward):
     """`r = scale (accuracy after - accuracy before)`, for `policy` alone: what its turns taught the others.
 
     CPMobius (arXiv 2602.02979, and the authors' code): the Coach is paid for its whole batch with what the Player

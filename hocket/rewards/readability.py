@@ -12,6 +12,7 @@ from hocket.errors import ConfigurationError
 from hocket.rewards.members import with_return
 from hocket.segments import segment_count, segment_extreme, segment_mean
 from hocket.signals import returns, turn_visits
+from hocket.stages import Shaping
 from hocket.types import Batch, Column
 
 
@@ -31,7 +32,7 @@ def message_losses(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Readability:
+class Readability(Shaping):
     """Adds `weight / max_u NLL(u)` to the return, NLL(u) the reference's mean loss per token of message u.
 
     Optima (arXiv 2410.08115): a private code is what the base model would hardly have written. The reference is the

@@ -10,6 +10,7 @@ from hocket.keys import Key
 from hocket.markup import tagged
 from hocket.rewards.similarity_bags import bag_similarity, box_overlap, near_number
 from hocket.rewards.verifiers import equal, last_line
+from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
 Kind = Literal["match", "chart", "box", "open"]
@@ -34,7 +35,7 @@ def final_answer(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Routed:
+class Routed(Reward):
     """Grades the scenarios that ask for this reward; about the others it has no opinion.
 
     So a mixed batch has one score per kind, with statistics of its own, and every trajectory exactly one opinion.

@@ -57,7 +57,7 @@ async def grade(
 async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal: Journal | None) -> Opinions:
     if not whole:
         return Opinions([])
-    if journal is None or not getattr(reward, "outside", True):
+    if journal is None or (isinstance(reward, Reward) and not reward.outside):
         return opinions_of(await reward(whole, key=key), len(whole), reward.name)
     entry = f"reward/{reward.name}/{_digest(whole, key)}"
     kept = journal.get(entry)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hocket.errors import ConfigurationError
 from hocket.signals import REWARD
+from hocket.stages import Shaping
 from hocket.types import Batch, Column, Level, LevelScores, Recorded
 
 Estimator = Literal["k1", "k2", "k3"]
@@ -28,7 +29,7 @@ def overlong_penalty(lengths: Tensor, limit: int, buffer: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class OverlongPenalty:
+class OverlongPenalty(Shaping):
     """Soft overlong punishment (DAPO, arXiv 2503.14476, equation 13), added to the trajectory's reward.
 
     Attributes:
@@ -40,8 +41,6 @@ class OverlongPenalty:
     limit: int
     buffer: int
     penalty: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 < self.buffer <= self.limit:
@@ -67,7 +66,7 @@ def kl_estimate(logp: Tensor, reference: Tensor, estimator: Estimator) -> Tensor
 
 
 @dataclass(frozen=True)
-class KLInReward:
+class KLInReward(Shaping):
     """`r_t -= coefficient * KL estimate` at every decision: the KL penalty of RLHF's PPO (arXiv 2203.02155) and RLOO.
 
     The policy's log-probs are the proximal ones where they are recorded, else those of the behaviour policy. Forced
@@ -107,14 +106,12 @@ def _policy_logp(batch: Batch) -> Recorded:
 
 
 @dataclass(frozen=True)
-class MaskTruncated:
+class MaskTruncated(Shaping):
     """Weight 0 for trajectories that a limit cut short: overlong filtering (DAPO, arXiv 2503.14476, section 3.4).
 
     As a shaping it also keeps them out of the statistics of credit. Set as a recipe's `correction`, which runs after
     credit, it keeps them in: their rewards are compared, only their gradient is left out.
     """
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         seen = batch.occurrences

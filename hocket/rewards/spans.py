@@ -14,7 +14,8 @@ import torch
 
 from hocket.rewards.shaping import added
 from hocket.signals import token_texts
-from hocket.types import Batch, Column, Level
+from hocket.stages import Shaping
+from hocket.types import Batch, Level
 
 Span = tuple[str, float]
 """A quoted stretch of an answer, and the score it gets."""
@@ -93,7 +94,7 @@ def spans_of(critique: Any) -> list[Span]:
 
 
 @dataclass(frozen=True)
-class SpanRewards:
+class SpanRewards(Shaping):
     """`r_t += score` of the critique's span that token t belongs to: Text2Grad (arXiv 2505.22338).
 
     A critique is a list of (quoted words, score): the column `critique` of `Batch.info` where a workflow gives one,
@@ -109,7 +110,6 @@ class SpanRewards:
     weight: float = 1.0
     spread: Spread = "each"
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     reads_pieces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ def numbered_by(pieces: Sequence[str], separator: str) -> list[int]:
 
 
 @dataclass(frozen=True)
-class SegmentsByText:
+class SegmentsByText(Shaping):
     """Numbers the parts of each response that `separator` divides: `Batch.segment`, from 0 within each turn.
 
     By lines these are the items of a list; by `</think>` the reasoning, tag included, is part 0 and the rest part 1.
@@ -160,7 +160,6 @@ class SegmentsByText:
 
     separator: str = "\n"
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
     reads_pieces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

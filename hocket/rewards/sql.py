@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\w+(?:\.\w+)?|<>|[<>!=]=|\|\||\S
 
 
 @dataclass(frozen=True)
-class QueryReward:
+class QueryReward(Reward):
     """A grade of the query extracted from the last turn; 0 without one, no opinion where the scenario has no database.
 
     A subclass gives `grade`.
@@ -164,7 +164,7 @@ def ngrams(sql: str, n: int) -> frozenset[tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class JudgeFailures:
+class JudgeFailures(Reward):
     """Asks a judge about the queries that fail on execution; 0 for those that do not.
 
     Attributes:
@@ -176,11 +176,6 @@ class JudgeFailures:
     execution: ExecutionMatch = ExecutionMatch()
     name: str = "judge"
     weight: float = 1.0
-
-    @property
-    def outside(self) -> bool:
-        """Whether the judge's answers must be journalled."""
-        return bool(getattr(self.judge, "outside", True))
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
         verdicts = await self.execution(trajectories, key=key)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from hocket.segments import segment_count, segment_extreme
 from hocket.signals import REWARD, info_column, returns
-from hocket.types import Batch, Column, GroupBy, Level, LevelScores
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy, Level, LevelScores
 
 _EQUATION = re.compile(r"(-?\d{1,15}) *([-+*]) *(-?\d{1,15}) *= *(-?\d{1,30})", re.ASCII)
 
@@ -37,7 +37,7 @@ def step_score(share: Tensor, slope: float, threshold: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class StepScores:
+class StepScores(Shaping):
     """In groups where nobody is right, the reward is how far each solution was: spectral PO (arXiv 2505.11595).
 
     `s = sigmoid(slope (RTS - threshold))`, RTS the share of a solution that stands before its first wrong step, as told
@@ -52,8 +52,6 @@ class StepScores:
     threshold: float = 0.5
     success: float = 1.0
     name: str = "rts"
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.slope > 0:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from hocket.rewards.members import groups_of
 from hocket.signals import returns
-from hocket.types import Batch, Column, GroupBy
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy
 
 
 @dataclass(frozen=True)
-class DropSurplusNegatives:
+class DropSurplusNegatives(Shaping):
     """Weight 0 for negatives beyond the number of positives, per group: RED-Drop (arXiv 2509.24203).
 
     A positive has a return of at least its group's mean. As a shaping it runs before credit, which then centres what
@@ -25,8 +25,6 @@ class DropSurplusNegatives:
     """
 
     ratio: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.ratio < 0:

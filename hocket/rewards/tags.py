@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
 from hocket.markup import THOUGHT
 from hocket.rewards.members import with_return
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column
+from hocket.stages import Shaping
+from hocket.types import Batch
 
 Thought = Literal["filled", "tagged", "optional"]
 
@@ -38,7 +39,7 @@ def answers_well(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class TagFormat:
+class TagFormat(Shaping):
     """Adds `weight` for a response with the right tags. Reads `text`, the last turn's.
 
     Attributes:
@@ -50,8 +51,6 @@ class TagFormat:
     weight: float = 1.0
     thought: Thought = "tagged"
     apart: bool = False
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.thought not in ("filled", "tagged", "optional"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
@@ -13,7 +12,8 @@ from hocket.markup import has_thought
 from hocket.rewards.shaping import added
 from hocket.segments import segment_count, segment_sum
 from hocket.signals import info_column, returns
-from hocket.types import Batch, Column, GroupBy, Level
+from hocket.stages import Shaping
+from hocket.types import Batch, GroupBy, Level
 
 
 def well_formed(text: str) -> bool:
@@ -22,7 +22,7 @@ def well_formed(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class ThinkingPenalties:
+class ThinkingPenalties(Shaping):
     """`R = R_base - miss P_miss - over P_over - form P_fmt`: AdaCoT (arXiv 2505.11896).
 
     P_miss is due for not thinking where it is needed, P_over for thinking where it is not, P_fmt for broken tags. How
@@ -39,8 +39,6 @@ class ThinkingPenalties:
     over: float = 0.2
     form: float = 0.5
     success: float = 1.0
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __call__(self, batch: Batch) -> Batch:
         texts = [text or "" for text in info_column(batch, "text", "ThinkingPenalties")]

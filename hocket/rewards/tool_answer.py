@@ -11,6 +11,7 @@ from hocket.keys import Key
 from hocket.markup import edit_distance, tagged
 from hocket.rewards.formats import token_match
 from hocket.rewards.verifiers import answer_text, equal
+from hocket.stages import Reward
 from hocket.types import Trajectory
 
 _TAG = re.compile(r"<(/?)(think|tool_call|answer)>")
@@ -108,7 +109,7 @@ def _number(text: str) -> complex | None:
 
 
 @dataclass(frozen=True)
-class ToolAnswer:
+class ToolAnswer(Reward):
     """`malformed` for a broken form, else the answer's grade s, plus `bonus` where s > 0 and all `tools` were called.
 
     TAPO (repository Goer17/TAPO, tool_dapo.py) has -1, s and no bonus, so that calls by themselves earn nothing.

@@ -19,8 +19,8 @@ from hocket.rewards.opinions import Opinions
 from hocket.rewards.outcomes import RIGHT
 from hocket.rewards.verifiers import answer_text, equal
 from hocket.signals import counted_trajectories, info_column, returns
-from hocket.stages import State
-from hocket.types import Batch, Column, Trajectory
+from hocket.stages import Reward, Shaping, State
+from hocket.types import Batch, Trajectory
 
 CALL = "<tool_call>"
 """How a response opens a call; the shipped base model was trained on it."""
@@ -45,7 +45,7 @@ def efficiency(calls: Tensor, fewest: Tensor, smooth: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ToolEfficiency:
+class ToolEfficiency(Shaping):
     """The return times `alpha r_tool(m, n)`: a wrong answer, which earned nothing, gains nothing by being frugal.
 
     OTC (arXiv 2504.14870). m is the trajectory's number of calls, n the fewest of any right answer to its scenario so
@@ -63,8 +63,6 @@ class ToolEfficiency:
     form: Literal["group", "alone"] = "group"
     least: float = RIGHT
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-
     def __post_init__(self) -> None:
         if self.smooth <= 0 or self.alpha <= 0:
             raise ValueError(f"alpha and smooth must be positive, not {self.alpha} and {self.smooth}")
@@ -75,7 +73,7 @@ class ToolEfficiency:
         """No scenario was answered yet."""
         return {"fewest": {}}
 
-    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:
+    def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         calls, value = tool_calls(batch), returns(batch)
         fewest: dict[str, float] = dict(state["fewest"])
         names = [batch.names["scenario"][code] for code in batch.scenario.tolist()]
@@ -96,7 +94,7 @@ _SEARCH = re.compile(r"<search>|" + re.escape(CALL))
 
 
 @dataclass(frozen=True)
-class SearchTable:
+class SearchTable(Reward):
     """What guessing, searching and answering earn together: SEM (arXiv 2505.07903).
 
     A response answers, may then search, and answers again: `<answer>..</answer>`, a `<search>` or `<tool_call>`, and a
@@ -174,7 +172,7 @@ def contrast_sign(with_it: Tensor, without: Tensor, band: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ContrastBonus:
+class ContrastBonus(Shaping):
     """Adds `weight * sign` to rollouts that construct, the sign telling whether constructing helps on this scenario.
 
     GCPO (arXiv 2506.07160): the mean returns of rollouts told to construct and told not to give the sign, see
@@ -191,8 +189,6 @@ class ContrastBonus:
     band: float = 0.1
     marker: str = CALL
     unconditional: bool = False
-
-    reads: ClassVar[frozenset[Column]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.band < 0:

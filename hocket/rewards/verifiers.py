@@ -12,6 +12,7 @@ from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.markup import tagged
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
+from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
 Extraction = Literal["answer-tag", "last-line", "number"]
@@ -21,7 +22,7 @@ _LONGEST_NUMBER = 100
 
 
 @dataclass(frozen=True)
-class TaskVerifier:
+class TaskVerifier(Reward):
     """A task's verdict on the last turn's text. `verify(text, scenario)` gives a number, or None for no opinion.
 
     A `verify` that raises leaves that trajectory without an opinion, with a problem; one that raises on every
@@ -52,7 +53,7 @@ class TaskVerifier:
 
 
 @dataclass(frozen=True)
-class ExactMatch:
+class ExactMatch(Reward):
     """1 if what is extracted from the completion equals the scenario's answer, else 0; None without an answer.
 
     `answer-tag` takes the text of the last `<answer>..</answer>`, `last-line` the last line that is not blank, and

@@ -9,12 +9,12 @@ from typing import Literal
 from hocket.core.candidates import Branching
 from hocket.keys import Key
 from hocket.rollout.groups import groups
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
-class AgentTurnTree:
+class AgentTurnTree(Rollout):
     """`candidates` answers to every question a workflow asks by `agent.candidates`; the episode goes on with one.
 
     AT-GRPO (arXiv 2510.11062): candidates of a turn have one prompt, so they are comparable, whatever the role and the

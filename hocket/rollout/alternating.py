@@ -11,7 +11,7 @@ from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
-class AlternatingRollout:
+class AlternatingRollout(Rollout):
     """The rollouts of `members` in turn, each for `every` steps.
 
     With `AlternatingCredit` and `AlternatingObjective` of as many members and the same `every`, a recipe is several
@@ -24,10 +24,6 @@ class AlternatingRollout:
     def __post_init__(self) -> None:
         if not self.members or self.every < 1:
             raise ValueError(f"there must be members, and every at least 1, not {self.every}")
-
-    @property
-    def plays_reference(self) -> bool:
-        return any(getattr(member, "plays_reference", False) for member in self.members)
 
     def at(self, step: int) -> Rollout:
         """The rollout of `step` (from 1)."""

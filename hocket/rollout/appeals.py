@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play, Reward
+from hocket.stages import Grade, LedgerView, More, Play, Reward, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class WithAppeals:
+class WithAppeals(Rollout):
     """Independent samples, of whose rejected ones a second judge re-checks a share (arXiv 2510.00915).
 
     Rejected is a trajectory whose scores sum to less than `accept`. Each is re-checked with probability `share`, its

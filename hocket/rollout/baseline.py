@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
-class WithGreedyBaseline:
+class WithGreedyBaseline(Rollout):
     """`samples` trajectories per scenario and one greedy one, of source `baseline`: ReMax (arXiv 2310.10505).
 
     The greedy trajectory informs `hocket.credit.GreedyBaseline` and is never learnt from.

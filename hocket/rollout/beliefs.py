@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from hocket.keys import Key
 from hocket.rollout.branches import ANSWER
-from hocket.stages import Forecaster, Grade, LedgerView, More, Play, Words, forecaster_of, words_of
+from hocket.stages import Forecaster, Grade, LedgerView, More, Play, Rollout, Words, forecaster_of, words_of
 from hocket.types import Assignment, Experience, Scenario, Trajectory
 
 
 @dataclass(frozen=True)
-class WithBeliefs:
+class WithBeliefs(Rollout):
     """`samples` trajectories per scenario, and for each turn the belief in the right answer as the turn began.
 
     IGPO (arXiv 2510.14967): `b = exp( (1/|g|) sum_j log pi(g_j | h, phrase, g_<j) )`, g the tokens of the scenario's

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hocket.keys import Key
 from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play, Words, words_of
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Words, words_of
 from hocket.types import Assignment, Experience, Trajectory
 
 
@@ -45,7 +45,7 @@ class FirstMention:
 
 
 @dataclass(frozen=True)
-class CompressedThoughts:
+class CompressedThoughts(Rollout):
     """`samples` trajectories, the right ones with their thought cut right after it first reaches the answer.
 
     LC-R1 (arXiv 2506.14755). What remains of the thought, its closing tag and what follows are read again by the

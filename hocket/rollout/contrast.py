@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hocket.keys import Key
 from hocket.rollout.branches import NUMBERED
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 USE = "Use an auxiliary construction: write down a helpful intermediate quantity before you solve the problem."
@@ -16,7 +16,7 @@ AVOID = "Solve the problem directly, without any auxiliary construction."
 
 
 @dataclass(frozen=True)
-class ContrastGroups:
+class ContrastGroups(Rollout):
     """Per scenario `probes` rollouts told to construct, as many told not to, and `samples` told nothing.
 
     GCPO (arXiv 2506.07160). The mean scores of the two told groups are written into every trajectory of the scenario,

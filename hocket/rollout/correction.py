@@ -11,7 +11,7 @@ import numpy as np
 from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 Encode = Callable[[str], Sequence[int]]
@@ -25,7 +25,7 @@ CUES = (
 
 
 @dataclass(frozen=True)
-class GuidedCorrection:
+class GuidedCorrection(Rollout):
     """`samples` per scenario, and some of the wrong ones continued after a cue: EDGE-GRPO (arXiv 2507.21848).
 
     Of each group's wrong single-turn answers, `share` (rounded up, the first by number) are played again: the answer

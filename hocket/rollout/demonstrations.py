@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Scenario, Score
 
 
 @dataclass(frozen=True)
-class Demonstrations:
+class Demonstrations(Rollout):
     """`samples` copies of each scenario's demonstration, for supervised fine-tuning and behaviour cloning.
 
     Assignments have source `expert`: a text player takes `metadata["demonstration"]` as the response instead of
@@ -50,7 +50,7 @@ class Demonstrations:
 
 
 @dataclass(frozen=True)
-class Preferences:
+class Preferences(Rollout):
     """The chosen and the rejected response of each scenario, for offline preference learning (DPO, arXiv 2305.18290).
 
     Assignments have source `imported` and two samples: a text player takes `metadata["chosen"]` as the response of

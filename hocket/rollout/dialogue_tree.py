@@ -13,12 +13,12 @@ from hocket.markup import edit_distance
 from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import Node, grafted, onward
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class DialogueTree:
+class DialogueTree(Rollout):
     """`expansions` times a message is chosen per scenario, and the episode goes on from it `children` times to its end.
 
     Optima (arXiv 2410.08115, and the authors' code). Messages are nodes; those before the chosen one are replayed, so

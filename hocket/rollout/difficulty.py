@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from statistics import mean
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
-class DifficultyAware:
+class DifficultyAware(Rollout):
     """`samples` per scenario, with a hint where it did worse than a running reference and noise where it did better.
 
     DeepVideo-R1's difficulty-aware augmentation (arXiv 2506.07464): so that groups are rarely all equal. The reference

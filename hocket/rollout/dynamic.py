@@ -11,14 +11,14 @@ import numpy as np
 
 from hocket.keys import Key
 from hocket.rollout.groups import groups
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Score, Trajectory
 
 Group = list[Trajectory]
 
 
 @dataclass(frozen=True)
-class DynamicSampling:
+class DynamicSampling(Rollout):
     """Keeps only groups whose rewards are not all equal, and asks again for the missing ones (DAPO, arXiv 2503.14476).
 
     As many groups with signal are wanted as scenarios were asked. Missing ones are asked from the curriculum through

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from hocket.keys import Key
 from hocket.rollout.demonstrations import demonstrated
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
-class WithExpert:
+class WithExpert(Rollout):
     """Groups of `samples` trajectories of which `experts` are given: TempSamp-R1 (arXiv 2509.18056).
 
     The given ones have source `expert` and are scored like the others; their text is the scenario's

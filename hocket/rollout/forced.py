@@ -12,7 +12,7 @@ import numpy as np
 from hocket.keys import Key
 from hocket.rollout.branches import ANSWER, CLOSED, NUMBERED, continued, ending_tokens, only_turn, thinking_span
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play, Words, words_of
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Words, words_of
 from hocket.types import Assignment, Experience, Trajectory
 
 
@@ -28,7 +28,7 @@ def block_ends(begin: int, end: int, blocks: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class ForcedAnswers:
+class ForcedAnswers(Rollout):
     """`samples` trajectories per scenario, their thoughts in blocks, and forced answers after every block but the last.
 
     MRT (arXiv 2503.07572). The meta-prover is the policy itself, made to stop and answer: `tries` short answers after

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hocket.keys import Key
 from hocket.rollout.groups import groups
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 DECISIVE = "decisive"
@@ -16,7 +16,7 @@ DECISIVE = "decisive"
 
 
 @dataclass(frozen=True)
-class JudgedTurns:
+class JudgedTurns(Rollout):
     """`samples` trajectories per scenario, and for each, when it is scored, the turns that a judge calls decisive.
 
     The process labels of EPO (arXiv 2502.12486). Column `decisive` holds their places among all turns, a list per

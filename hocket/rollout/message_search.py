@@ -11,7 +11,7 @@ from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import Node, onward
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import PAUSED, Assignment, Experience, Trajectory, before_training
 
 Valued = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
@@ -143,7 +143,7 @@ class UCT:
 
 
 @dataclass(frozen=True)
-class MessageSearch:
+class MessageSearch(Rollout):
     """`searches` tree searches per scenario; what is learnt from are the episodes that ended in them, each once.
 
     MASPRM (arXiv 2510.24803). An end is worth `2 s - 1`, s the sum of its scores, kept in [0, 1]: +1 for right and -1

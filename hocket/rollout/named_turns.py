@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol
 
-from hocket.components import load_object
+from hocket.components import load_named
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rollout.branches import NUMBERED
@@ -72,7 +72,7 @@ class NamedBy:
     _call: Callable[..., Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        call = load_object(self.judge, "judge") if isinstance(self.judge, str) else self.judge
+        call = load_named(self.judge, "judge") if isinstance(self.judge, str) else self.judge
         if not callable(call):
             raise ConfigurationError(f"judge {self.judge}: it is of type {type(call).__name__}; name a function")
         object.__setattr__(self, "_call", call)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 DELAYED = "delayed"
@@ -49,7 +49,7 @@ class NucleusMask:
 
 
 @dataclass(frozen=True)
-class DelayedNucleus:
+class DelayedNucleus(Rollout):
     """`samples` of every scenario, every action from the nucleus of the policy's delayed copy (NLPO, arXiv 2210.01241).
 
     The nucleus is the smallest set of actions with at least `mass` under the copy, which an update such as

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from hocket.keys import Key
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import Node, grafted
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Replay, Trajectory
 
 
 @dataclass(frozen=True)
-class PlanRuns:
+class PlanRuns(Rollout):
     """`plans` plans per scenario, and `runs` episodes with each, so that a plan is worth their mean score.
 
     The Monte Carlo of MPO (arXiv 2503.02682, and the authors' scripts). The plan is the first message of an episode;

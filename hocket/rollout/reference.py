@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class WithReference:
+class WithReference(Rollout):
     """`samples` trajectories per scenario, and `references` that the reference plays, of source `baseline`.
 
     What the reference earns informs credit (`hocket.credit.ReferenceMargin`, `hocket.credit.RememberedBaseline`) and

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 
 @dataclass(frozen=True)
-class Refilled:
+class Refilled(Rollout):
     """`samples` of `ceil(B / (1 - rate))` scenarios where B were asked: CPPO's refilled slots (arXiv 2503.22342).
 
     With `hocket.credit.Pruned(rate)` the batch that is learnt from keeps its size and covers more scenarios. Further

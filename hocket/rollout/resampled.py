@@ -9,12 +9,12 @@ from hocket.keys import Key
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import Node, grafted
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns, resumed, worth
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class ResampledTurn:
+class ResampledTurn(Rollout):
     """A dialogue per scenario; from the turn where a bad one went wrong it is played on anew, and the best is kept.
 
     The data of SDPO (arXiv 2501.01821, and the authors' code). A dialogue worth less than `good` is bad. The judge

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play, Reward
+from hocket.stages import Grade, LedgerView, More, Play, Reward, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class Selected:
+class Selected(Rollout):
     """Independent samples, of which those are kept that score well: the data of rejection-sampling fine-tuning.
 
     Kept is a whole trajectory whose scores sum to at least `least`, and of which the judge, if there is one, thinks

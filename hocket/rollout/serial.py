@@ -16,12 +16,12 @@ from hocket.rollout.branches import (
     only_turn,
     thinking_span,
 )
-from hocket.stages import Grade, LedgerView, More, Play, Words, words_of
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Words, words_of
 from hocket.types import Assignment, Experience, Trajectory, Turn
 
 
 @dataclass(frozen=True)
-class SerialGroup:
+class SerialGroup(Rollout):
     """A group of one chain: cut at places drawn uniformly along its thought, ended there, and answered.
 
     S-GRPO (arXiv 2505.07686). The chain is sampled once; `samples - 1` copies of it are cut at different places, a

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class Tempered:
+class Tempered(Rollout):
     """`samples` of the policy itself, then `extra` at temperature `hot` or `cold`: AEPO (arXiv 2510.08141).
 
     If the entropy measured on the policy's own samples is below `target`, the extra ones are hot, else cold: to learn

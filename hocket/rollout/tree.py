@@ -9,12 +9,12 @@ import numpy as np
 
 from hocket.keys import Key
 from hocket.rollout.branches import NUMBERED, continued, only_turn
-from hocket.stages import Grade, LedgerView, More, Play, words_of
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, words_of
 from hocket.types import Assignment, Experience, Trajectory, Turn
 
 
 @dataclass(frozen=True)
-class PlanTree:
+class PlanTree(Rollout):
     """`plans` plans per scenario, and `solutions` solutions from each: the tree of PTA-GRPO (arXiv 2510.01833).
 
     A plan is the response up to `marker`, or its first `plan_tokens` tokens where the marker does not come before.

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hocket.keys import Key
-from hocket.stages import Grade, LedgerView, More, Play
+from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
 @dataclass(frozen=True)
-class WithinBand:
+class WithinBand(Rollout):
     """Keeps the episodes whose `share` of good attempts lies in [low, high], and asks on until the batch is full.
 
     CPMobius (arXiv 2602.02979 and the authors' code): every episode is a problem and several attempts at it; the

@@ -166,7 +166,7 @@ def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[
     found: dict[str, Any] = {}
     group = study.samples
     if has_path(recipe, "rollout.samples"):
-        stated = int(getattr(rollout, "samples", study.samples))
+        stated = rollout.samples or study.samples
         group = int(own.get("rollout.samples", study.samples if stated == USUAL_SAMPLES else stated))
         found["rollout.samples"] = group
     metered = type(rollout) not in FIXED

@@ -80,7 +80,7 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
     for name, policy in policies.items():
         settings = own.get(name, RoleSettings())
         chosen = find_recipe(settings.recipe) if settings.recipe else recipe
-        if getattr(chosen.rollout, "needs_latents", False) and not getattr(policy, "latents", False):
+        if chosen.needs_latents and not getattr(policy, "latents", False):
             raise ConfigurationError(
                 f"recipe {chosen.name} trains a policy with latent thoughts (hocket.policies.latent.LatentLM), which "
                 f"{name!r} is not; build it in Python, or choose grpo-kl"
@@ -98,7 +98,7 @@ def seat_references(config: Config, parts: Parts) -> None:
         ConfigurationError: when what samples is not in this process, or a policy that plays has no reference.
     """
     recipe, player = parts.lead.recipe, parts.player
-    if not getattr(recipe.rollout, "plays_reference", False):
+    if not recipe.plays_reference:
         return
     away = "overlap" if config.overlap else f"engine.kind {config.engine.kind}"
     if config.overlap or config.engine.kind != "local":

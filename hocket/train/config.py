@@ -341,7 +341,7 @@ def _lengths(config: Config) -> dict[str, Any]:
 
 def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
     """The suggestions this recipe has a setting for: one without a critic has no `credit.lam`."""
-    repeated = () if not getattr(recipe.objective, "on_policy_only", False) else ("update.epochs", "update.minibatches")
+    repeated = () if not recipe.objective.on_policy_only else ("update.epochs", "update.minibatches")
     return [
         (key, value)
         for key, value in suggestions.items()

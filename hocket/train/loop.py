@@ -229,8 +229,7 @@ async def collect(parts: Parts, key: Key, step: int = 1) -> tuple[Experience, li
     async def score(trajectories: Sequence[Trajectory]) -> None:
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
-    by_turns = getattr(recipe.rollout, "at", None)
-    rollout = recipe.rollout if by_turns is None else by_turns(step)
+    rollout = recipe.rollout.at(step)
     player = recast(parts.player, recipe.cast, step)
     player = parts.past.seated(player, recipe.cast, parts.learners, step, parts.key)
     experience = await rollout.collect(

@@ -86,7 +86,7 @@ def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_
     policies = {id(learner.policy): cast("CausalLM", learner.policy) for learner in trained}
     largest = max(policies.values(), key=_weights)
     recipe = trained[0].recipe
-    samples = recipe.curriculum.prompts * int(getattr(recipe.rollout, "samples", 1))
+    samples = recipe.curriculum.prompts * (recipe.rollout.samples or 1)
     responses = config.decoding.max_tokens
     limit = min(LONGEST, largest.context_length or LONGEST)
 

@@ -10,11 +10,11 @@ import torch
 
 from hocket.keys import Key
 from hocket.stages import Metrics, Policy
-from hocket.update.problem import Problem
+from hocket.update.problem import Problem, Update
 
 
 @dataclass(frozen=True)
-class GradientStep:
+class GradientStep(Update):
     """AdamW (or plain SGD) on the gradient of the loss, `epochs` passes in `minibatches` parts each.
 
     Attributes:

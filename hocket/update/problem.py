@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from hocket.evaluating import evaluate_detached, evaluation
 from hocket.keys import Key
-from hocket.stages import Metrics, Policy, State
+from hocket.stages import Metrics, Policy, Stage, State, fact
 from hocket.types import Batch, Evaluation, GroupBy, Level, LossFunction, Quantity, Terms
 
 
@@ -180,20 +179,32 @@ class Problem:
         return float((gap.exp() - 1 - gap).mean())
 
 
-class Update(Protocol):
+class Update(Stage):
     """How a step is made from gradients."""
+
+    room = "update"
+
+    @fact
+    def epochs(self) -> int:
+        """Passes over a batch."""
+        return 1
+
+    @fact
+    def minibatches(self) -> int:
+        """Parts of a batch that are learnt from one after the other."""
+        return 1
 
     def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
         """A fresh optimiser over the policy's trainable weights."""
-        ...
+        raise NotImplementedError
 
     def lr_factor(self, step: int, total: int) -> float:
         """The schedule: what the learning rate is multiplied with at `step` (from 1) of `total`."""
-        ...
+        raise NotImplementedError
 
     def step(self, problem: Problem, key: Key) -> Metrics:
         """Changes the weights; returns metrics, `loss` among them."""
-        ...
+        raise NotImplementedError
 
 
 def _mask(chosen: Tensor, size: int) -> Tensor:

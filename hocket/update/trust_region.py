@@ -16,7 +16,7 @@ from hocket.stages import Metrics, Policy
 from hocket.types import Quantity
 from hocket.update.gradient import GradientStep
 from hocket.update.partial_losses import without_value
-from hocket.update.problem import Problem
+from hocket.update.problem import Problem, Update
 
 NEARBY = 1e-4
 """KL in nats, at most four times which a difference of gradients moves the policy: far above float32's rounding."""
@@ -138,7 +138,7 @@ def conjugate_gradient(
 
 
 @dataclass(frozen=True)
-class TrustRegionStep:
+class TrustRegionStep(Update):
     """Maximises the surrogate subject to mean KL(before || now) <= `radius` (TRPO, arXiv 1502.05477).
 
     Conjugate gradients solve (F + damping I) x = g, F the Fisher matrix over all actions at the batch's decisions and

@@ -14,13 +14,12 @@ from hocket.keys import Key
 from hocket.packing import pack
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
+from hocket.stages import Objective
 from hocket.train.learner import Learner
-from hocket.types import Batch, Column, Evaluation, GroupBy, Level, Quantity, Terms
+from hocket.types import Batch, Evaluation, GroupBy, Level, Quantity, Terms
 from hocket.update.problem import Problem
 
-SPLITTABLE = sorted(
-    name for name, recipe in all_recipes().items() if not getattr(recipe.credit, "needs_baseline", False)
-)
+SPLITTABLE = sorted(name for name, recipe in all_recipes().items() if not recipe.credit.needs_baseline)
 
 
 def problem_for(recipe: Recipe, policy: TablePolicy, batch: Batch) -> tuple[Problem, Batch]:
@@ -76,13 +75,11 @@ def test_gradient_is_the_same_under_any_order(name: str, seed: int, data: st.Dat
 
 
 @dataclass(frozen=True)
-class SquaredGroupMean:
+class SquaredGroupMean(Objective):
     """A loss that couples whole groups: the square of each group's mean log-prob."""
 
     couples = Level.GROUP
     needs = frozenset({Quantity.LOGP})
-    reads: frozenset[Column] = frozenset()
-    idle_without_advantage = False
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         groups = GroupBy("scenario")(batch)

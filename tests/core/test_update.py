@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hocket.keys import Key
 from hocket.packing import pack
 from hocket.recipes import find
+from hocket.stages import Objective
 from hocket.train.learner import Learner
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Batch, Evaluation, Level, Quantity, Terms
 from hocket.update import GradientStep
 
 
@@ -61,13 +62,11 @@ def test_warmup_scales_the_first_step() -> None:
 
 
 @dataclass(frozen=True)
-class Poison:
+class Poison(Objective):
     """A loss that is NaN."""
 
     couples = Level.DECISION
     needs = frozenset({Quantity.LOGP})
-    reads: frozenset[Column] = frozenset()
-    idle_without_advantage = False
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         value = now.logp[batch.occurrences.decision] * math.nan
