@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hocket.errors import ConfigurationError, HocketError
     from hocket.recipe import Recipe
-    from hocket.run import Run, train
-    from hocket.train.config import Config
-    from hocket.train.trainer import Trainer
+    from hocket.run import Run, Trainer, train
+    from hocket.train.settings import Config
 
 __version__ = "0.1.0"
 
@@ -30,12 +29,12 @@ if "OMP_WAIT_POLICY" not in os.environ:
 __all__ = ["Config", "ConfigurationError", "HocketError", "Recipe", "Run", "Trainer", "train"]
 
 _HOMES = {
-    "Config": "hocket.train.config",
+    "Config": "hocket.train.settings",
     "ConfigurationError": "hocket.errors",
     "HocketError": "hocket.errors",
     "Recipe": "hocket.recipe",
     "Run": "hocket.run",
-    "Trainer": "hocket.train.trainer",
+    "Trainer": "hocket.run",
     "train": "hocket.run",
 }
 

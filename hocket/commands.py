@@ -98,8 +98,9 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
 
 def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
     from hocket import tasks
+    from hocket.run import Trainer, write_report
     from hocket.train.config import configure, read_pairs
-    from hocket.train.trainer import Trainer, resumed
+    from hocket.train.trainer import resumed
 
     flags = _flag_pairs(options) + pairs
     if options.resume:
@@ -112,7 +113,7 @@ def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
             )
         track = dict(pairs).get("track", ())
         run = find_run(options.resume, options.runs or "runs")
-        return resumed(run, steps=options.steps, track=_words(track), observer=observer)
+        return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
     settings = (read_pairs(Path(options.config)) if options.config else []) + flags
     task = tasks.find(str(dict(settings).get("task", "sums")))
     return Trainer(configure(settings, task), task=task, observer=observer)
@@ -284,15 +285,17 @@ def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
 
 
 def _sampled(task: Any, n: int, *, as_json: bool) -> int:
+    from hocket.train.kinds import kind_of
+
     size = task.size("train")
     scenarios = [task.scenario("train", number) for number in range(n if size is None else min(n, size))]
     if as_json:
         rows = [{"id": s.id, "prompt": s.prompt, "answer": s.answer, "seed": s.seed} for s in scenarios]
-        emit({"name": task.name, "kind": task.kind, "train": size, "eval": task.size("eval"), "samples": rows})
+        emit({"name": task.name, "kind": kind_of(task).name, "train": size, "eval": task.size("eval"), "samples": rows})
         return 0
     console = _out()
     amount = "endless" if size is None else f"{size} scenarios"
-    console.print(f"[bold]{task.name}[/]  {task.kind}, {amount} to train on")
+    console.print(f"[bold]{task.name}[/]  {kind_of(task).name}, {amount} to train on")
     for scenario in scenarios:
         prompt = "\n  ".join(str(message["content"]) for message in scenario.messages) or f"seed {scenario.seed}"
         console.print(f"\n  {prompt}", markup=False)

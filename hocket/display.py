@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hocket.casting import Shared
-from hocket.train.config import Config
+from hocket.train.kinds import kind_of
+from hocket.train.settings import Config
 from hocket.train.trainer import Trainer
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -81,7 +82,7 @@ class LiveDisplay:
         self.bar = self.progress.add_task(
             f"{config.method} on {config.task}", total=self.steps, completed=self.first_step, left=""
         )
-        who = config.model if trainer.task.kind == "text" else "a small network"
+        who = kind_of(trainer.task).describe(config)
         onward = f", continuing from step {self.first_step}" if self.first_step else ""
         self.console.print(
             f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/]{played(config)} with "

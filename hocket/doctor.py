@@ -58,9 +58,9 @@ def _machine() -> list[Finding]:
     import torch
 
     from hocket import kernels
-    from hocket.train.assemble import configured_models
-    from hocket.train.config import Config
     from hocket.train.machine import Machine
+    from hocket.train.models import configured_models
+    from hocket.train.settings import Config
 
     models = configured_models(Config())
     machine = Machine.chosen(Config(), models)

@@ -10,10 +10,27 @@ from hocket import tasks
 from hocket.recipe import Recipe
 from hocket.rewards import FunctionReward
 from hocket.stages import Policy, Reward, Task
+from hocket.train import trainer as training
 from hocket.train.config import configure
 from hocket.train.evaluate import Evaluated
+from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
-from hocket.train.trainer import Observer, Trainer
+from hocket.train.trainer import Observer
+
+
+def write_report(run: Path) -> None:
+    """Writes `report.html` into a run folder."""
+    from hocket.report import page  # Needed once, at the end: a run starts faster without it.
+
+    page.write_report(run)
+
+
+class Trainer(training.Trainer):
+    """The trainer of `hocket.train.trainer`, which leaves `report.html` too."""
+
+    def __init__(self, config: Config, **keywords: Any) -> None:
+        super().__init__(config, **{"report": write_report, **keywords})
+
 
 RewardLike = Reward | Callable[..., Any] | str
 
@@ -25,7 +42,7 @@ class Run:
         path: its folder. policy: the trained policy, the first one of a team.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: training.Trainer) -> None:
         self._trainer = trainer
         self.path: Path = trainer.folder.path
         self.policy: Policy = trainer.parts.lead.policy

@@ -105,7 +105,9 @@ class Task(Protocol):
     def name(self) -> str: ...
 
     @property
-    def kind(self) -> Literal["text", "control"]: ...
+    def kind(self) -> Any:
+        """Who decides: `text`, `control`, `FILE.py:NAME`, `MODULE:NAME`, or a `hocket.train.kinds.Kind` itself."""
+        ...
 
     def size(self, split: Split) -> int | None:
         """How many scenarios there are; None when they are generated without end."""

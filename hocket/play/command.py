@@ -21,7 +21,7 @@ from hocket.workflows import Chat, SingleTurn, TextPlayer
 def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any]], screen: Screen) -> None:
     """Talks to the run or model in a folder, or plays its workflow, until the person leaves."""
     from hocket.train.assemble import build_parts
-    from hocket.train.trainer import weights_in
+    from hocket.train.checkpoint import weights_in
 
     flows = [] if options.workflow is None else [("workflow", options.workflow)]
     source = Source.of(path, [*flows, *pairs], options.task)

@@ -11,11 +11,11 @@ from hocket import tasks
 from hocket.errors import ConfigurationError
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
-from hocket.train.assemble import build_parts, configured_models
-from hocket.train.checkpoint import Checkpoints
+from hocket.train.assemble import build_parts
+from hocket.train.checkpoint import Checkpoints, weights_in
 from hocket.train.evaluate import evaluate, evaluate_samples
+from hocket.train.kinds import kind_of
 from hocket.train.machine import Machine
-from hocket.train.trainer import weights_in
 
 
 def evaluate_run(
@@ -30,24 +30,27 @@ def evaluate_run(
     name = task or str(dict(settings).get("task", "sums"))
     settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
     found_task = tasks.find(name)
+    kind = kind_of(found_task)
     config = configuration.configure(settings, found_task)
     checkpoint = _checkpoint(source, which) if is_run else None
     recorded = source / "machine.json"
     if is_run and recorded.is_file():
         machine = Machine.recorded(recorded)  # What a run learnt in is part of what it learnt.
     else:
-        models = configured_models(config) if found_task.kind == "text" else []
-        machine = Machine.chosen(config, models)
+        machine = Machine.chosen(config, kind.models(config))
     machine.apply()
     parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
     greedy = run_async(evaluate(found_task, parts.player, parts.rewards, **common))
-    measure = "accuracy" if found_task.kind == "text" else "return"
-    rows: list[tuple[str, float, float, float]] = [(f"greedy {measure}", greedy.success, greedy.low, greedy.high)]
+    rows: list[tuple[str, float, float, float]] = [
+        (f"greedy {kind.measure.name}", greedy.success, greedy.low, greedy.high)
+    ]
     if samples:
-        if found_task.kind != "text":
-            raise ConfigurationError("--samples is for tasks with right and wrong answers; drop it for control tasks")
+        if not kind.measure.share:
+            raise ConfigurationError(
+                f"--samples is for tasks with right and wrong answers; drop it for {kind.name} tasks"
+            )
         tries = run_async(evaluate_samples(found_task, parts.player, parts.rewards, samples=samples, **common))
         rows += [(f"pass@{k}", *values) for k, values in tries.items()]
     return {

@@ -231,7 +231,7 @@ class CurrentDesk:
                     _LOG.warning("%s could not be loaded: %s", newest, error)
 
     def _reload(self) -> None:
-        from hocket.train.trainer import weights_in
+        from hocket.train.checkpoint import weights_in
 
         checkpoint = self._source.checkpoint()
         if checkpoint is None or checkpoint.name == self._label:

@@ -11,11 +11,12 @@ from hocket import tasks
 from hocket.errors import ConfigurationError
 from hocket.stages import Task
 from hocket.train import config as configuration
-from hocket.train.assemble import POLICY, configured_models, load_policy
-from hocket.train.checkpoint import COMPLETE, Checkpoints
-from hocket.train.config import Config, RoleSettings
+from hocket.train.checkpoint import COMPLETE, Checkpoints, weights_in
+from hocket.train.kinds import kind_of
 from hocket.train.machine import Machine
-from hocket.train.trainer import weights_in
+from hocket.train.models import configured_models, load_policy
+from hocket.train.roles import POLICY
+from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
@@ -48,8 +49,11 @@ class Source:
         settings = configuration.read_pairs(file) if is_run else [("model", str(path))]
         name = task or str(dict(settings).get("task", "sums"))
         found = tasks.find(name)
-        if found.kind != "text":
-            raise ConfigurationError(f"{path} was trained on {name}, which is control; only language models can talk")
+        kind = kind_of(found)
+        if not kind.textual:
+            raise ConfigurationError(
+                f"{path} was trained on {name}, which is {kind.name}; only language models can talk"
+            )
         changed = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
         return Source(path, path.name or str(path), configuration.configure(changed, found), found, is_run)
 

@@ -15,6 +15,7 @@ from hocket.studies.planning import Planner, Run
 from hocket.studies.pool import Job, Pool
 from hocket.studies.study import Entry, Study, entries, unknown
 from hocket.studies.tuning import Settings, Unit, best, rounds, runs_of_search, tuning_seeds, units
+from hocket.train.kinds import kind_of
 
 Say = Callable[[str], None]
 
@@ -62,7 +63,7 @@ class Conductor:
 
     def _find_equals(self, found: Found) -> None:
         count, task = self.study.equal_batches, self.study.tasks[0]
-        if not count or self.planner.task(task).kind != "text":
+        if not count or not kind_of(self.planner.task(task)).textual:
             return
         baseline = self.planner.run(self.methods[0], task, 0)
         jobs: dict[str, Job] = {}
@@ -222,8 +223,7 @@ def checked(study: Study, planner: Planner) -> list[Entry]:
         ConfigurationError: for an unknown recipe, task or setting, or tasks that measure different things.
     """
     methods = entries(study)
-    kinds = {planner.task(task).kind for task in study.tasks}
-    if len(kinds) > 1:
+    if len({kind_of(planner.task(task)).measure for task in study.tasks}) > 1:
         raise ConfigurationError("tasks: accuracies and returns cannot be averaged; study text and control apart")
     for key in study.tuning.grid:
         if not any(planner.has(entry, key) for entry in methods):

@@ -17,7 +17,9 @@ from hocket.recipes import find
 from hocket.rollout import DelayedNucleus, Demonstrations, Independent, Preferences, WithGreedyBaseline
 from hocket.stages import Task
 from hocket.studies.study import Entry, Study
-from hocket.train.config import SLOTS, Config, configure
+from hocket.train.config import SLOTS, configure
+from hocket.train.kinds import kind_of
+from hocket.train.settings import Config
 
 Pairs = list[tuple[str, Any]]
 
@@ -109,7 +111,7 @@ class Planner:
             *(("task", task), ("recipe", entry.recipe), ("threads", 1), ("steps", study.steps)),
             *(("evaluation.n", measure.n), ("evaluation.between", min(measure.between, measure.n))),
             ("evaluation.every", max(1, study.steps // measure.points)),
-            *((("model", study.model),) if source.kind == "text" else ()),
+            *((("model", study.model),) if kind_of(source).textual else ()),
             *shares.items(),
         ]
         pairs = self._with_fitting(entry, source, pairs, own)

@@ -20,6 +20,7 @@ from hocket.studies.statistics import area
 from hocket.train.aio import run_async
 from hocket.train.config import configure
 from hocket.train.evaluate import Evaluated, evaluate_samples
+from hocket.train.kinds import kind_of
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Trajectory
 
@@ -126,7 +127,7 @@ def _steps(run: Run, place: Path) -> int:
 
 def _trained(trainer: MeteredTrainer, run: Run) -> dict[str, Any]:
     """Steps until the budget or the steps are used up, then measures."""
-    measure = "accuracy" if trainer.task.kind == "text" else "return"
+    measure = kind_of(trainer.task).measure.name
     meter, rows = trainer.meter, []
     while not trainer.done and not _spent(trainer, run):
         row = trainer.step()
@@ -167,7 +168,7 @@ def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
 def _pass(trainer: MeteredTrainer, run: Run) -> dict[str, float]:
     """pass@k of the trained policy by k, from sampled answers."""
     samples = run.measure["samples"]
-    if not samples or trainer.task.kind != "text":
+    if not samples or not kind_of(trainer.task).measure.share:
         return {}
     parts = trainer.parts
     work = evaluate_samples(

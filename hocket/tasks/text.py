@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from hocket.errors import ConfigurationError, HocketError
 from hocket.rewards.verifiers import TaskVerifier
@@ -25,7 +25,7 @@ class TextTask(ABC):
     """A task in words. A subclass gives `name`, `scenario` and `verify`, and `size` if it is not endless."""
 
     name: str
-    kind: Literal["text", "control"] = "text"
+    kind: Any = "text"
 
     def size(self, split: Split) -> int | None:
         """How many scenarios there are; None when they are generated without end."""

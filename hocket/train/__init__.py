@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from hocket.train.config import (
+from hocket.train.settings import (
     CheckpointSettings,
     Config,
     EngineSettings,

@@ -22,6 +22,9 @@ from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, struct
 
 STRUCTURE, TENSORS, COMPLETE = "state.json", "state.safetensors", "COMPLETE"
 
+REFERENCE = "-reference"
+"""Ends the name under which a checkpoint keeps a reference that is not the configured model."""
+
 SavePolicy = Callable[[Path], None]
 """Writes a policy's weights into a folder that exists and is empty: `Policy.save`."""
 
@@ -302,3 +305,11 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def weights_in(checkpoint: Path | None) -> dict[str, Path]:
+    """The policy folders of a checkpoint by policy name, references aside."""
+    if checkpoint is None:
+        return {}
+    found = Checkpoints.policies(checkpoint)
+    return {name: folder for name, folder in found.items() if not name.endswith(REFERENCE)}

@@ -7,7 +7,7 @@ from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.errors import ConfigurationError
 from hocket.policies.loading import read_tokenizer
-from hocket.train.config import RoleSettings
+from hocket.train.settings import RoleSettings
 from hocket.workflows import Chat, Seat
 from hocket.workflows.plain import TextChat
 

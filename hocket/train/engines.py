@@ -14,7 +14,8 @@ from hocket.engine.requests import Engine
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
 from hocket.policies.batching import batch_together
-from hocket.train.config import Config, EngineSettings
+from hocket.train.settings import Config, EngineSettings
+from hocket.train.settings import Config, EngineSettings
 
 if TYPE_CHECKING:
     from hocket.engine.vllm import VLLMServerEngine

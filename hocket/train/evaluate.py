@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hocket.intervals import mean_interval, wilson
+from hocket.intervals import wilson
 from hocket.keys import Key
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Task
+from hocket.train.kinds import Measure, kind_of
 from hocket.types import Assignment, Decoding, Trajectory
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Success on `n` unseen scenarios: a share in [0, 1] for text, a mean return for control, with a 95 % interval.
+    """Success on `n` unseen scenarios with a 95 % interval: what the kind of task measures, see `Measure`.
 
     Attributes:
         length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
@@ -31,21 +32,21 @@ class Evaluated:
     n: int
     length: float
     seconds: float
-    kind: str
+    measure: Measure
     traits: Mapping[str, float] = field(default_factory=dict)
     trajectories: Sequence[Trajectory] = ()
     each: Sequence[float] = ()
 
     def metrics(self) -> Metrics:
         """In the run's names."""
-        name = "accuracy" if self.kind == "text" else "return"
+        name = self.measure.name
         traits = {f"eval/{trait}": share for trait, share in self.traits.items()}
         interval = {f"eval/{name}": self.success, "eval/low": self.low, "eval/high": self.high}
         return {**interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
 
     def summary(self) -> dict[str, object]:
         """For `summary.json`."""
-        name = "accuracy" if self.kind == "text" else "return"
+        name = self.measure.name
         interval = {name: self.success, "n": self.n, "low": self.low, "high": self.high}
         return {**interval, "length": self.length, **self.traits}
 
@@ -74,7 +75,8 @@ async def evaluate(
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
     success = [_success(task, trajectory) for trajectory in played]
-    low, high = wilson(sum(success), len(success)) if task.kind == "text" else mean_interval(success)
+    measure = kind_of(task).measure
+    low, high = measure.interval(success)
     return Evaluated(
         success=float(np.mean(success)),
         low=low,
@@ -82,7 +84,7 @@ async def evaluate(
         n=len(played),
         length=float(np.mean([trajectory.length for trajectory in played])),
         seconds=time.perf_counter() - started,
-        kind=task.kind,
+        measure=measure,
         traits=_traits(task, played),
         trajectories=played,
         each=success,

@@ -19,11 +19,11 @@ from hocket import kernels
 from hocket.errors import ConfigurationError
 from hocket.policies.family import Precision, supports
 from hocket.stages import Metrics, Policy
-from hocket.train.config import Config
 from hocket.train.cores import Watch, available_cores
 from hocket.train.memory import MemoryPlan
 from hocket.train.probe import Rate, Shapes, has_bf16, measure
 from hocket.train.runfolder import read_json
+from hocket.train.settings import Config
 
 WORTH = 0.75
 """Twice the threads are taken when the probe falls to this share of its time or below."""

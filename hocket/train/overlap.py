@@ -30,12 +30,12 @@ from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rollout import Demonstrations, Preferences
 from hocket.stages import State
-from hocket.train.config import Config, RoleSettings
 from hocket.train.cores import available_cores
 from hocket.train.loop import Parts, StepResult, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
 from hocket.train.rounds import awaited
 from hocket.train.sampler import SamplerEngine, SamplerProcess
+from hocket.train.settings import Config, RoleSettings
 from hocket.types import Experience
 from hocket.workflows import TextPlayer
 

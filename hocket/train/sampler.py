@@ -19,8 +19,8 @@ from hocket.engine.lobby import Lobby
 from hocket.engine.requests import Request, Sample
 from hocket.errors import HocketError
 from hocket.recipes import GRPO
-from hocket.train.config import Config
 from hocket.train.sampler_worker import Draw, Load, Setup
+from hocket.train.settings import Config
 from hocket.train.shared_weights import SharedWeights
 
 if TYPE_CHECKING:

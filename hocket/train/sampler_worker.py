@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hocket.engine.requests import Engine, Request, Sample
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.family import Precision
-    from hocket.train.config import Config
+    from hocket.train.settings import Config
     from hocket.train.shared_weights import Layout, SharedWeights
 
 
@@ -114,8 +114,8 @@ class Worker:
     def _set_up(self, setup: Setup) -> None:
         from hocket.engine.lobby import Lobby
         from hocket.policies.shared import Bases
-        from hocket.train.assemble import load_policy
         from hocket.train.engines import Engines
+        from hocket.train.models import load_policy
         from hocket.train.shared_weights import SharedWeights
 
         engines, bases = Engines(setup.config, Lobby()), Bases()

@@ -11,7 +11,8 @@ import pytest
 from hocket.components import from_plain, to_plain
 from hocket.errors import ConfigurationError
 from hocket.recipes import DR_GRPO, GRPO, all_recipes
-from hocket.train.config import Config, as_recipe, configure, differences, dump, read_pairs, settled
+from hocket.train.config import configure, differences, dump, read_pairs, settled
+from hocket.train.settings import Config, as_recipe
 from hocket.types import Decoding, GroupBy
 
 

@@ -15,7 +15,8 @@ from hocket.report.page import _chips, write_report
 from hocket.report.reading import read_run
 from hocket.report.roles import Summed, table
 from hocket.report.rollouts import rollouts
-from hocket.train.config import Config, Phase, dump
+from hocket.train.config import dump
+from hocket.train.settings import Config, Phase
 
 
 def charts_of(folder, rows, steps=()):

@@ -299,7 +299,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, reward: 
 
     stepped(tmp_path, "parts", "--reward", f"{reward}:spread", stop=2, steps=6)
     trainer = resumed(tmp_path / "parts")
-    trainer.checkpoints = dataclasses.replace(trainer.checkpoints, writer=Full())
+    trainer.recorder.checkpoints = dataclasses.replace(trainer.recorder.checkpoints, writer=Full())
     while trainer.progress.step < 5:
         trainer.step()
     trainer.folder.release()

@@ -17,9 +17,10 @@ from hocket.nano import BASE
 from hocket.rollout import WithReference
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts, seat_references
-from hocket.train.config import EngineSettings, configure
+from hocket.train.config import configure
 from hocket.train.ledger import Ledger
 from hocket.train.loop import collect, train_step
+from hocket.train.settings import EngineSettings
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from hocket.errors import ConfigurationError
 from hocket.train import machine as room
-from hocket.train.assemble import configured_models
-from hocket.train.config import Config
 from hocket.train.machine import Change, Machine
 from hocket.train.memory import MemoryPlan
+from hocket.train.models import configured_models
 from hocket.train.probe import Rate, Shapes, measure
+from hocket.train.settings import Config
 
 QWEN = SimpleNamespace(model_type="qwen3", hidden_size=64, num_attention_heads=2, intermediate_size=96)
 GPT2 = SimpleNamespace(model_type="gpt2", hidden_size=64, num_attention_heads=2)

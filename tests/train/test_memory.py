@@ -19,8 +19,9 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.policies.sequences import TOKEN_BUDGET
 from hocket.train import cores, memory
 from hocket.train.assemble import build_parts
-from hocket.train.config import Config, MemorySettings, configure
+from hocket.train.config import configure
 from hocket.train.memory import Cost, MemoryPlan
+from hocket.train.settings import Config, MemorySettings
 
 CPU = torch.device("cpu")
 AUTO = MemorySettings()

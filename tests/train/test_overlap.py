@@ -36,9 +36,10 @@ from hocket.rewards import FunctionReward
 from hocket.stages import LedgerView, Task
 from hocket.train import overlap as module
 from hocket.train.assemble import build_parts
-from hocket.train.config import Config, configure
+from hocket.train.config import configure
 from hocket.train.loop import Parts, StepResult
 from hocket.train.overlap import Overlap, advice
+from hocket.train.settings import Config
 from hocket.train.shared_weights import SharedWeights
 from hocket.train.trainer import Trainer
 from hocket.types import Decoding, Quantity, Scenario

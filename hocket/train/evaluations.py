@@ -1,0 +1,70 @@
+"""The evaluations of a run: when they are due, and what is to be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hocket.errors import HocketError
+from hocket.stages import Metrics
+from hocket.train.evaluate import Evaluated
+from hocket.train.progress import Progress
+from hocket.train.settings import Config
+
+FEW = 50
+"""Fewer unseen problems than this are worth a warning."""
+
+
+class Evaluations:
+    """Greedy success on unseen scenarios before, during and after training.
+
+    Args:
+        config: of the run. progress: is kept up to date. say: tells who watches.
+    """
+
+    def __init__(self, config: Config, progress: Progress, say: Callable[[str], None]) -> None:
+        self._settings, self._total = config.evaluation, config.total_steps
+        self._progress, self._say = progress, say
+
+    def due(self, step: int) -> bool:
+        """Whether there is one after `step`."""
+        every = self._settings.every
+        return step == self._total or (every > 0 and step % every == 0)
+
+    def size(self, step: int) -> int:
+        """How many scenarios it asks: fewer on the way than at the ends."""
+        return self._settings.n if step in (0, self._total) else self._settings.between
+
+    def record(self, step: int, found: Evaluated) -> Metrics:
+        """Takes in the evaluation after `step`; returns its metrics.
+
+        Raises:
+            HocketError: when, before training, not one episode came to anything.
+        """
+        if step == 0:
+            _check_possible(found)
+        self._progress.evaluated(found, step, last=step == self._total)
+        if step == 0:
+            self._warn(found)
+        return {**found.metrics(), "time/evaluate": found.seconds}
+
+    def _warn(self, found: Evaluated) -> None:
+        """What a person should know before training starts."""
+        if found.measure.share and found.n < FEW:
+            self._say(f"only {found.n} unseen problems to measure on: differences of some ten points are noise")
+        cut = [played.info["limit"] for played in found.trajectories if "limit" in played.info]
+        if cut and len(cut) == len(found.trajectories):
+            self._say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")
+
+
+def _check_possible(found: Evaluated) -> None:
+    """Refuses to train where not one episode came to anything.
+
+    Raises:
+        HocketError: with the first one's reason.
+    """
+    played = found.trajectories
+    if any(trajectory.length and trajectory.failure is None for trajectory in played):
+        return
+    reasons = [trajectory.failure or trajectory.info.get("limit") for trajectory in played]
+    reason = next((reason for reason in reasons if reason), "no decision was made in any of them")
+    raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")

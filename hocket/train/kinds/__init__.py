@@ -1,0 +1,46 @@
+"""Kinds of decider: what a run asks when something depends on what its decisions are."""
+
+from __future__ import annotations
+
+import importlib
+
+from hocket.components import load_object
+from hocket.errors import ConfigurationError, nearest
+from hocket.stages import Task
+from hocket.train.kinds.control import CONTROL
+from hocket.train.kinds.kind import ACCURACY, RETURN, Kind, Measure
+from hocket.train.kinds.network import Network
+from hocket.train.kinds.text import TEXT
+
+__all__ = ["ACCURACY", "CONTROL", "RETURN", "TEXT", "Kind", "Measure", "Network", "kind_of"]
+
+_BY_NAME = {kind.name: kind for kind in (TEXT, CONTROL)}
+
+
+def kind_of(task: Task) -> Kind:
+    """The kind of decider that a task is for: a `Kind`, `text`, `control`, or what `FILE.py:NAME` or `MODULE:NAME` is.
+
+    Raises:
+        ConfigurationError: when it is none of these.
+    """
+    named = task.kind
+    if isinstance(named, str):
+        found = _BY_NAME[named] if named in _BY_NAME else _loaded(named, task)
+    else:
+        found = named
+    if not isinstance(found, Kind):
+        raise ConfigurationError(f"task {task.name}: its kind {named!r} is no hocket.train.kinds.Kind; make it one")
+    return found
+
+
+def _loaded(reference: str, task: Task) -> object:
+    where = f"task {task.name}: kind"
+    if ".py:" in reference:
+        return load_object(reference, where)
+    module, _, name = reference.partition(":")
+    if not name:
+        raise ConfigurationError(f"{where} = {reference!r}{nearest(reference, _BY_NAME)}")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{where} = {reference!r} cannot be had: {error}; mend the name") from error

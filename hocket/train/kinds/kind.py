@@ -1,0 +1,92 @@
+"""What a kind of decider is: everything about a run that depends on what its decisions are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from hocket.intervals import mean_interval, wilson
+from hocket.stages import Player, Policy, Reward, Task
+from hocket.train.journal import Journal
+from hocket.train.settings import Config
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What evaluation averages: a share of right answers, or a return.
+
+    Attributes:
+        name: in metrics (`eval/NAME`), summaries and studies.
+        share: whether values are successes in [0, 1], which can be right or wrong, so that pass@k means something.
+    """
+
+    name: Literal["accuracy", "return"]
+    share: bool
+
+    def interval(self, values: Sequence[float]) -> tuple[float, float]:
+        """The 95 % interval of the mean of independent values."""
+        return wilson(sum(values), len(values)) if self.share else mean_interval(values)
+
+
+ACCURACY = Measure("accuracy", share=True)
+RETURN = Measure("return", share=False)
+
+
+class Kind(ABC):
+    """What decides in a run: how policies are made, what plays them, how they are measured and shown.
+
+    A task names its kind (`Task.kind`). Everything that depends on it asks it; policies save and load themselves. A
+    kind holds no state. Derive small networks of your own from `hocket.train.kinds.Network`.
+
+    Attributes:
+        name: in messages. measure: what evaluation averages.
+        textual: whether language models decide: they take `model`, can be talked to and served, and be given problems
+            in words that somebody wrote meanwhile.
+    """
+
+    name: str
+    measure: Measure = RETURN
+    textual: bool = False
+
+    @abstractmethod
+    def build(
+        self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
+    ) -> tuple[Mapping[str, Policy], Player]:
+        """The policies by name, before any training, and what plays them.
+
+        Args:
+            workflow: an object that replaces the one the configuration names. journal: of answers from outside.
+            precision: of matrix products.
+
+        Raises:
+            ConfigurationError: for settings that mean nothing to this kind, or do not fit together.
+        """
+
+    def suggest(self, config: Config) -> Mapping[str, Any]:
+        """Settings of recipes that follow from others of the run, by dotted key; they count as defaults."""
+        return {}
+
+    def models(self, config: Config) -> Sequence[Any]:
+        """`transformers` configurations of its language models, by which threads and precision are chosen."""
+        return ()
+
+    def describe(self, config: Config) -> str:
+        """Who is trained, as displays and summaries show it."""
+        return "a small network"
+
+    def rewards(self, config: Config, task: Task, workflow: Any) -> tuple[Reward, ...]:
+        """The task's own rewards, where they apply."""
+        return tuple(task.rewards)
+
+    def needs_reward(self, config: Config, task: Task, workflow: Any) -> bool:
+        """Whether nothing scores a trajectory unless some reward does."""
+        return False
+
+    @abstractmethod
+    def with_references(self, config: Config, player: Player, references: Mapping[str, Policy]) -> Player:
+        """The player, able to play the policies as they were before training (`Assignment.actor`), given by name."""

@@ -1,0 +1,58 @@
+"""One small network that decides by itself, without words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.stages import Player, Policy, Task
+from hocket.train.journal import Journal
+from hocket.train.kinds.kind import Kind
+from hocket.train.roles import POLICY
+from hocket.train.settings import Config
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
+
+
+class Network(Kind):
+    """A kind whose runs have one policy, that of a small network. A subclass gives `name`, `policy` and `player`."""
+
+    @abstractmethod
+    def policy(self, task: Task, name: str, key: Key) -> Policy:
+        """A fresh policy for a task, its weights drawn from `key`."""
+
+    @abstractmethod
+    def player(self, task: Task, policy: Any) -> Player:
+        """What plays the task with it."""
+
+    def build(
+        self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
+    ) -> tuple[Mapping[str, Policy], Player]:
+        self.check(config, task)
+        policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY))
+        return {POLICY: policy}, self.player(task, policy)
+
+    def check(self, config: Config, task: Task) -> None:
+        """Refuses what is for language models."""
+        if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
+            raise ConfigurationError(
+                f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}"
+            )
+        if config.roles:
+            raise ConfigurationError(
+                f"roles.{next(iter(config.roles))}: task {task.name} is {self.name}, where one policy plays alone; "
+                "drop it and set the recipe with --recipe"
+            )
+        if any(getattr(recipe.curriculum, "needs_text", False) for recipe, _ in config.phases):
+            raise ConfigurationError(
+                f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo"
+            )
+
+    def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
+        player.reference = references[POLICY]
+        found: Player = player
+        return found

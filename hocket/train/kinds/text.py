@@ -1,0 +1,145 @@
+"""Text: language models that answer, talk and play workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from hocket.engine.lobby import Lobby
+from hocket.errors import ConfigurationError
+from hocket.stages import Player, Policy, Reward, Task
+from hocket.train.journal import Journal
+from hocket.train.kinds.kind import ACCURACY, Kind
+from hocket.train.models import configured_models, load_policy, model_path
+from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
+from hocket.train.settings import Config, RoleSettings
+from hocket.types import Trajectory, before_training
+from hocket.workflows import Chat, Limits, SingleTurn, TextPlayer, Workflow
+from hocket.workflows.library import checked_workflow
+from hocket.workflows.library import find as find_workflow
+from hocket.workflows.team import Labeller, Seat
+
+if TYPE_CHECKING:
+    from hocket.engine.requests import Engine
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.policies.family import Precision
+
+
+class Text(Kind):
+    """Decisions are tokens: one policy or a team, in the roles of a workflow."""
+
+    name = "text"
+    measure = ACCURACY
+    textual = True
+
+    def build(
+        self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
+    ) -> tuple[Mapping[str, Policy], Player]:
+        flow = workflow_of(config, task, workflow)
+        policies, seats = _seated(config, flow, journal, precision)
+        limits = config.limits.over(getattr(flow, "limits", None) or Limits())
+        player = TextPlayer(flow, seats, limits, verifier=getattr(task, "verify", None), labeller=_labeller(task))
+        return cast(dict[str, Policy], policies), player
+
+    def suggest(self, config: Config) -> Mapping[str, Any]:
+        """Settings that are lengths in tokens follow the longest response."""
+        longest = config.decoding.max_tokens
+        return {"objective.horizon": longest, "shaping.0.limit": longest, "shaping.0.buffer": max(1, longest // 5)}
+
+    def models(self, config: Config) -> list[Any]:
+        return configured_models(config)
+
+    def describe(self, config: Config) -> str:
+        return config.model
+
+    def rewards(self, config: Config, task: Task, workflow: Any) -> tuple[Reward, ...]:
+        """None where the workflow scores by itself."""
+        return () if workflow_of(config, task, workflow).scores else tuple(task.rewards)
+
+    def needs_reward(self, config: Config, task: Task, workflow: Any) -> bool:
+        return isinstance(workflow_of(config, task, workflow), SingleTurn)
+
+    def with_references(self, config: Config, player: Player, references: Mapping[str, Policy]) -> Player:
+        return _with_references(cast(TextPlayer, player), references, config)
+
+
+TEXT = Text()
+
+
+def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
+    """What plays: the run's workflow, else the recipe's, else the task's own, else one answer of one policy."""
+    named = config.workflow or (None if given else config.phases[0][0].workflow)
+    if given is None and named is None:
+        return getattr(task, "workflow", None) or SingleTurn()
+    return find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
+
+
+def _seated(
+    config: Config, flow: Workflow, journal: Journal | None, precision: Precision
+) -> tuple[dict[str, CausalLM], dict[str, Seat]]:
+    """The trained policies, and who plays each role of a workflow."""
+    from hocket.policies.shared import Bases
+    from hocket.train.endpoints import outside_seat
+    from hocket.train.engines import Engines
+
+    unknown = [role for role in config.roles if role not in flow.roles]
+    if unknown:
+        raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
+    policies: dict[str, CausalLM] = {}
+    engines: dict[str, Engine] = {}
+    lobby = Lobby()  # One for all engines: each runs when every live workflow waits, on whichever of them.
+    making, bases, own = Engines(config, lobby, journal), Bases(), settings_by_policy(config)
+    seats = {}
+    for role in flow.roles:
+        settings = config.roles.get(role, RoleSettings())
+        if settings.endpoint is not None:
+            base = model_path(config.model)
+            template = config.chat_template
+            seats[role] = outside_seat(
+                role, settings, tokenizer=base, chat_template=template, journal=journal, lobby=lobby
+            )
+            continue
+        refuse_strays(role, settings)
+        name = policy_of(role, settings, config.phases[0][0].cast)
+        if name not in policies:
+            policies[name] = load_policy(config, name, settings.model, precision, bases)
+            # A frozen policy stays its base, so that no adapter is computed for it.
+            policies[name].adapted &= not own.get(name, settings).frozen
+            engines[name] = making.of(policies[name])
+        seats[role] = Seat(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
+    taken = next((role for role, seat in seats.items() if not seat.learns and role in policies), None)
+    if taken is not None:
+        raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
+    return policies, seats
+
+
+def _labeller(task: Task) -> Labeller | None:
+    """What reads the final answer out of a text, where the task does."""
+    label = getattr(task, "label", None)
+    return None if label is None else lambda text, scenario: label(Trajectory(scenario, [], info={"answer": text}))
+
+
+def _with_references(player: TextPlayer, references: Mapping[str, Policy], config: Config) -> TextPlayer:
+    """The player with a seat for each role's reference; engines of an earlier phase serve on, with the new weights."""
+    from hocket.engine.local import LocalEngine
+    from hocket.policies.causal_lm import CausalLM
+
+    engines: dict[str, LocalEngine] = {}
+    seats = {}
+    for role, seat in player.seats.items():
+        if not seat.learns:
+            continue
+        reference, name = cast(CausalLM, references[seat.policy]), seat.policy
+        local = cast(LocalEngine, seat.engine)
+        reference.end_of_turn = local.policy.end_of_turn
+        if name not in engines:
+            earlier = player.references.get(role)
+            engines[name] = (
+                cast(LocalEngine, earlier.engine)
+                if earlier is not None
+                else LocalEngine(reference, max_rows=config.engine.max_rows, lobby=local.lobby)
+            )
+            engines[name].policy = reference
+        seats[role] = replace(seat, policy=before_training(name), engine=engines[name])
+    return replace(player, references=seats)

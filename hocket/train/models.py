@@ -1,0 +1,54 @@
+"""The language models of a run, as configured and before any training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hocket.keys import Key
+from hocket.train.settings import Config
+
+if TYPE_CHECKING:
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.policies.family import Precision
+    from hocket.policies.shared import Bases
+
+
+def model_path(model: str) -> str:
+    """`nano` is the shipped base; anything else a folder or a hub name."""
+    from hocket.nano import BASE
+
+    return str(BASE) if model == "nano" else model
+
+
+def configured_models(config: Config) -> list[Any]:
+    """The `transformers` configurations of the language models that a run on words samples from; reads no weights."""
+    from hocket.policies.loading import read_config
+
+    # A workflow may have roles that no setting names, so the run's own model counts always.
+    own = {role.model for role in config.roles.values() if role.model is not None and role.endpoint is None}
+    return [read_config(model_path(name)) for name in sorted({config.model, *own})]
+
+
+def load_policy(
+    config: Config, name: str, model: str | None = None, precision: Precision = "fp32", bases: Bases | None = None
+) -> CausalLM:
+    """The language model `name` of a run as configured, before any training; `model` when it has one of its own.
+
+    With adapters, policies loaded by the same `bases` share their frozen weights.
+    """
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.train.machine import device_of
+    from hocket.workflows import Chat
+
+    policy = CausalLM.from_pretrained(
+        model_path(model or config.model),
+        name=name,
+        lora=config.lora,
+        precision=precision,
+        chat_template=config.chat_template,
+        bases=bases,
+        key=Key.of(config.seed).derive("policy", name),
+    )
+    policy.module.to(device_of(config))
+    policy.end_of_turn = Chat(policy.tokenizer).stops
+    return policy

@@ -1,0 +1,98 @@
+"""Where a run stands, and what is summed up of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hocket.stages import State
+from hocket.train.evaluate import Evaluated
+from hocket.train.kinds import Kind
+from hocket.train.settings import Config
+from hocket.types import Trajectory
+
+SHOWN = 8
+"""Answers shown before and after training."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands; part of every checkpoint.
+
+    Attributes:
+        step: steps done. phase: the phase they ended in. elapsed: seconds of training over all sessions.
+        before, after: summaries of the first and the latest evaluation. best: the best one and its step.
+        shown: some problems and their answers before training; answers: those after.
+    """
+
+    step: int = 0
+    phase: int = 0
+    elapsed: float = 0.0
+    before: State = field(default_factory=dict)
+    after: State = field(default_factory=dict)
+    best: State = field(default_factory=dict)
+    shown: list[Any] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+    def evaluated(self, found: Evaluated, step: int, *, last: bool) -> None:
+        """Takes in an evaluation: that of step 0, the `last` one, or one on the way."""
+        now = {**found.summary(), "step": step}
+        self.after = now
+        if step == 0:
+            self.before = now
+            self.shown = in_words(found)
+        elif last:
+            self.answers = in_words(found)
+        # There is no checkpoint of step 0, so the best is one of those after it.
+        if step and (not self.best or found.success >= self.best["success"]):
+            self.best = {"success": found.success, "step": step}
+
+
+def summary(config: Config, kind: Kind, progress: Progress, reason: str) -> dict[str, Any]:
+    """What `summary.json` holds."""
+    measure = kind.measure.name
+    before, after = progress.before.get(measure), progress.after.get(measure)
+    return {
+        "name": config.run,
+        "task": config.task,
+        "recipe": config.method,
+        "model": kind.describe(config),
+        "seed": config.seed,
+        "steps": progress.step,
+        "seconds": progress.elapsed,
+        "measure": measure,
+        "before": progress.before,
+        "after": progress.after,
+        "gain": None if before is None or after is None else after - before,
+        "best": progress.best,
+        "samples": [
+            {
+                "prompt": first["prompt"],
+                "answer": first["answer"],
+                "before": first["text"],
+                "after": last["text"],
+                "right_before": first["right"],
+                "right_after": last["right"],
+            }
+            for first, last in zip(progress.shown, progress.answers, strict=False)
+        ],
+        "reason": reason,
+    }
+
+
+def in_words(found: Evaluated) -> list[State]:
+    """The first problems of an evaluation and what was answered; none where nothing is said."""
+    return [
+        {
+            "prompt": _prompt(trajectory),
+            "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
+            "text": trajectory.text,
+            "right": success > 0.5,
+        }
+        for trajectory, success in zip(found.trajectories[:SHOWN], found.each, strict=False)
+        if trajectory.scenario.prompt is not None
+    ]
+
+
+def _prompt(trajectory: Trajectory) -> str:
+    return "\n".join(str(message["content"]) for message in trajectory.scenario.messages)

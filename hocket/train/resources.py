@@ -1,0 +1,65 @@
+"""The machine of a run: what it does best is chosen at the start, recorded, and changed when it must be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+from hocket.stages import Player, Task
+from hocket.train.adapting import Adapting, in_words
+from hocket.train.kinds import Kind
+from hocket.train.learner import Learner
+from hocket.train.machine import Machine, told_threads
+from hocket.train.memory import planned
+from hocket.train.overlap import halved
+from hocket.train.recorder import Recorder
+from hocket.train.settings import Config
+from hocket.workflows import SingleTurn
+
+
+class Resources:
+    """Chooses threads, precision and memory for a run, and gives way when the machine gets busy or full.
+
+    Attributes:
+        machine: the choices, with every change since.
+    """
+
+    def __init__(self, config: Config, kind: Kind, recorder: Recorder, *, resume: bool) -> None:
+        """Makes the choices hold in this process: those of an earlier session where there was one."""
+        self._config, self._recorder = config, recorder
+        file = recorder.folder.machine
+        self.machine = Machine.recorded(file) if resume and file.is_file() else _chosen(config, kind.models(config))
+        self.machine.apply()
+        self._adapting = Adapting(pinned=config.threads is not None or told_threads() is not None)
+
+    def plan_memory(self, task: Task, player: Player, learners: Collection[Learner]) -> None:
+        """Completes the choices of a new run and records them."""
+        if self.machine.memory.why:
+            return
+        several = not isinstance(getattr(player, "workflow", SingleTurn()), SingleTurn)
+        memory = planned(self._config, task, learners, several_turns=several)
+        self.machine = dataclasses.replace(self.machine, memory=memory)
+        self._recorder.machine(self.machine)
+
+    def begin(self, learners: Collection[Learner], step: int) -> None:
+        """Before a step: the choices that hold in it."""
+        self._adapting.begin(self.machine, learners, step)
+
+    def adapt(self, learners: Collection[Learner], step: int) -> bool:
+        """After a step: records and tells what the machine made necessary; whether `step` itself was changed by it."""
+        changes = self._adapting.changes(learners, step)
+        for change in changes:
+            self.machine = self.machine.changed(change)
+            self._recorder.say(in_words(change))
+        if changes:
+            self._recorder.machine(self.machine)
+        advice = self._adapting.advice()
+        if advice is not None:
+            self._recorder.say(advice)
+        return any(change.step == step for change in changes)
+
+
+def _chosen(config: Config, models: Any) -> Machine:
+    machine = Machine.chosen(config, models)
+    return halved(machine, config) if config.overlap else machine

@@ -1,0 +1,248 @@
+"""What a run is configured with: the settings as values; `hocket.train.config` makes them of names and plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hocket.components import from_plain
+from hocket.errors import ConfigurationError, nearest
+from hocket.policies.settings import LoraSettings
+from hocket.recipe import Recipe
+from hocket.recipes import GRPO, find
+from hocket.types import Decoding
+from hocket.workflows.episode import Limits
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """When and on how many unseen scenarios greedy success is measured.
+
+    Attributes:
+        n: scenarios before training and after. every: steps between evaluations on the way; 0 for none.
+        between: scenarios of those.
+    """
+
+    n: int = 1000
+    every: int = 25
+    between: int = 200
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.between < 1:
+            raise ValueError("n and between must be at least 1")
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """A checkpoint is due every `seconds` or `steps`, whichever comes first; best and last are kept."""
+
+    seconds: float = 60.0
+    steps: int = 25
+
+
+@dataclass(frozen=True)
+class MemorySettings:
+    """What the learner holds at once; None is chosen at the start, by measurement where memory is short.
+
+    Attributes:
+        token_budget: tokens per forward and backward pass (micro-batch), long sequences counted with their attention.
+        checkpointing: whether layers' activations are made again in the backward pass instead of held.
+    """
+
+    token_budget: int | None = None
+    checkpointing: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.token_budget is not None and self.token_budget < 1:
+            raise ValueError(f"token_budget must be at least 1, not {self.token_budget}")
+
+
+@dataclass(frozen=True)
+class RoleSettings:
+    """How one role of a workflow is cast.
+
+    Attributes:
+        policy: the policy that plays it; roles that name the same one share weights.
+        model: its weights, the run's model when None. recipe: its recipe, the run's when None.
+        frozen: it acts but does not learn.
+        endpoint: the address of an OpenAI-compatible server that plays it, up to and with `/v1`; it does not learn, and
+            `model` is the server's name for it.
+        tokenizer: asks the endpoint by exact token ids, as this model folder's tokenizer and template give them; by
+            messages when None.
+        key_variable: the environment variable that holds the endpoint's API key.
+    """
+
+    policy: str | None = None
+    model: str | None = None
+    recipe: str | None = None
+    frozen: bool = False
+    endpoint: str | None = None
+    tokenizer: str | None = None
+    key_variable: str | None = None
+
+
+ENGINES = ("local", "vllm", "vllm-server")
+"""Kinds of engines for the run's own policies."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What the run's own policies are sampled with; `--engine KIND` sets the kind alone.
+
+    Attributes:
+        kind: `local` samples in this process, `vllm` with vLLM in a child process, `vllm-server` from a vLLM server.
+        max_rows: continuations decoded together, or asked for at the same time.
+        python: interpreter of an environment with vLLM (`vllm`); None takes the environment variable
+            HOCKET_VLLM_PYTHON, else the run's own.
+        dtype: what vLLM computes in (`vllm`); None follows the policy. memory: GiB for keys and values.
+        compiled: vLLM compiles the model and captures CUDA graphs at its start.
+        url: the server's address up to and with `/v1`. model: its name for the model; None where it has only one.
+        folder: where weights are handed over, readable for the server too; None takes shared memory.
+        processed: the server was started with `--logprobs-mode processed_logprobs`.
+        journal: keeps every answer of the server, so that a resumed run hears the same; megabytes per step.
+        tolerance: the largest gap in nats between vLLM's log-probs and the policy's after a handover of weights; None
+            takes 1e-3 in fp32 and 0.5 in bf16.
+    """
+
+    kind: str = "local"
+    max_rows: int = 256
+    python: str | None = None
+    dtype: Literal["float32", "bfloat16"] | None = None
+    memory: float = 1.0
+    compiled: bool = False
+    url: str | None = None
+    model: str | None = None
+    folder: str | None = None
+    processed: bool = False
+    journal: bool = False
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ENGINES:
+            raise ValueError(f"kind = {self.kind!r}{nearest(self.kind, ENGINES)}")
+        if self.max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, not {self.max_rows}")
+        if self.memory <= 0:
+            raise ValueError(f"memory must be above 0 GiB, not {self.memory}")
+        if self.tolerance is not None and self.tolerance <= 0:
+            raise ValueError(f"tolerance must be above 0, not {self.tolerance}")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`steps` steps of one recipe, given by name or `FILE.py:NAME`, before the next phase begins from its weights.
+
+    `configure` puts the recipe itself in its place, with the settings of the run that it has.
+    """
+
+    recipe: str | Recipe
+    steps: int
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"the steps of a phase must be at least 1, not {self.steps}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything a run depends on; saved whole as `config.yaml`, which reloads to an equal value.
+
+    Attributes:
+        task, model, workflow, reward: see `hocket train --help`. recipe: the method.
+        steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
+        decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
+        limits: what one episode may spend; a workflow's own where these are the usual ones.
+        threads: None measures at the start. engine: what policies are sampled with.
+        precision: what matrix products of language models are made in; `auto` decides at the start.
+        device: where language models are: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator where there is one.
+        memory: what the learner holds at once.
+        overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
+            are one update old; 0 does one after the other.
+    """
+
+    task: str = "sums"
+    model: str = "nano"
+    recipe: Recipe = GRPO
+    reward: tuple[str, ...] = ()
+    workflow: str | None = None
+    steps: int | None = None
+    seed: int = 0
+    run: str | None = None
+    runs: str = "runs"
+    decoding: Decoding = field(default_factory=Decoding)
+    limits: Limits = Limits()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    chat_template: str | None = None
+    lora: LoraSettings | None = None
+    roles: Mapping[str, RoleSettings] = field(default_factory=dict)
+    plan: tuple[Phase, ...] = ()
+    track: tuple[str, ...] = ()
+    threads: int | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    device: str = "auto"
+    memory: MemorySettings = MemorySettings()
+    overlap: int = 0
+    engine: EngineSettings = EngineSettings()
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.steps < 0:
+            raise ValueError(f"steps must be at least 0, not {self.steps}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
+        if self.overlap not in (0, 1):
+            raise ValueError(f"overlap must be 0 or 1, not {self.overlap}")
+        if self.decoding.max_tokens < 1:
+            raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
+        if self.decoding.temperature < 0:
+            raise ValueError(f"decoding.temperature must be above 0, not {self.decoding.temperature}")
+        if self.decoding.truncates:
+            raise ValueError(
+                "learning needs the log-probs of what was sampled from: drop decoding.top_k, top_p, min_p and banned"
+            )
+        if self.decoding.greedy:
+            raise ValueError(
+                "decoding.temperature is 0, and greedy samples of one prompt are all alike; set it above 0"
+            )
+
+    @property
+    def phases(self) -> tuple[tuple[Recipe, int], ...]:
+        """Recipes and their steps, in order."""
+        if self.plan:
+            return tuple((as_recipe(phase.recipe), phase.steps) for phase in self.plan)
+        return ((self.recipe, self.steps or 0),)
+
+    @property
+    def method(self) -> str:
+        """The recipe's name, or those of the phases."""
+        return " then ".join(recipe.name for recipe, _ in self.phases)
+
+    @property
+    def total_steps(self) -> int:
+        return sum(steps for _, steps in self.phases)
+
+    def phase_of(self, step: int) -> int:
+        """The number of the phase that `step` (from 1) lies in; later steps belong to the last."""
+        ends = 0
+        for number, (_, steps) in enumerate(self.phases):
+            ends += steps
+            if step <= ends:
+                return number
+        return len(self.phases) - 1
+
+
+def as_recipe(value: Any) -> Recipe:
+    """A recipe from its name, `FILE.py:NAME`, plain form, or itself."""
+    if isinstance(value, Recipe):
+        return value
+    if isinstance(value, Mapping):
+        built = from_plain({"type": "hocket.recipe.Recipe", **value}, Recipe, "recipe")
+        assert isinstance(built, Recipe)
+        return built
+    if not isinstance(value, str):
+        raise ConfigurationError(f"recipe = {value!r}: name a recipe (see `hocket recipes`) or FILE.py:NAME")
+    return find(value)
