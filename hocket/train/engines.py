@@ -15,7 +15,6 @@ from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
 from hocket.policies.batching import batch_together
 from hocket.train.settings import Config, EngineSettings
-from hocket.train.settings import Config, EngineSettings
 
 if TYPE_CHECKING:
     from hocket.engine.vllm import VLLMServerEngine
