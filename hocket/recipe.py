@@ -100,16 +100,11 @@ class Recipe:
 
     @property
     def reads(self) -> frozenset[Column]:
-        """Columns that Annotate must fill."""
+        """Columns that must be filled before the stages act."""
         corrections = (self.correction,) if self.correction is not None else ()
         stages: tuple[Shaping | Credit | Correction | Objective, ...]
         stages = (*self.shaping, self.credit, *corrections, *self.losses)
         return frozenset().union(*(stage.reads for stage in stages))
-
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether a stage reads the text of single tokens, the column `pieces` of `Batch.info`."""
-        return any(getattr(stage, "reads_pieces", False) for stage in (*self.shaping, self.credit, self.correction))
 
     @property
     def couples(self) -> Level:

@@ -51,10 +51,6 @@ class EachAgent:
     def gives_targets(self) -> bool:
         return bool(getattr(self.credit, "gives_targets", False))
 
-    @property
-    def reads_pieces(self) -> bool:
-        return bool(getattr(self.credit, "reads_pieces", False))
-
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages (and targets) `[E]` float64."""
         seen = batch.occurrences

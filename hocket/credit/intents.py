@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.credit.abstract_game import AbstractGame, Course, Move, Situation, Strategy
 from hocket.credit.pairs import paired_turns
 from hocket.credit.sibling_turns import turns_of
@@ -55,9 +56,8 @@ class IntentPairs:
     iterations: int = 200
     margin: float = 0.05
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
     pairs: ClassVar[bool] = True
-    reads_pieces: ClassVar[bool] = True
     least_samples: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -101,7 +101,9 @@ class IntentPairs:
 
     def _pieces(self, batch: Batch) -> list[list[str]]:
         lengths = batch.lengths().tolist()
-        return token_texts(batch, "IntentPairs") if "pieces" in batch.info else [[""] * length for length in lengths]
+        return (
+            token_texts(batch, "IntentPairs") if TOKEN_TEXTS.present(batch) else [[""] * length for length in lengths]
+        )
 
     def meant(self, talk: Sequence[Said]) -> list[int]:
         """The intent of each turn: a cluster among what its role said at that place, each text counting once."""

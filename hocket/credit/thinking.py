@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.signals import token_texts
 from hocket.types import Batch, Column
 
@@ -24,8 +25,7 @@ class MaskDecision:
 
     tag: str = "<think>"
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    reads_pieces: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __call__(self, batch: Batch) -> Batch:
         seen = batch.occurrences

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key, uniforms
 from hocket.lab.bench import Bench, Player
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World, question_of
 from hocket.types import Assignment, Trajectory
+
+HIDDEN = InfoColumn("hidden", "What the partner of the dialogue knows and the policy does not.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class Hidden:
                 question_of(one), tuple(int(token) for turn in one.turns for token in turn.action), hidden
             )
             for one in trajectories
-            for hidden in (one.info["hidden"],)
+            for hidden in (HIDDEN.get(one),)
         ]
 
 
@@ -90,7 +93,7 @@ class DialoguePlayer(Player):
             imposed.append(said is not None)
         trajectory = self._trajectory(assignment, sample, tokens, logps, rows, policy)
         trajectory.turns[0].forced = np.array(imposed)
-        trajectory.info["hidden"] = hidden
+        HIDDEN.write(trajectory, hidden)
         return trajectory
 
     def _finished(self, question: int, tokens: Answer) -> bool:

@@ -12,9 +12,12 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from hocket.core.columns import FEEDBACK, TOKEN_TEXTS, InfoColumn
 from hocket.rewards.shaping import added
 from hocket.signals import token_texts
 from hocket.types import Batch, Column, Level
+
+CRITIQUE = InfoColumn("critique", "What a workflow says about parts of the answer, a list of (quoted words, score).")
 
 Span = tuple[str, float]
 """A quoted stretch of an answer, and the score it gets."""
@@ -109,8 +112,7 @@ class SpanRewards:
     weight: float = 1.0
     spread: Spread = "each"
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    reads_pieces: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __post_init__(self) -> None:
         if self.spread not in ("each", "shared"):
@@ -128,8 +130,8 @@ class SpanRewards:
 
     def _critiques(self, batch: Batch) -> list[Any]:
         """What is said about each trajectory, None where nothing is."""
-        given = batch.info.get("critique", [None] * batch.trajectories)
-        words = batch.info.get("feedback", [None] * batch.trajectories)
+        given = CRITIQUE.rows(batch)
+        words = FEEDBACK.rows(batch)
         return [
             said if said is not None else (spoken or {}).get(self.name)
             for said, spoken in zip(given, words, strict=True)
@@ -160,15 +162,14 @@ class SegmentsByText:
 
     separator: str = "\n"
 
-    reads: ClassVar[frozenset[Column]] = frozenset()
-    reads_pieces: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __post_init__(self) -> None:
         if not self.separator:
             raise ValueError("separator must not be empty")
 
     def __call__(self, batch: Batch) -> Batch:
-        if "pieces" not in batch.info:
+        if not TOKEN_TEXTS.present(batch):
             return batch
         seen, segment = batch.occurrences, batch.segment.clone()
         turns = batch.turn[seen.decision].tolist()

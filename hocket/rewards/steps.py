@@ -9,8 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hocket.core.columns import TEXT
 from hocket.segments import segment_count, segment_extreme
-from hocket.signals import REWARD, info_column, returns
+from hocket.signals import REWARD, returns
 from hocket.types import Batch, Column, GroupBy, Level, LevelScores
 
 _EQUATION = re.compile(r"(-?\d{1,15}) *([-+*]) *(-?\d{1,15}) *= *(-?\d{1,30})", re.ASCII)
@@ -82,7 +83,7 @@ class StepScores:
         if self.name in batch.scores:
             share = torch.nan_to_num(batch.scores[self.name].values)
         else:
-            texts = info_column(batch, "text", "StepScores")
+            texts = TEXT.read(batch, "StepScores")
             told = [
                 right_share(text or "") if wanted else 0.0 for text, wanted in zip(texts, failed.tolist(), strict=True)
             ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hocket.casting import Cast
+from hocket.core.columns import ANSWER
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.recipe import Recipe
@@ -220,7 +221,7 @@ def _text(
 def _labeller(task: Task) -> Labeller | None:
     """What reads the final answer out of a text, where the task does."""
     label = getattr(task, "label", None)
-    return None if label is None else lambda text, scenario: label(Trajectory(scenario, [], info={"answer": text}))
+    return None if label is None else lambda text, scenario: label(Trajectory(scenario, [], info={ANSWER.name: text}))
 
 
 def load_policy(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hocket import tasks
+from hocket.core.columns import LIMIT
 from hocket.errors import ConfigurationError, HocketError
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
@@ -257,7 +258,7 @@ class Trainer:
             self.progress.shown = _in_words(found)
             if self.task.kind == "text" and found.n < FEW:
                 self.say(f"only {found.n} unseen problems to measure on: differences of some ten points are noise")
-            cut = [played.info["limit"] for played in found.trajectories if "limit" in played.info]
+            cut = [LIMIT.get(played) for played in found.trajectories if LIMIT.present(played)]
             if cut and len(cut) == len(found.trajectories):
                 self.say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")
         if ends and step:
@@ -454,7 +455,7 @@ def _check_possible(found: Evaluated) -> None:
     played = found.trajectories
     if any(trajectory.length and trajectory.failure is None for trajectory in played):
         return
-    reasons = [trajectory.failure or trajectory.info.get("limit") for trajectory in played]
+    reasons = [trajectory.failure or LIMIT.get(trajectory) for trajectory in played]
     reason = next((reason for reason in reasons if reason), "no decision was made in any of them")
     raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")
 
