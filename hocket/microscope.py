@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from hocket.batch_document import natural, rows_of
+from hocket.core.annotators import Annotator
+from hocket.core.columns import EMBEDDING, FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS
 from hocket.errors import ConfigurationError, HocketError
 from hocket.packing import Codes
 from hocket.recipe import Recipe
@@ -116,10 +118,14 @@ def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
 def _told(episode: Mapping[str, Any]) -> dict[str, Any]:
     """What training told the stages about a trajectory besides scores: columns of `Batch.info`."""
     scenario = episode["scenario"]
-    told = {**episode.get("info", {}), "metadata": scenario.get("metadata") or {}, "origin": scenario.get("origin")}
-    told["feedback"] = episode.get("feedback") or {}
+    told = {
+        **episode.get("info", {}),
+        METADATA.name: scenario.get("metadata") or {},
+        ORIGIN.name: scenario.get("origin"),
+        FEEDBACK.name: episode.get("feedback") or {},
+    }
     if all(turn.get("token_texts") for turn in episode["turns"]):
-        told["pieces"] = [text for turn in episode["turns"] for text in turn["token_texts"]]
+        told[TOKEN_TEXTS.name] = [text for turn in episode["turns"] for text in turn["token_texts"]]
     return told
 
 
@@ -131,7 +137,7 @@ def _check_fields(recipe: Recipe, read: Reading) -> None:
         raise HocketError(f"{recipe.name} needs value in every trajectory")
     if (Quantity.ENTROPY in recipe.needs or Column.ENTROPY in recipe.reads) and read.batch.entropy is None:
         raise HocketError(f"{recipe.name} needs entropy in every trajectory")
-    if Quantity.KL_EXACT in recipe.needs or Column.DIVERGENCE in recipe.reads:
+    if Quantity.KL_EXACT in recipe.needs or any(isinstance(column, Annotator) for column in recipe.reads):
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 
 
@@ -324,7 +330,7 @@ class Reading:
 
     def _info(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
-        for name in ("text", "label", "embedding", "history"):
+        for name in (TEXT.name, LABEL.name, EMBEDDING.name, HISTORY.name):
             if any(row.get(name) is not None for row in self.rows):
                 columns[name] = [row.get(name) for row in self.rows]
         for name in dict.fromkeys(key for row in self.rows for key in row.get("info") or {}):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.types import Batch, Level, LevelScores, Occurrences, Recorded, Score, Trajectory, Turn
 
 
@@ -87,9 +88,7 @@ def pack(trajectories: Sequence[Trajectory]) -> Batch:
         names={name: tuple(code.names) for name, code in codes.items()},
         scores=_scores(trajectories, turns, visits),
         temperature=_temperatures(turns),
-        allowed=[turn.extras.get("allowed") for turn in turns]
-        if any("allowed" in turn.extras for turn in turns)
-        else (),
+        allowed=[ALLOWED.get(turn) for turn in turns] if any(ALLOWED.present(turn) for turn in turns) else (),
         info=_info(trajectories),
         **tensors,
     )
@@ -139,10 +138,10 @@ def _behaviour(turns: Sequence[Turn]) -> Recorded:
 
 def _unmasked(turns: Sequence[Turn]) -> dict[str, Recorded]:
     """Log-probs under the whole distribution of turns that were sampled under a mask; nothing where none was."""
-    if not any("logp_unmasked" in turn.extras for turn in turns):
+    if not any(UNMASKED.present(turn) for turn in turns):
         return {}
-    values = _decisions(turns, lambda turn: turn.extras.get("logp_unmasked"), 0.0, torch.float32)
-    known = _decisions(turns, lambda turn: np.full(len(turn), "logp_unmasked" in turn.extras), False, torch.bool)
+    values = _decisions(turns, lambda turn: UNMASKED.get(turn), 0.0, torch.float32)
+    known = _decisions(turns, lambda turn: np.full(len(turn), UNMASKED.present(turn)), False, torch.bool)
     return {"unmasked": Recorded(values, known)}
 
 

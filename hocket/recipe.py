@@ -110,13 +110,8 @@ class Recipe:
 
     @property
     def reads(self) -> frozenset[Column]:
-        """Columns that Annotate must fill."""
+        """Columns that must be filled before the stages act."""
         return frozenset[Column]().union(*(stage.reads for stage in self.stages))
-
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether a stage reads the text of single tokens, the column `pieces` of `Batch.info`."""
-        return any(stage.reads_pieces for stage in self.stages)
 
     @property
     def couples(self) -> Level:

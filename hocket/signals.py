@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_sum
 from hocket.types import Batch, Level
@@ -16,30 +14,16 @@ REWARD = {Level.TRAJECTORY: "reward", Level.TURN: "reward/turn", Level.DECISION:
 """Where the combined reward stands, by level. A return is the sum over all three."""
 
 
-def info_column(batch: Batch, name: str, reader: str) -> Sequence[Any]:
-    """The column `name` of `batch.info`, a value per trajectory.
-
-    Raises:
-        ConfigurationError: when there is none, naming the stage that wants it.
-    """
-    if name not in batch.info:
-        raise ConfigurationError(
-            f"{reader} reads {name!r} of every trajectory, which this experience does not hold; in a recorded batch it "
-            "stands in the trajectory or in its info"
-        )
-    return batch.info[name]
-
-
 def token_texts(batch: Batch, reader: str) -> list[list[str]]:
-    """The text of every decision of each trajectory, the column `pieces`; empty texts where nothing was spelt.
+    """The text of every decision of each trajectory; empty texts where nothing was spelt.
 
-    Joined they are the response as it was decided, special tokens included. A stage that calls this has
-    `reads_pieces = True`, so that training provides the column.
+    Joined they are the response as it was decided, special tokens included. A stage that calls this has `TOKEN_TEXTS`
+    among its `reads`, so that training provides the column.
 
     Raises:
         ConfigurationError: without the column, or when a trajectory has another number of decisions than texts.
     """
-    found = info_column(batch, "pieces", reader)
+    found = TOKEN_TEXTS.read(batch, reader)
     lengths = batch.lengths().tolist()
     pieces = [[""] * length if row is None else list(row) for row, length in zip(found, lengths, strict=True)]
     for number, (row, length) in enumerate(zip(pieces, lengths, strict=True)):

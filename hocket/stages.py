@@ -186,11 +186,6 @@ class Stage:
         return frozenset[Column]().union(*(part.reads for part in self.parts()))
 
     @fact
-    def reads_pieces(self) -> bool:
-        """Whether it reads the text of single tokens, the column `pieces` of `Batch.info`."""
-        return any(part.reads_pieces for part in self.parts())
-
-    @fact
     def needs(self) -> frozenset[Quantity]:
         """What it needs from the current policy, differentiable."""
         return frozenset[Quantity]().union(*(part.needs for part in self.parts()))

@@ -27,6 +27,8 @@ from hocket.core.batch import LevelScores as LevelScores
 from hocket.core.batch import Occurrences as Occurrences
 from hocket.core.batch import Recorded as Recorded
 from hocket.core.batch import trajectory_of_turn as trajectory_of_turn
+from hocket.core.columns import ANSWER
+from hocket.core.columns import Column as Column
 
 Option = TypeVar("Option")
 
@@ -265,7 +267,7 @@ class Trajectory:
     @property
     def answer(self) -> str:
         """What is judged: the answer that the workflow gave in words, else the last turn's text."""
-        given = self.info.get("answer")
+        given = ANSWER.get(self)
         return given if isinstance(given, str) else self.text
 
     @property
@@ -293,17 +295,6 @@ class Quantity(enum.StrEnum):
     ENTROPY = "entropy"
     VALUE = "value"
     KL_EXACT = "kl_exact"
-
-
-class Column(enum.StrEnum):
-    """What a stage reads from the batch and Annotate must have filled before."""
-
-    BEHAVIOUR = "behaviour"
-    PROXIMAL = "proximal"
-    REFERENCE = "reference"
-    VALUE = "value"
-    ENTROPY = "entropy"
-    DIVERGENCE = "divergence"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from hocket.casting import Separate
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, document, line
 from hocket.core.candidates import TURN_REWARD
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.talk import TalkBench
@@ -24,6 +25,9 @@ from hocket.types import Evaluation, Scenario, Trajectory, Turn
 from hocket.workflows import Outcome, SingleTurn, Workflow
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
+
+GOAL = InfoColumn("goal", "Whether the goal was reached.")
+
 
 # ---------------------------------------------------------------- a grid, a planner and a checker
 
@@ -112,13 +116,13 @@ class Pathfinder(Workflow):
         grid = Grid(str(scenario.prompt))
         path = await team.pathfinder(str(scenario.prompt))
         goal = float(grid.walked((0, 0), path.text) == (2, 2))
-        return Outcome(rewards={"way": grid.nearer((0, 0), path.text) if self.dense else goal}, info={"goal": goal})
+        return Outcome(rewards={"way": grid.nearer((0, 0), path.text) if self.dense else goal}, info={GOAL.name: goal})
 
 
 def reached(trajectory: Trajectory) -> float:
     """Whether the goal was reached."""
     score = trajectory.scores.get("goal")
-    return float(trajectory.info["goal"] if score is None else score.value or 0.0)  # type: ignore[arg-type]
+    return float(GOAL.get(trajectory) if score is None else score.value or 0.0)  # type: ignore[arg-type]
 
 
 def walking(workflow: Workflow, recipe: Recipe, seed: int) -> TalkBench:
@@ -214,7 +218,7 @@ class Alone(SingleTurn):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         path = await team.policy(str(scenario.prompt))
-        return Outcome(rewards={"way": Grid(str(scenario.prompt)).nearer((0, 0), path.text)}, info={"goal": 0.0})
+        return Outcome(rewards={"way": Grid(str(scenario.prompt)).nearer((0, 0), path.text)}, info={GOAL.name: 0.0})
 
 
 def roles_beat_a_single_agent() -> Finding:

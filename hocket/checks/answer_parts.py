@@ -25,6 +25,7 @@ from hocket.checks.token_weights import (
     shown,
     trained,
 )
+from hocket.credit.divergence import DIVERGENCE, divergence_by_place
 from hocket.credit.segments import remaining_gain
 from hocket.keys import Key
 from hocket.lab import Answer, Bench, Tabular, World
@@ -39,7 +40,6 @@ from hocket.rewards.spans import placed, span_rewards
 from hocket.rewards.steps import right_share, step_score
 from hocket.schedules import Constant, Linear
 from hocket.signals import returns
-from hocket.train.divergence import divergence_by_place
 from hocket.types import Scenario
 
 # ---------------------------------------------------------------- rank-grpo
@@ -616,7 +616,9 @@ def places_weigh_what_differs() -> Finding:
         read = Reading(document(*rows))
         places = [np.array(policy.path(0, answer), np.int64) for answer in answers]
         batch = read.batch.but(observation=places)
-        batch = batch.but(divergence=divergence_by_place(batch, policy, torch.arange(batch.decisions), budget=9))
+        batch = batch.but(
+            annotations={DIVERGENCE.name: divergence_by_place(batch, policy, torch.arange(batch.decisions), budget=9)}
+        )
         credited, _ = TW.assess(batch, TW.init(), {})
         return read.by_trajectory(credited.occurrences.weight)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.turn_toys import SEEDS, random_episodes, seen, worst
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench, last_message
 from hocket.microscope import Reading
@@ -20,6 +21,11 @@ from hocket.signals import returns
 from hocket.types import Scenario
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.team import Team
+
+LOOKS = InfoColumn("looks", "How often the worker looked.")
+STEPS_DONE = InfoColumn("steps", "How many steps were done.")
+HANDED_IN = InfoColumn("handed in", "Whether the work was handed in.")
+SOLVED = InfoColumn("solved", "Whether the work was handed in whole.")
 
 
 def gated(threshold: float) -> Recipe:
@@ -107,7 +113,8 @@ class Repair(Workflow):
             earned.append(0.1 if said == "look" else 0.2 if right else 0.0)
             if said == "hand in":
                 worth = 1.0 if done == len(STEPS) else 0.1
-        info = {"looks": looks, "steps": done, "handed in": worth is not None, "solved": worth == 1.0}
+        handed = worth is not None
+        info = {LOOKS.name: looks, STEPS_DONE.name: done, HANDED_IN.name: handed, SOLVED.name: worth == 1.0}
         return Outcome(rewards={"verdict": worth}, turn_rewards={"steps": earned}, info=info)
 
 
@@ -120,18 +127,18 @@ def bench(recipe: Recipe, seed: int, start: Mapping[str, float]) -> TalkBench:
     return TalkBench(Repair(), scenarios, WORDS, recipe, view=last_message, prior=lambda *_: start, seed=seed, lr=0.1)
 
 
-def share(trained: TalkBench, name: str) -> float:
+def share(trained: TalkBench, column: InfoColumn) -> float:
     """The mean of what the workflow noted, over fresh episodes."""
-    return fmean(float(one.info[name]) for one in trained.play(50))
+    return fmean(float(column.get(one)) for one in trained.play(50))
 
 
 def adding_up_ends_completion() -> Finding:
     """Total reward rises while fewer and fewer episodes hand anything in; the gate turns that round."""
-    start = share(bench(G_RA, 0, CURIOUS), "handed in")
+    start = share(bench(G_RA, 0, CURIOUS), HANDED_IN)
     direct = [bench(gated(-math.inf), seed, CURIOUS).run(25) for seed in SEEDS]
     ours = [bench(G_RA, seed, CURIOUS).run(25) for seed in SEEDS]
-    lost, kept = ([share(run, "handed in") for run in runs] for runs in (direct, ours))
-    looks, bounded = ([share(run, "looks") for run in runs] for runs in (direct, ours))
+    lost, kept = ([share(run, HANDED_IN) for run in runs] for runs in (direct, ours))
+    looks, bounded = ([share(run, LOOKS) for run in runs] for runs in (direct, ours))
     grown = [fmean(row["reward/mean"] for row in run.history[-5:]) - run.history[0]["reward/mean"] for run in direct]
     return Finding(
         min(grown) > 0.3 and max(lost) < start / 2 and min(kept) > start and max(bounded) < 0.75 * min(looks),
@@ -142,8 +149,8 @@ def adding_up_ends_completion() -> Finding:
 
 
 def a_threshold_too_high_loses_the_shaping() -> Finding:
-    ours = [share(bench(G_RA, seed, BRIEF).run(45), "steps") for seed in SEEDS]
-    shut = [share(bench(gated(2.0), seed, BRIEF).run(45), "steps") for seed in SEEDS]
+    ours = [share(bench(G_RA, seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS]
+    shut = [share(bench(gated(2.0), seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS]
     return Finding(
         min(ours) > max(shut) + 0.5 and fmean(ours) > fmean(shut) + 1,
         f"steps done of {len(STEPS)} after 45 training steps: tau = 0 {_shown(ours)}, tau = 2 {_shown(shut)}, 5 seeds",

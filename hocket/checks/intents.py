@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from hocket.checks.check import Check, Finding
 from hocket.checks.seats import ENDS, kuhn_poker, payoff
 from hocket.checks.turn_toys import SEEDS
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.credit import IntentPairs
 from hocket.credit.abstract_game import AbstractGame, Course, Move, Situation
 from hocket.credit.utterances import adjusted_rand, embedded, k_means
@@ -22,7 +23,7 @@ from hocket.lab.talk import TalkBench, last_message
 from hocket.packing import pack
 from hocket.recipes.intents import LSPO_WEREWOLF
 from hocket.rewards import WeightedSum
-from hocket.train.loop import spelt
+from hocket.train.describe import token_texts_of
 from hocket.types import Batch, Message, Scenario
 from hocket.workflows.one_night import JUDGE, SPEAKER, OneNight
 
@@ -231,7 +232,7 @@ def recorded(seed: int, samples: int) -> Batch:
     table = bench(seed)
     played = table.play(samples)
     batch = pack(played)
-    return WeightedSum()(batch.but(info={"pieces": spelt(played, table.player.decode)}), {})
+    return WeightedSum()(batch.but(info={TOKEN_TEXTS.name: token_texts_of(played, table.player.decode)}), {})
 
 
 INTENTS = tuple((*CLAIMS, *DOUBTS).count(word) for word in WORDS)

@@ -82,8 +82,8 @@ def _plain_at_one() -> Finding:
     with torch.no_grad():
         latent = policy.evaluate(batch, {Quantity.ENTROPY})
     policy.thoughts = 0
-    mixed = [np.zeros_like(column) for column in batch.info[THINKING]]
-    plain = policy.evaluate(batch.but(info={**batch.info, THINKING: mixed}), {Quantity.ENTROPY})
+    mixed = [np.zeros_like(column) for column in batch.info[THINKING.name]]
+    plain = policy.evaluate(batch.but(info={**batch.info, THINKING.name: mixed}), {Quantity.ENTROPY})
     tokens = torch.cat([torch.from_numpy(np.asarray(batch.observation[0])), batch.action[:6]])[None]
     direct = torch.log_softmax(policy.model(input_ids=tokens).logits[0, 2:-1] / 0.8, -1)
     direct = direct.gather(1, batch.action[:6, None])[:, 0]
@@ -92,7 +92,7 @@ def _plain_at_one() -> Finding:
         float((latent.get(Quantity.ENTROPY) - plain.get(Quantity.ENTROPY)).detach().abs().max()),
         float((latent.logp[:6] - direct).detach().abs().max()),
     ]
-    thought = sum(int(np.asarray(column).sum()) for column in batch.info[THINKING])
+    thought = sum(int(np.asarray(column).sum()) for column in batch.info[THINKING.name])
     return Finding(
         max(gaps[:2]) == 0 and gaps[2] < 1e-5,
         f"a = 1, {thought} thoughts: log-probs and entropies off the ordinary model's by {max(gaps[:2]):.1g}, off its "
@@ -120,8 +120,8 @@ def _recomputed() -> Finding:
         batch = _batch(policy)
         now = policy.evaluate(batch, {Quantity.LOGP})
         gaps.append(float((now.logp - batch.logp["behaviour"].values).detach().abs().max()))
-        zeros = [np.zeros_like(column) for column in batch.info[LATENTS]]
-        without = policy.evaluate(batch.but(info={**batch.info, LATENTS: zeros}), {Quantity.LOGP})
+        zeros = [np.zeros_like(column) for column in batch.info[LATENTS.name]]
+        without = policy.evaluate(batch.but(info={**batch.info, LATENTS.name: zeros}), {Quantity.LOGP})
         moved = min(moved, float((without.logp - now.logp).detach().abs().max()))
     return Finding(
         max(gaps) < 1e-5 and moved > 1e-3,
@@ -133,7 +133,7 @@ def _plain_after_the_marker() -> Finding:
     policy = _policy(2, 6, marker=2)
     batch, right, seen = _batch(policy), True, 0
     tokens = batch.action.reshape(-1, 6).numpy()
-    for row, column in zip(tokens, batch.info[THINKING], strict=True):
+    for row, column in zip(tokens, batch.info[THINKING.name], strict=True):
         at = int(np.argmax(row == 2)) if (row == 2).any() else 6
         right &= np.asarray(column).tolist() == [place < at for place in range(6)]
         seen += at < 6

@@ -8,6 +8,7 @@ from typing import Any
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, apart, document, group_relative, line
+from hocket.core.columns import InfoColumn
 from hocket.credit import ModuleRelative
 from hocket.credit.units import turn_units
 from hocket.keys import Key
@@ -20,6 +21,8 @@ from hocket.recipes.team_credit import MMGRPO
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.team import Team
+
+QUERIED = InfoColumn("queried", "Whether the right thing was asked.")
 
 
 def program(calls: Sequence[str], reward: float, formats: Sequence[float | None] = ()) -> dict[str, Any]:
@@ -156,7 +159,7 @@ class QueryAnswer(Workflow):
         found = f"about {asked}" if asked.text in FACTS else "nothing"
         said = await team.answer(f"{self.instruction} {scenario.prompt} : {found}".strip())
         right = asked.text == scenario.answer and said.text == FACTS[str(scenario.answer)]
-        return Outcome(rewards={"right": float(right)}, info={"queried": float(asked.text == scenario.answer)})
+        return Outcome(rewards={"right": float(right)}, info={QUERIED.name: float(asked.text == scenario.answer)})
 
 
 SCENARIOS = [Scenario(topic, f"what of the {topic} ?", answer=topic) for topic in TOPICS]
@@ -183,7 +186,7 @@ def program_bench(recipe: Recipe, seed: int, instruction: str = PROMPTS[0], prom
 
 def queried(trajectory: Trajectory) -> float:
     """Whether the query was right."""
-    return float(trajectory.info["queried"])
+    return float(QUERIED.get(trajectory))
 
 
 def answered(bench: TalkBench) -> float:

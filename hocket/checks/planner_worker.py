@@ -9,6 +9,7 @@ import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, line
+from hocket.core.columns import InfoColumn
 from hocket.engine.requests import ContextFull
 from hocket.lab.talk import TalkBench, everything
 from hocket.objectives import EntropyBonus
@@ -19,6 +20,9 @@ from hocket.recipes.team_credit import MATPO
 from hocket.types import Message, Quantity, Scenario, Trajectory
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.team import Agent, Team
+
+RIGHT = InfoColumn("right", "Whether all parts were right.")
+
 
 # ---------------------------------------------------------------- a planner that may delegate
 
@@ -198,7 +202,7 @@ class Lookup(Workflow):
     def outcome(self, scenario: Scenario, facts: Mapping[str, str], said: list[str], calls: list[str]) -> Outcome:
         right = [float(word == facts[topic]) for word, topic in zip(said, scenario.answer, strict=True)]
         form = fmean(float(call in (*TOPICS, ENOUGH)) for call in calls)
-        return Outcome(rewards={"score": 0.9 * fmean(right) + 0.1 * form}, info={"right": min(right)})
+        return Outcome(rewards={"score": 0.9 * fmean(right) + 0.1 * form}, info={RIGHT.name: min(right)})
 
 
 class SingleReader(Lookup):
@@ -268,7 +272,7 @@ def sensible(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[st
 
 def both_right(trajectory: Trajectory) -> float:
     """Whether both facts were told rightly; an episode that was cut told nothing."""
-    return float(trajectory.info.get("right", 0.0))
+    return float(RIGHT.get(trajectory, 0.0))
 
 
 def isolated_contexts_hold_out() -> Finding:

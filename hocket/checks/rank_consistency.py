@@ -11,6 +11,7 @@ import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.rewarded import SEEDS, apart, document, group_relative, line
+from hocket.core.columns import InfoColumn
 from hocket.credit import RankConsistent
 from hocket.credit.rank_consistency import consistency, parts_of
 from hocket.keys import Key
@@ -21,6 +22,9 @@ from hocket.recipes.team_credit import COMAM
 from hocket.types import Scenario, Trajectory
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.team import Team
+
+RIGHT = InfoColumn("right", "Whether the answer was right.")
+
 
 AGENTS = ("store", "compress", "retrieve")
 
@@ -128,11 +132,11 @@ class Memory(Workflow):
             self.bonus * float(kept.text == "brief"),
             float(said.text == kept.text),
         ]
-        return Outcome(rewards={"answer": right}, turn_rewards={"own": own}, info={"right": right})
+        return Outcome(rewards={"answer": right}, turn_rewards={"own": own}, info={RIGHT.name: right})
 
 
 def answered(trajectory: Trajectory) -> float:
-    return float(trajectory.info["right"])
+    return float(RIGHT.get(trajectory))
 
 
 def remembering(recipe: Recipe, bonus: float, seed: int, steps: int) -> float:

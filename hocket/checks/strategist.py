@@ -13,6 +13,8 @@ import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.turn_toys import SEEDS, episode, seen
+from hocket.core.columns import InfoColumn
+from hocket.core.method_columns import DECISIVE
 from hocket.keys import Key
 from hocket.lab.talk import Prior, TalkBench
 from hocket.packing import pack
@@ -26,6 +28,9 @@ from hocket.types import Message, Scenario, Trajectory, Turn
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.advised import Advised
 from hocket.workflows.team import Team
+
+WAVERS = InfoColumn("wavers", "The round in which the buyer wavers.")
+
 
 # ---------------------------------------------------------------- exact parts
 
@@ -94,7 +99,7 @@ class Bargain(Workflow):
         wavers = int(team.key.derive("wavers").numpy().integers(ROUNDS))
         said = [str(await team.agent(f"{scenario.prompt} partner, your move")) for _ in range(ROUNDS)]
         price = 1.0 if said[wavers] == scenario.answer else 0.1
-        return Outcome(rewards={"price": price}, info={"wavers": wavers})
+        return Outcome(rewards={"price": price}, info={WAVERS.name: wavers})
 
 
 BUYERS = [Scenario(kind, kind, answer=move) for kind, move in PARTNERS.items()]
@@ -118,7 +123,7 @@ def executor(follows: float) -> Prior:
 
 def decided(dialogue: Trajectory, turns: Sequence[Turn]) -> int:
     """The judge: the round in which the partner wavered."""
-    return int(dialogue.info["wavers"])
+    return int(WAVERS.get(dialogue))
 
 
 def everyone(dialogue: Trajectory, turns: Sequence[Turn]) -> Sequence[int]:
@@ -221,7 +226,7 @@ def probes_find_the_turn() -> Finding:
     experience, _ = run_async(collect(bench.parts, bench.parts.key.derive("probe")))
     sold = [one for one in experience.trajectories if worth(one) == 1.0]
     # The adviser's turns are every other one.
-    found = [one.info["decisive"] == [2 * one.info["wavers"]] for one in sold]
+    found = [DECISIVE.get(one) == [2 * WAVERS.get(one)] for one in sold]
     return Finding(
         fmean(found) >= 0.8 and len(found) >= 5,
         f"of {len(found)} episodes that fetched the full price the round that decided is named in {fmean(found):.0%}",
@@ -236,7 +241,7 @@ def judge_pays_its_turns() -> Finding:
     right = 0
     for number, one in enumerate(result.trajectories):
         own = batch.occurrences.advantage[batch.occurrences.trajectory == number].tolist()[::2]
-        score, wavers = worth(one), int(one.info["wavers"])
+        score, wavers = worth(one), int(WAVERS.get(one))
         wanted = [0.9 ** (wavers - place) * score if place <= wavers else 0.0 for place in range(ROUNDS)]
         right += max(abs(a - b) for a, b in zip(own, wanted, strict=True)) < 1e-6
     count = len(result.trajectories)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.turn_toys import SEEDS, by_turn, episode, seen, worst
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench, last_message
 from hocket.recipe import Recipe
@@ -18,6 +19,8 @@ from hocket.types import Message, Scenario
 from hocket.workflows import Outcome, Workflow
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
+
+RIGHT = InfoColumn("right", "Whether the answer was right.")
 
 
 def called(group: str, turn: float, outcome: float, size: int = 2) -> dict[str, Any]:
@@ -130,7 +133,7 @@ class LookUp(Workflow):
 
 
 def _worth(right: float, calls: Mapping[Reply, float]) -> Outcome:
-    return Outcome(rewards={"right": right}, turn_rewards={"call": calls}, info={"right": right})
+    return Outcome(rewards={"right": right}, turn_rewards={"call": calls}, info={RIGHT.name: right})
 
 
 def hasty(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
@@ -153,7 +156,7 @@ def calls(trained: TalkBench) -> float:
 
 def right(trained: TalkBench) -> float:
     """The exact chance of a right answer."""
-    return trained.expected(lambda one: float(one.info["right"]))
+    return trained.expected(lambda one: float(RIGHT.get(one)))
 
 
 STEPS = 45

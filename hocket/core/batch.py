@@ -85,7 +85,7 @@ class Batch:
         version: `[T]`. forced: `[T]` bool.
         logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
-            divergence: `[T]`, likewise: how much the samples of a scenario differ in what they expect at this place.
+            annotations: what annotators filled, by name, `[T]` each (see `hocket.core.annotators`).
         parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
             its trajectory. observation: per turn, what the policy reads (see `Turn.observation`).
         allowed: per turn, the actions that each of its decisions was kept to, `[L, V]` bool, or None; empty where
@@ -95,10 +95,8 @@ class Batch:
         terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
             `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
             is everywhere. Decisions of a policy without a value function have none.
-        scores: by name. info: per trajectory columns for shapers and rewards, lists of length N; training provides
-            `text`, `label` (the final answer as a word, None without one) and `history` (`rewards`: the mean rewards of
-            the scenario's past groups, oldest first), `metadata` (the scenario's own), `feedback` (what scores came
-            with, by name) and, where a stage reads it, `pieces` (the text of each decision) besides what workflows add.
+        scores: by name. info: per trajectory columns by name, lists of length N: what training provides and what
+            rollouts and workflows add. Each is declared as a value that says what it holds (see `hocket.core.columns`).
         step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
     """
 
@@ -128,7 +126,7 @@ class Batch:
     value: Tensor | None = None
     valued: Tensor | None = None
     entropy: Tensor | None = None
-    divergence: Tensor | None = None
+    annotations: Mapping[str, Tensor] = field(default_factory=dict)
     temperature: Tensor | None = None
     allowed: Sequence[NDArray[Any] | None] = ()
     info: Mapping[str, Sequence[Any]] = field(default_factory=dict)

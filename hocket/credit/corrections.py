@@ -35,9 +35,9 @@ def importance_ratios(batch: Batch, level: Grain) -> Tensor:
     """
     seen = batch.occurrences
     for column in (Column.PROXIMAL, Column.BEHAVIOUR):
-        if column not in batch.logp:
-            raise ConfigurationError(f"an importance correction reads log-probs {column.value!r}, which are missing")
-    proximal, behaviour = batch.logp[Column.PROXIMAL], batch.logp[Column.BEHAVIOUR]
+        if column.name not in batch.logp:
+            raise ConfigurationError(f"an importance correction reads log-probs {column.name!r}, which are missing")
+    proximal, behaviour = batch.logp[Column.PROXIMAL.name], batch.logp[Column.BEHAVIOUR.name]
     known = (proximal.present & behaviour.present)[seen.decision]
     difference = (proximal.values.detach().double() - behaviour.values.detach().double())[seen.decision]
     log_ratio = torch.where(known, difference, 0.0)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.credit.abstract_game import AbstractGame, Course, Move, Situation, Strategy
 from hocket.credit.pairs import paired_turns
 from hocket.credit.sibling_turns import turns_of
@@ -16,7 +17,7 @@ from hocket.keys import Key
 from hocket.segments import segment_sum
 from hocket.signals import REWARD, counted_trajectories, rewards_by_occurrence, token_texts, turn_visits
 from hocket.stages import Credit
-from hocket.types import Batch, Level, Occurrences
+from hocket.types import Batch, Column, Level, Occurrences
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class IntentPairs(Credit):
     iterations: int = 200
     margin: float = 0.05
 
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
     pairs: ClassVar[bool] = True
-    reads_pieces: ClassVar[bool] = True
     least_samples: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -101,7 +102,9 @@ class IntentPairs(Credit):
 
     def _pieces(self, batch: Batch) -> list[list[str]]:
         lengths = batch.lengths().tolist()
-        return token_texts(batch, "IntentPairs") if "pieces" in batch.info else [[""] * length for length in lengths]
+        return (
+            token_texts(batch, "IntentPairs") if TOKEN_TEXTS.present(batch) else [[""] * length for length in lengths]
+        )
 
     def meant(self, talk: Sequence[Said]) -> list[int]:
         """The intent of each turn: a cluster among what its role said at that place, each text counting once."""

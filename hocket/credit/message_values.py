@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.method_columns import MESSAGE_VALUES
 from hocket.credit.pairs import members_by_group
 from hocket.credit.sibling_turns import tree_of, turns_of
 from hocket.segments import segment_extreme
@@ -55,7 +56,7 @@ class MessageValues(Credit):
     def _values(self, batch: Batch) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
         """By trajectory and turn, what the message is worth, and what it changed."""
         turns = turns_of(batch)
-        told = batch.info.get("message_values") or [None] * batch.trajectories
+        told = MESSAGE_VALUES.rows(batch)
         outcome = (2 * returns(batch).clamp(0.0, 1.0) - 1).tolist()
         value: dict[tuple[int, int], float] = {}
         gain: dict[tuple[int, int], float] = {}

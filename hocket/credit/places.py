@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.core.method_columns import COMPRESSED
 from hocket.credit.formulas import centred
 from hocket.credit.group import GroupRelative
 from hocket.segments import segment_count, segment_mean
@@ -85,7 +86,7 @@ class TagBonus(Credit):
         seen = self.base(batch)
         advantage, lengths = seen.advantage.double().clone(), batch.lengths()
         starts = (torch.cumsum(lengths, 0) - lengths).tolist()
-        for row, thinking in enumerate(batch.info.get("thinking") or ()):
+        for row, thinking in enumerate(COMPRESSED.rows(batch)):
             if thinking is not None and int(thinking["tag"]) < int(lengths[row]):
                 place = starts[row] + int(thinking["tag"])
                 if seen.weight[place] != 0:

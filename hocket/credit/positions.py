@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hocket.credit.divergence import DIVERGENCE
 from hocket.credit.refined import Refined
-from hocket.errors import ConfigurationError
 from hocket.segments import segment_extreme
 from hocket.types import Batch, Column, GroupBy, Occurrences
 
@@ -25,7 +25,7 @@ def spread_to(values: Tensor, group: Tensor, size: int, largest: float, epsilon:
 class PlaceWeighted(Refined):
     """Weights in [1, largest] that grow with how much a group's samples differ at a place: TW-GRPO (arXiv 2505.24718).
 
-    The difference is the column `divergence` that the learner annotates (see `hocket.train.divergence`): the samples'
+    The difference is the column `divergence` that the learner annotates (see `hocket.credit.divergence`): the samples'
     whole next-token distributions against their mean. Weights multiply terms and leave denominators as they are.
     `largest` is that of the public code.
     """
@@ -33,7 +33,7 @@ class PlaceWeighted(Refined):
     largest: float = 1.4
     epsilon: float = 1e-8
 
-    adds: ClassVar[frozenset[Column]] = frozenset({Column.DIVERGENCE})
+    adds: ClassVar[frozenset[Column]] = frozenset({DIVERGENCE})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,12 +41,11 @@ class PlaceWeighted(Refined):
             raise ValueError(f"largest must be at least 1, not {self.largest}")
 
     def refine(self, batch: Batch) -> Occurrences:
-        if batch.divergence is None:
-            raise ConfigurationError("PlaceWeighted reads the divergence of every decision, which is missing")
+        divergence = DIVERGENCE.read(batch, "PlaceWeighted")
         seen = batch.occurrences
         used = torch.nonzero(seen.weight != 0).flatten()
         groups = GroupBy("scenario")(batch)
-        values = batch.divergence.double()[seen.decision[used]]
+        values = divergence.double()[seen.decision[used]]
         index = groups.index[seen.trajectory[used]]
         weight = seen.weight.double().clone()
         weight[used] = weight[used] * spread_to(values, index, groups.size, self.largest, self.epsilon)

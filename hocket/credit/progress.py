@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from hocket.core.method_columns import FORCED_VALUES
 from hocket.credit.group import GroupRelative
 from hocket.stages import Credit
 from hocket.types import Batch, Occurrences
@@ -58,7 +59,7 @@ class ProgressBonus(Credit):
     def bonus(self, batch: Batch) -> Tensor:
         """Each occurrence's progress, `[E]` float64; 0 where its weight is 0."""
         seen = batch.occurrences
-        known = batch.info.get("forced_values") or [None] * batch.trajectories
+        known = FORCED_VALUES.rows(batch)
         gains = [self._gains(values) for values in known]
         starts = torch.tensor([0, *(len(one) for one in gains)]).cumsum(0)[:-1]
         count = torch.tensor([len(one) for one in gains])

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from hocket.core.method_columns import HITS
 from hocket.credit.formulas import centred, scaled
 from hocket.signals import counted_trajectories, returns
 from hocket.stages import Credit
@@ -80,7 +81,7 @@ class RankRelative(Credit):
 
     def _values(self, batch: Batch) -> Tensor:
         """R of each trajectory at each rank, `[N, L]` float64."""
-        given: list[Any] = list(batch.info.get("hits", [None] * batch.trajectories))
+        given: list[Any] = list(HITS.rows(batch))
         ranks = int(batch.segment.max()) + 1 if batch.decisions else 1
         longest = self.length or max([ranks, *(len(row) for row in given if row is not None)])
         rows = torch.zeros(batch.trajectories, longest, dtype=torch.float64)

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core.columns import LABEL
 from hocket.credit.weights import Compared, Weight
 from hocket.segments import segment_count, segment_extreme, segment_sum
-from hocket.signals import info_column
 from hocket.types import Column
 
 Mass = Literal["count", "likelihood"]
@@ -68,7 +68,7 @@ class SemanticEntropy(Weight):
     def uncertainty(self, seen: Compared) -> Tensor:
         """SE / log G of each member's group, in [0, 1], `[M]` float64."""
         share = self._shares(seen)
-        labels = info_column(seen.batch, "label", "SemanticEntropy")
+        labels = LABEL.read(seen.batch, "SemanticEntropy")
         clusters: dict[int, dict[object, list[int]]] = {}
         groups, owners = seen.group.tolist(), seen.trajectory.tolist()
         for member, (group, owner) in enumerate(zip(groups, owners, strict=True)):
@@ -98,7 +98,7 @@ def _log_likelihoods(seen: Compared) -> Tensor:
     Decisions that do not count, or of unknown log-prob, are left out.
     """
     batch, occurrences = seen.batch, seen.batch.occurrences
-    recorded = batch.logp[Column.BEHAVIOUR]
+    recorded = batch.logp[Column.BEHAVIOUR.name]
     own = (occurrences.weight != 0) & recorded.present[occurrences.decision]
     logp = torch.where(own, recorded.values.double()[occurrences.decision], 0.0)
     return segment_sum(logp, occurrences.trajectory, batch.trajectories)[seen.trajectory]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from hocket.core.method_columns import TEMPERED
 from hocket.credit.refined import Refined
 from hocket.signals import counted_trajectories, returns
 from hocket.types import Batch, Occurrences
@@ -20,7 +21,7 @@ class RewardWhereTempered(Refined):
 
     def __call__(self, batch: Batch) -> Occurrences:
         seen = batch.occurrences
-        apart = torch.tensor([bool(one) for one in batch.info.get("tempered", [False] * batch.trajectories)])
+        apart = torch.tensor([bool(one) for one in TEMPERED.rows(batch)])
         here = apart[seen.trajectory]
         given = self.of(batch.credited(weight=torch.where(here, torch.zeros_like(seen.weight), seen.weight)))
         reward = torch.where(counted_trajectories(batch), returns(batch), 0.0)[seen.trajectory]

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.signals import token_texts
 from hocket.stages import Correction
-from hocket.types import Batch
+from hocket.types import Batch, Column
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class MaskDecision(Correction):
 
     tag: str = "<think>"
 
-    reads_pieces: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __call__(self, batch: Batch) -> Batch:
         seen = batch.occurrences

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.core.columns import ACTIONS, InfoColumn
 from hocket.credit.group import GroupRelative
 from hocket.credit.turn_level import in_units
 from hocket.credit.units import Units, chains, turn_units
@@ -16,11 +17,7 @@ from hocket.segments import segment_mean
 from hocket.stages import Credit
 from hocket.types import Batch, Occurrences
 
-ACTIONS = "actions"
-"""Column of `Batch.info`: what each turn did, in the environment's words, a list per trajectory in call order."""
-
-FINAL = "final_state"
-"""Column of `Batch.info`: the key of the state in which a trajectory ended."""
+FINAL = InfoColumn("final_state", "The key of the state in which the trajectory ended.")
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def _successors(batch: Batch, units: Units, states: Sequence[str]) -> list[str]:
 
 def _ending(batch: Batch, number: int) -> str:
     """Names the state in which a trajectory ended. A name of its own kind never equals a state's key."""
-    recorded: Any = batch.info[FINAL][number] if FINAL in batch.info else None
+    recorded: Any = FINAL.rows(batch)[number]
     if recorded is None and batch.final_state and isinstance(batch.final_state[number], str):
         recorded = batch.final_state[number]
     if recorded is not None:
@@ -95,7 +92,7 @@ def _ending(batch: Batch, number: int) -> str:
 
 def _actions(batch: Batch, units: Units) -> list[Hashable]:
     """What was done in each visit: its entry in the column, else its tokens."""
-    column = batch.info.get(ACTIONS, [None] * batch.trajectories)
+    column = ACTIONS.rows(batch)
     index = batch.index[units.turn].tolist() if units.turn is not None else []
     seen = batch.occurrences
     first = torch.searchsorted(units.member, torch.arange(len(units.counted)))

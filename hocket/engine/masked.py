@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.engine.requests import Request, Sample
 from hocket.engine.session import Session
-from hocket.policies.masking import ALLOWED, UNMASKED, masked
+from hocket.policies.masking import masked
 
 
 class MaskedSession:
@@ -75,7 +76,7 @@ class MaskedSession:
             replace(
                 sample,
                 logp=None if sample.logp is None else np.where(sample.forced, whole[number], sample.logp),
-                extras={ALLOWED: allowed[number], UNMASKED: whole[number]},
+                extras={ALLOWED.name: allowed[number], UNMASKED.name: whole[number]},
             )
             for number, sample in enumerate(samples)
         ]

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key, uniforms
 from hocket.lab.bench import Bench, Player
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World, question_of
 from hocket.stages import Reward
 from hocket.types import Assignment, Trajectory
+
+HIDDEN = InfoColumn("hidden", "What the partner of the dialogue knows and the policy does not.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +55,7 @@ class Hidden(Reward):
                 question_of(one), tuple(int(token) for turn in one.turns for token in turn.action), hidden
             )
             for one in trajectories
-            for hidden in (one.info["hidden"],)
+            for hidden in (HIDDEN.get(one),)
         ]
 
 
@@ -91,7 +94,7 @@ class DialoguePlayer(Player):
             imposed.append(said is not None)
         trajectory = self._trajectory(assignment, sample, tokens, logps, rows, policy)
         trajectory.turns[0].forced = np.array(imposed)
-        trajectory.info["hidden"] = hidden
+        HIDDEN.write(trajectory, hidden)
         return trajectory
 
     def _finished(self, question: int, tokens: Answer) -> bool:

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.lab.world import Answer, World
-from hocket.policies.masking import ALLOWED, UNMASKED, allowed_at, masked
+from hocket.policies.masking import allowed_at, masked
 from hocket.stages import Policy
 from hocket.types import ActionMask, Batch, Evaluation, Level, Quantity
 
@@ -152,8 +153,8 @@ class Tabular:
         """What a turn sampled under masks keeps in its `extras`; forced tokens are not masked."""
         at = np.array(rows, np.int64)
         return {
-            ALLOWED: self.allowed(at, mask) | forced[:, None],
-            UNMASKED: self.forced(at, np.array(tokens, np.int64), heat),
+            ALLOWED.name: self.allowed(at, mask) | forced[:, None],
+            UNMASKED.name: self.forced(at, np.array(tokens, np.int64), heat),
         }
 
     def forced(self, rows: NDArray[np.int64], tokens: NDArray[np.int64], heat: float) -> NDArray[np.float32]:

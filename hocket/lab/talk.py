@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.columns import ANSWER
 from hocket.engine.requests import Request, Sample
 from hocket.errors import HocketError
 from hocket.keys import Key, uniforms
@@ -401,7 +402,7 @@ class TalkTask:
 
 
 def _word(trajectory: Trajectory) -> str | None:
-    answer = trajectory.info.get("answer", trajectory.text)
+    answer = ANSWER.get(trajectory, trajectory.text)
     return None if answer is None else str(answer)
 
 

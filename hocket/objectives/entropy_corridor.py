@@ -8,14 +8,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from hocket.core.method_columns import USUAL_ENTROPY
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.schedules import Setting, bounds, value_at
 from hocket.segments import segment_sum
-from hocket.signals import info_column, turn_visits
+from hocket.signals import turn_visits
 from hocket.stages import Objective
 from hocket.types import Batch, Evaluation, Level, Quantity, Terms
-
-USUAL = "usual_entropy"
 
 
 def corridor_distance(entropy: Tensor, usual: Tensor, low: float, high: float) -> Tensor:
@@ -92,7 +91,7 @@ def _of_turns(entropy: Tensor, batch: Batch) -> Tensor:
 
 def _usual(batch: Batch) -> Tensor:
     """The usual entropy at each occurrence's turn, `[E]` float64; NaN where there is none."""
-    column = info_column(batch, USUAL, "EntropyCorridor")
+    column = USUAL_ENTROPY.read(batch, "EntropyCorridor")
     seen = batch.occurrences
     index = batch.index[batch.turn[seen.decision]].tolist()
     rows = [column[number] or [] for number in seen.trajectory.tolist()]

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from hocket.core.columns import ANSWER, ILLEGAL, LIMIT, RETURNS
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
@@ -224,15 +225,15 @@ class Table:
         if trajectory.failure is not None:
             self.screen.wrong(f"the episode failed: {trajectory.failure}")
             return
-        limit = trajectory.info.get("limit")
+        limit = LIMIT.get(trajectory)
         self.screen.say(f"[bold]the episode is over[/]{'' if limit is None else ': ' + str(limit)}")
         for name, value in outcome(trajectory).items():
             self.screen.say(f"  {name}: [bold]{value:g}[/]")
-        for name, count in trajectory.info.get("illegal", {}).items():
+        for name, count in ILLEGAL.get(trajectory, {}).items():
             if count:
                 self.screen.note(f"  {name} made {count} move(s) that were not legal or could not be read")
-        if "answer" in trajectory.info:
-            self.screen.note(f"  answer: {trajectory.info['answer']}")
+        if ANSWER.present(trajectory):
+            self.screen.note(f"  answer: {ANSWER.get(trajectory)}")
 
     def _goes_on(self, person: Person, trajectory: Trajectory) -> bool:
         """Whether the person wants another episode. Raises `Undone` when they want the end back."""
@@ -261,7 +262,7 @@ def seats_of(workflow: Workflow) -> tuple[str, ...]:
 
 def outcome(trajectory: Trajectory) -> dict[str, float]:
     """What was earned: by seat in an environment, else by name of the reward."""
-    returns: Mapping[str, float] | None = trajectory.info.get("returns")
+    returns: Mapping[str, float] | None = RETURNS.get(trajectory)
     if returns is not None:
         return {f"{name} earned": value for name, value in returns.items()}
     found = {}

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.columns import InfoColumn
 from hocket.errors import HocketError
 from hocket.keys import Key, uniforms
 from hocket.policies.loading import read_model, without_progress_bars
@@ -33,8 +34,8 @@ SHARPNESS = 8.0
 HASTE = 20.0
 """Lambda is stored divided by this, so that Adam moves it so many times faster; the paper gives it its own rate."""
 
-LATENTS, THINKING = "latents", "thinking"
-"""Columns of `Batch.info`: the summaries `[L, H]` after each decision, and whether the next input was mixed, `[L]`."""
+LATENTS = InfoColumn("latents", "The summaries after each decision, [L, H].")
+THINKING = InfoColumn("thinking", "Whether the input after each decision was mixed with its summary, [L].")
 
 
 class LatentGate(nn.Module):
@@ -230,8 +231,8 @@ class LatentLM:
             prompt = torch.from_numpy(np.asarray(batch.observation[turn], np.int64))
             tokens = batch.action[first : first + length].long()
             trajectory = int(owner[first])
-            summary = torch.from_numpy(np.asarray(batch.info[LATENTS][trajectory], np.float32))
-            mixed = torch.from_numpy(np.asarray(batch.info[THINKING][trajectory]))
+            summary = torch.from_numpy(np.asarray(batch.info[LATENTS.name][trajectory], np.float32))
+            mixed = torch.from_numpy(np.asarray(batch.info[THINKING.name][trajectory]))
             rows.append(torch.cat([self.embedded(prompt), self._inputs(tokens, summary, mixed)]))
         width = max(len(row) for row in rows)
         padded = torch.stack([F.pad(row, (0, 0, 0, width - len(row))) for row in rows])
@@ -305,7 +306,7 @@ class LatentPlayer:
                 ],
                 sample=number,
                 source=assignment.source,
-                info={LATENTS: summaries[row], THINKING: mixed[row]},
+                info={LATENTS.name: summaries[row], THINKING.name: mixed[row]},
             )
             for row, number in enumerate(numbers)
         ]

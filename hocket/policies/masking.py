@@ -12,9 +12,6 @@ from torch import Tensor
 
 from hocket.types import Batch
 
-ALLOWED, UNMASKED = "allowed", "logp_unmasked"
-"""Where a turn's `extras` keep the masks `[L, V]` bool and the log-probs under the whole distribution `[L]`."""
-
 
 def masked(logits: Tensor, allowed: Tensor | None) -> Tensor:
     """`logits` `[R, V]` with minus infinity where something is not allowed: probability and gradient exactly 0."""

@@ -15,6 +15,7 @@ from hocket.checks.analyses import ANALYSES
 from hocket.checks.check import Verdict
 from hocket.checks.record import status_of, verdicts_of
 from hocket.components import to_plain
+from hocket.core.columns import InfoColumn
 from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.lab.documents import random_document
@@ -57,11 +58,16 @@ def as_row(recipe: Recipe) -> dict[str, Any]:
         "family": recipe.family,
         "axes": list(recipe.axes),
         "parent": recipe.parent,
-        "needs": sorted({*(need.value for need in recipe.needs), *(column.value for column in recipe.reads)}),
+        "needs": sorted({*(need.value for need in recipe.needs), *_annotated(recipe)}),
         "checks": [verdict.to_json() for verdict in checks],
         "status": found,
         "note": note,
     }
+
+
+def _annotated(recipe: Recipe) -> list[str]:
+    """The columns that the learner's pass fills for it."""
+    return [column.name for column in recipe.reads if not isinstance(column, InfoColumn)]
 
 
 def in_full(recipe: Recipe) -> dict[str, Any]:

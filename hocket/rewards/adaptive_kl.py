@@ -50,7 +50,7 @@ class AdaptiveKLInReward(Shaping):
         return {"coefficient": self.coefficient}
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
-        if Column.REFERENCE not in batch.logp:
+        if Column.REFERENCE.name not in batch.logp:
             raise ConfigurationError("AdaptiveKLInReward reads log-probs 'reference', which are missing")
         gap, known = self._gap(batch)
         seen, beta = batch.occurrences, float(state["coefficient"])
@@ -62,14 +62,14 @@ class AdaptiveKLInReward(Shaping):
 
     def _gap(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """log pi - log ref per decision `[T]`, 0 where it is not known; and where it is."""
-        policy, reference = _unmasked(batch), batch.logp[Column.REFERENCE]
+        policy, reference = _unmasked(batch), batch.logp[Column.REFERENCE.name]
         known = policy.present & reference.present & ~batch.forced
         return torch.where(known, policy.values.double() - reference.values.double(), 0.0), known
 
 
 def _unmasked(batch: Batch) -> Recorded:
     """Log-probs of the whole distribution where they were recorded apart, else those sampled with."""
-    behaviour, whole = batch.logp[Column.BEHAVIOUR], batch.logp.get("unmasked")
+    behaviour, whole = batch.logp[Column.BEHAVIOUR.name], batch.logp.get("unmasked")
     if whole is None:
         return behaviour
     values = torch.where(whole.present, whole.values, behaviour.values.to(whole.values.dtype))

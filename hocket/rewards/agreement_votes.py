@@ -10,8 +10,8 @@ from typing import Literal
 
 import torch
 
+from hocket.core.columns import TEXT, info_column
 from hocket.rewards.members import groups_of, with_return
-from hocket.signals import info_column
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy
 
@@ -69,7 +69,7 @@ class VoteReward(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         answers = info_column(batch, self.column, "VoteReward")
-        if not any(answers) and not any(batch.info.get("text", ())):
+        if not any(answers) and not any(TEXT.rows(batch)):
             return batch
         value = torch.zeros(batch.trajectories, dtype=torch.float64)
         for members in groups_of(batch, self.by):

@@ -76,7 +76,7 @@ class CalibratedReward(Shaping):
         """c of each trajectory, `[N]` float64; 0 where no decision counts."""
         seen = batch.occurrences
         used = seen.weight != 0
-        logp = batch.logp[Column.BEHAVIOUR].values.detach().double()[seen.decision[used]]
+        logp = batch.logp[Column.BEHAVIOUR.name].values.detach().double()[seen.decision[used]]
         whole = segment_sum(logp, seen.trajectory[used], batch.trajectories)
         length = segment_count(seen.trajectory[used], batch.trajectories)
         scale = length.clamp(min=1) if self.confidence == "mean" else torch.ones_like(length)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from hocket.core.columns import info_or_metadata
 from hocket.segments import segment_extreme, segment_mean, segment_std
 from hocket.signals import REWARD, counted_trajectories
 from hocket.stages import Combine
@@ -49,13 +49,6 @@ def added_up(batch: Batch, parts: Mapping[str, LevelScores]) -> Batch:
         if values:
             scores[name] = LevelScores(level, torch.stack(values).sum(0))
     return batch.but(scores=scores)
-
-
-def told(batch: Batch, name: str) -> list[Any]:
-    """What is said about each trajectory under `name`: a column of `batch.info`, or else the scenario's metadata."""
-    if name in batch.info:
-        return list(batch.info[name])
-    return [(of or {}).get(name) for of in batch.info.get("metadata", [None] * batch.trajectories)]
 
 
 def spread_over(batch: Batch, level: Level, values: Tensor) -> Tensor:
@@ -140,7 +133,7 @@ class WeightedByTask(Combine):
     key: str = "task"
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        tasks = told(batch, self.key)
+        tasks = info_or_metadata(batch, self.key)
         parts = {}
         for name, score in sources(batch, weights).items():
             own = [self.weights.get(str(task), {}).get(name, weights.get(name, 1.0)) for task in tasks]

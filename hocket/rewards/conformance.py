@@ -13,13 +13,15 @@ from typing import Any
 
 import torch
 
+from hocket.core.columns import TEXT, InfoColumn
 from hocket.errors import ConfigurationError
-from hocket.rewards.combine import told
 from hocket.rewards.key_steps import reasoning_of
 from hocket.rewards.members import with_return
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Shaping
 from hocket.types import Batch
+
+TEACHER = InfoColumn("teacher", "A teacher's trace, as text or activities; also in a scenario's metadata.")
 
 Rules = tuple[tuple[str, str], ...]
 
@@ -121,8 +123,8 @@ class Conformance(Shaping):
     rules: Rules | None = None
 
     def __call__(self, batch: Batch) -> Batch:
-        texts = info_column(batch, "text", "Conformance")
-        teachers = told(batch, "teacher")
+        texts = TEXT.read(batch, "Conformance")
+        teachers = TEACHER.or_metadata(batch)
         scores = [self.score(text or "", teacher) for text, teacher in zip(texts, teachers, strict=True)]
         return with_return(batch, returns(batch) + self.weight * torch.tensor(scores, dtype=torch.float64))
 

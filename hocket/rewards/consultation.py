@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
+from hocket.core.columns import SAID
 from hocket.environments.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
 from hocket.keys import Key
 from hocket.stages import Reward
@@ -37,7 +38,7 @@ class Consultation:
         record = trajectory.scenario.metadata
         if not {"book", "condition", "complaint"} <= set(record):
             return None
-        said = list(map(str, trajectory.info.get("said", ())))
+        said = list(map(str, SAID.get(trajectory, ())))
         return Consultation(record["book"], record["condition"], record["complaint"], said)
 
     def answer(self, symptom: str) -> bool:

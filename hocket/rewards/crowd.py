@@ -9,9 +9,10 @@ from typing import Literal, get_args
 
 import torch
 
+from hocket.core.columns import LABEL, TEXT, info_column
+from hocket.core.method_columns import ANSWERS
 from hocket.rewards.members import groups_of
 from hocket.rewards.shaping import added
-from hocket.signals import info_column
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy, Level, trajectory_of_turn
 
@@ -65,7 +66,7 @@ class CrowdReward(Shaping):
     """
 
     by: GroupBy = GroupBy("scenario")
-    column: str = "answers"
+    column: str = ANSWERS.name
     models: Literal["policy", "role"] = "policy"
     weigh: bool = True
     ties: Ties = "first"
@@ -78,7 +79,7 @@ class CrowdReward(Shaping):
             raise ValueError(f"ties must be 'first' or 'all', not {self.ties!r}")
 
     def __call__(self, batch: Batch) -> Batch:
-        if self.column not in batch.info and not any(batch.info.get("text", ())):
+        if self.column not in batch.info and not any(TEXT.rows(batch)):
             return batch
         said = self._said(batch, self._answers(batch))
         values = torch.zeros(batch.turns, dtype=torch.float64)
@@ -96,8 +97,8 @@ class CrowdReward(Shaping):
     def _answers(self, batch: Batch) -> Sequence[Mapping[str, Answer]]:
         """The final answers of each trajectory, by role."""
         if self.column in batch.info:
-            return batch.info[self.column]
-        labels, last = info_column(batch, "label", "CrowdReward"), batch.last()
+            return info_column(batch, self.column, "CrowdReward")
+        labels, last = LABEL.read(batch, "CrowdReward"), batch.last()
         role = batch.role[batch.turn[batch.occurrences.decision[last]]].tolist()
         return [{batch.names["role"][code]: label} for code, label in zip(role, labels, strict=True)]
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.core.canonical import database_hash
+from hocket.core.columns import SAID
+from hocket.core.method_columns import DATABASE
 from hocket.keys import Key
 from hocket.stages import Reward
 from hocket.types import Trajectory
@@ -37,10 +39,10 @@ class DatabaseMatch(Reward):
 
     def judge(self, trajectory: Trajectory) -> float | None:
         """The bit of one episode."""
-        metadata, info = trajectory.scenario.metadata, trajectory.info
+        metadata = trajectory.scenario.metadata
         if "final_hash" not in metadata:
             return None
-        if "database" not in info:
+        if not DATABASE.present(trajectory):
             return 0.0
-        right = database_hash(info["database"]) == metadata["final_hash"]
-        return float(right and all_said(metadata.get("outputs", ()), info.get("said", ())))
+        right = database_hash(DATABASE.get(trajectory)) == metadata["final_hash"]
+        return float(right and all_said(metadata.get("outputs", ()), SAID.get(trajectory, ())))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hocket.core.method_columns import DECISIVE
 from hocket.signals import REWARD, returns, turn_visits
 from hocket.stages import Shaping
 from hocket.types import Batch, Level, LevelScores
@@ -22,12 +23,12 @@ class DecisiveTurns(Shaping):
     """
 
     def __call__(self, batch: Batch) -> Batch:
-        if "decisive" not in batch.info:
+        if not DECISIVE.present(batch):
             return batch
         seen, value = batch.occurrences, returns(batch)
         visit, starts = turn_visits(batch)
         owner, place = seen.trajectory[starts].tolist(), batch.index[batch.turn[seen.decision[starts]]].tolist()
-        named = [set(turns or ()) for turns in batch.info["decisive"]]
+        named = [set(turns or ()) for turns in DECISIVE.rows(batch)]
         decided = [at in named[trajectory] for trajectory, at in zip(owner, place, strict=True)]
         ends = torch.ones(len(seen), dtype=torch.bool)
         ends[:-1] = visit[1:] != visit[:-1]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hocket.core.columns import TEXT
 from hocket.errors import ConfigurationError
 from hocket.rewards.embedding import embeddings
 from hocket.rewards.members import groups_of, with_return
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy
 
@@ -111,7 +112,7 @@ class RoleDiversity(Shaping):
     def __call__(self, batch: Batch) -> Batch:
         if self.weight == 0:
             return batch
-        texts = info_column(batch, "text", "RoleDiversity")
+        texts = TEXT.read(batch, "RoleDiversity")
         terms = [self.diversity(text or "") for text in texts]
         return with_return(batch, returns(batch) + self.weight * torch.tensor(terms, dtype=torch.float64))
 

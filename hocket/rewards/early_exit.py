@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hocket.core.method_columns import CHAIN, EXIT
 from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT
 from hocket.signals import counted_trajectories, returns
@@ -31,7 +32,7 @@ class DecayingExits(Shaping):
     def __call__(self, batch: Batch) -> Batch:
         good = (counted_trajectories(batch) & (returns(batch) >= self.least)).tolist()
         rows = range(batch.trajectories)
-        exits, chains = (batch.info.get(name) or [None] * batch.trajectories for name in ("exit", "chain"))
+        exits, chains = EXIT.rows(batch), CHAIN.rows(batch)
         order, scenario = batch.order.tolist(), batch.scenario.tolist()
         seen: dict[tuple[int, object], int] = {}
         reward = torch.zeros(batch.trajectories, dtype=torch.float64)

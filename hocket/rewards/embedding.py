@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hocket.core.columns import EMBEDDING, TEXT
 from hocket.errors import ConfigurationError
 from hocket.rewards.ngrams import counts, unit
-from hocket.signals import info_column
 from hocket.types import Batch
 
 BUCKETS, ORDERS = 1024, (2, 3)
@@ -30,9 +30,9 @@ def embeddings(batch: Batch, reader: str) -> Tensor:
     Raises:
         ConfigurationError: when recorded embeddings differ in length or have none.
     """
-    recorded = batch.info.get("embedding")
+    recorded = EMBEDDING.get(batch)
     if recorded is None or any(vector is None for vector in recorded):
-        return text_vectors([text or "" for text in info_column(batch, "text", reader)])
+        return text_vectors([text or "" for text in TEXT.read(batch, reader)])
     if len({len(vector) for vector in recorded}) > 1:
         raise ConfigurationError(f"{reader} compares embeddings, which must all have one length")
     vectors = unit(torch.tensor([list(vector) for vector in recorded], dtype=torch.float64))

@@ -7,13 +7,11 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.method_columns import USUAL_ENTROPY
 from hocket.errors import ConfigurationError
 from hocket.segments import segment_count, segment_mean
 from hocket.stages import Shaping, State
 from hocket.types import Batch, Column
-
-USUAL = "usual_entropy"
-"""Column of `Batch.info`: by turn of the trajectory, the mean entropy at this turn in earlier steps, or None."""
 
 
 @dataclass(frozen=True)
@@ -48,4 +46,4 @@ class EntropyHistory(Shaping):
         total = (torch.tensor(before[0], dtype=torch.float64) + torch.where(met, mean, 0.0)).tolist()
         steps = (torch.tensor(before[1], dtype=torch.float64) + met).tolist()
         usual = [known] * batch.trajectories
-        return batch.but(info={**batch.info, USUAL: usual}), {"sum": total, "steps": steps}
+        return batch.but(info={**batch.info, USUAL_ENTROPY.name: usual}), {"sum": total, "steps": steps}

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hocket.core.columns import LABEL, TEXT, InfoColumn, info_column
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
-from hocket.rewards.combine import told
 from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import EXTRACTIONS, Extraction
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Reward, Shaping
 from hocket.types import Batch, GroupBy, Scenario, Trajectory
+
+ENTITIES = InfoColumn("entities", "The entities that a right answer names; also in a scenario's metadata.")
 
 # ---------------------------------------------------------------- counts
 
@@ -162,7 +164,7 @@ class EntityMatch(Shaping):
     alpha: float = 0.3
     right: float = 1.0
     by: GroupBy = GroupBy("scenario")
-    column: str = "text"
+    column: str = TEXT.name
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < self.right:
@@ -170,8 +172,8 @@ class EntityMatch(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         texts = info_column(batch, self.column, "EntityMatch")
-        labels = info_column(batch, "label", "EntityMatch")
-        entities = told(batch, "entities")
+        labels = LABEL.read(batch, "EntityMatch")
+        entities = ENTITIES.or_metadata(batch)
         value = returns(batch).clone()
         for members in groups_of(batch, self.by):
             share = [matched_share(texts[row] or "", entities[row] or ()) for row in members]

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from hocket.core.method_columns import BELIEFS
 from hocket.rewards.shaping import added
-from hocket.signals import info_column
 from hocket.stages import Shaping
 from hocket.types import Batch, Level
-
-BELIEFS = "beliefs"
-"""Column of `Batch.info`: per turn the belief in the right answer as the turn began, None where it was not asked."""
 
 
 def gains(beliefs: Sequence[float | None], agents: Sequence[int]) -> list[float]:
@@ -46,7 +43,7 @@ class InformationGain(Shaping):
     weight: float = 1.0
 
     def __call__(self, batch: Batch) -> Batch:
-        known = info_column(batch, BELIEFS, "InformationGain")
+        known = BELIEFS.read(batch, "InformationGain")
         values = torch.zeros(batch.turns, dtype=torch.float64)
         given = torch.zeros(batch.turns, dtype=torch.bool)
         for number, path in enumerate(_paths(batch)):

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import torch
 
-from hocket.rewards.combine import told
+from hocket.core.columns import LABEL, TEXT, InfoColumn
 from hocket.rewards.diversity import words_of
 from hocket.rewards.members import with_return
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Shaping
 from hocket.types import Batch
+
+KEY_STEPS = InfoColumn("key_steps", "The steps that a solution must contain; also in a scenario's metadata.")
 
 KeyStep = str | Sequence[str]
 """A phrase that a solution must contain, or several that mean the same."""
@@ -74,10 +76,10 @@ class KeySteps(Shaping):
     def __call__(self, batch: Batch) -> Batch:
         if self.alpha == 0:
             return batch
-        texts = info_column(batch, "text", "KeySteps")
-        labels = info_column(batch, "label", "KeySteps")
+        texts = TEXT.read(batch, "KeySteps")
+        labels = LABEL.read(batch, "KeySteps")
         value = returns(batch).clone()
-        for row, steps in enumerate(told(batch, "key_steps")):
+        for row, steps in enumerate(KEY_STEPS.or_metadata(batch)):
             if steps:
                 answered = labels[row] is not None
                 value[row] = value[row] + self.alpha * self.ratio(texts[row] or "", steps) if answered else 0.0
@@ -106,7 +108,7 @@ class OrderedStages(Shaping):
     def __call__(self, batch: Batch) -> Batch:
         if self.weight == 0:
             return batch
-        texts = info_column(batch, "text", "OrderedStages")
+        texts = TEXT.read(batch, "OrderedStages")
         valid = [float(self.holds(text or "")) for text in texts]
         return with_return(batch, returns(batch) + self.weight * torch.tensor(valid, dtype=torch.float64))
 

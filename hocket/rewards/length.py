@@ -9,11 +9,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from hocket.core.columns import METADATA
 from hocket.errors import ConfigurationError
 from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT, right
 from hocket.segments import segment_count, segment_extreme, segment_mean, segment_std
-from hocket.signals import counted_trajectories, info_column, returns
+from hocket.signals import counted_trajectories, returns
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy
 
@@ -112,7 +113,7 @@ class BudgetLength(Shaping):
             raise ValueError(f"shape must be triangle, flat or linear, not {self.shape!r}")
 
     def __call__(self, batch: Batch) -> Batch:
-        told = [(known or {}).get("budget") for known in info_column(batch, "metadata", "BudgetLength")]
+        told = [(known or {}).get("budget") for known in METADATA.read(batch, "BudgetLength")]
         if None in told:
             raise ConfigurationError(
                 "BudgetLength reads metadata 'budget' of every scenario; set curriculum to "

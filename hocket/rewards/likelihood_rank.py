@@ -54,7 +54,7 @@ class UnlikelinessReward(Shaping):
             return batch
         seen, size = batch.occurrences, batch.trajectories
         used = seen.weight != 0
-        logp = batch.logp[Column.BEHAVIOUR].values.detach().double()[seen.decision[used]]
+        logp = batch.logp[Column.BEHAVIOUR.name].values.detach().double()[seen.decision[used]]
         counted = torch.nonzero(segment_count(seen.trajectory[used], size) > 0).flatten()
         mean = segment_mean(logp, seen.trajectory[used], size)[counted]
         groups = GroupBy("scenario")(batch)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hocket.core.method_columns import HITS
 from hocket.keys import Key
 from hocket.stages import Reward
 from hocket.types import Trajectory
@@ -55,5 +56,5 @@ class ListGain(Reward):
             return None
         items = [line for line in trajectory.text.splitlines() if line.strip()]
         hits = hits_of(items, [str(name) for name in relevant])
-        trajectory.info["hits"] = hits
+        HITS.write(trajectory, hits)
         return discounted_gains(hits)[0] if hits else 0.0

@@ -12,10 +12,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from hocket.rewards.combine import told
+from hocket.core.columns import InfoColumn
+from hocket.core.method_columns import APPEAL
 from hocket.signals import REWARD, counted_trajectories
 from hocket.stages import Shaping, State
 from hocket.types import Batch, Level, LevelScores
+
+FALSE_POSITIVE = InfoColumn("false_positive", "The verifier's rate of accepting wrong answers, here alone.")
+FALSE_NEGATIVE = InfoColumn("false_negative", "The verifier's rate of rejecting right answers, here alone.")
 
 Form = Literal["backward", "forward"]
 
@@ -82,8 +86,8 @@ class NoiseCorrection(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         rates = []
-        for name in ("false_positive", "false_negative"):
-            own = [getattr(self, name) if rate is None else float(rate) for rate in told(batch, name)]
+        for column in (FALSE_POSITIVE, FALSE_NEGATIVE):
+            own = [getattr(self, column.name) if one is None else float(one) for one in column.or_metadata(batch)]
             rates.append(torch.tensor(own, dtype=torch.float64))
         for pair in zip(*(rate.tolist() for rate in rates), strict=True):
             check_rates(*pair)
@@ -144,7 +148,7 @@ class AppealedCorrection(Shaping):
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         verdict, used = batch.scores[REWARD[Level.TRAJECTORY]].values, counted_trajectories(batch)
         accepted = used & (verdict >= 0.5)
-        heard = [float(said) for said in told(batch, "appeal") if said is not None]
+        heard = [float(said) for said in APPEAL.or_metadata(batch) if said is not None]
         new = {
             "accepted": float(accepted.sum()),
             "rejected": float((used & ~accepted).sum()),

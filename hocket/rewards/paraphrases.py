@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hocket.core.columns import ORIGIN, TEXT, info_column
 from hocket.errors import nearest
 from hocket.keys import Key
-from hocket.rewards.combine import told
 from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.similarity import SIMILARITIES, Similarity
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy
 
@@ -37,7 +37,7 @@ class GroupSimilarity(Shaping):
     others: int | None = None
     rollouts: int | None = None
     accuracy: float = 0.0
-    column: str = "text"
+    column: str = TEXT.name
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class GroupSimilarity(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         texts = [text or "" for text in info_column(batch, self.column, "GroupSimilarity")]
-        if not any(texts) and not any(batch.info.get("text", ())):
+        if not any(texts) and not any(TEXT.rows(batch)):
             return batch
         value = self.accuracy * returns(batch)
         for paraphrases in self._families(batch):
@@ -60,7 +60,7 @@ class GroupSimilarity(Shaping):
 
     def _families(self, batch: Batch) -> list[list[list[int]]]:
         """Per question its paraphrases, each as its counted rollouts."""
-        origins = told(batch, "origin")
+        origins = ORIGIN.or_metadata(batch)
         found: dict[object, list[list[int]]] = {}
         for number, members in enumerate(groups_of(batch, GroupBy("scenario"))):
             if members:

@@ -22,7 +22,7 @@ def message_losses(batch: Batch) -> tuple[Tensor, Tensor]:
     A message is a trajectory's visit to a turn. Imposed decisions, and those whose log-prob is unknown, are left out,
     and messages in which none is left.
     """
-    seen, reference = batch.occurrences, batch.logp[Column.REFERENCE]
+    seen, reference = batch.occurrences, batch.logp[Column.REFERENCE.name]
     visit, starts = turn_visits(batch)
     used = (reference.present & ~batch.forced)[seen.decision]
     loss = -reference.values.detach().double()[seen.decision[used]]
@@ -51,7 +51,7 @@ class Readability(Shaping):
             raise ValueError(f"weight must be at least 0 and floor positive, not {self.weight} and {self.floor}")
 
     def __call__(self, batch: Batch) -> Batch:
-        if Column.REFERENCE not in batch.logp:
+        if Column.REFERENCE.name not in batch.logp:
             raise ConfigurationError("Readability reads log-probs 'reference', which are missing")
         loss, owner = message_losses(batch)
         known = segment_count(owner, batch.trajectories) > 0

@@ -86,9 +86,9 @@ class KLInReward(Shaping):
             raise ValueError(f"estimator must be k1, k2 or k3, not {self.estimator!r}")
 
     def __call__(self, batch: Batch) -> Batch:
-        if Column.REFERENCE not in batch.logp:
+        if Column.REFERENCE.name not in batch.logp:
             raise ConfigurationError("KLInReward reads log-probs 'reference', which are missing")
-        policy, reference = _policy_logp(batch), batch.logp[Column.REFERENCE]
+        policy, reference = _policy_logp(batch), batch.logp[Column.REFERENCE.name]
         estimate = kl_estimate(policy.values.detach().double(), reference.values.detach().double(), self.estimator)
         known = policy.present & reference.present & ~batch.forced
         cost = torch.where(known, estimate, 0.0)[batch.occurrences.decision]
@@ -97,8 +97,8 @@ class KLInReward(Shaping):
 
 def _policy_logp(batch: Batch) -> Recorded:
     """Proximal log-probs where recorded, else the behaviour policy's."""
-    behaviour = batch.logp[Column.BEHAVIOUR]
-    proximal = batch.logp.get(Column.PROXIMAL)
+    behaviour = batch.logp[Column.BEHAVIOUR.name]
+    proximal = batch.logp.get(Column.PROXIMAL.name)
     if proximal is None:
         return behaviour
     values = torch.where(proximal.present, proximal.values, behaviour.values)

@@ -12,10 +12,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from hocket.core.columns import FEEDBACK, TOKEN_TEXTS, InfoColumn
 from hocket.rewards.shaping import added
 from hocket.signals import token_texts
 from hocket.stages import Shaping
-from hocket.types import Batch, Level
+from hocket.types import Batch, Column, Level
+
+CRITIQUE = InfoColumn("critique", "What a workflow says about parts of the answer, a list of (quoted words, score).")
 
 Span = tuple[str, float]
 """A quoted stretch of an answer, and the score it gets."""
@@ -110,7 +113,7 @@ class SpanRewards(Shaping):
     weight: float = 1.0
     spread: Spread = "each"
 
-    reads_pieces: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __post_init__(self) -> None:
         if self.spread not in ("each", "shared"):
@@ -128,8 +131,8 @@ class SpanRewards(Shaping):
 
     def _critiques(self, batch: Batch) -> list[Any]:
         """What is said about each trajectory, None where nothing is."""
-        given = batch.info.get("critique", [None] * batch.trajectories)
-        words = batch.info.get("feedback", [None] * batch.trajectories)
+        given = CRITIQUE.rows(batch)
+        words = FEEDBACK.rows(batch)
         return [
             said if said is not None else (spoken or {}).get(self.name)
             for said, spoken in zip(given, words, strict=True)
@@ -160,14 +163,14 @@ class SegmentsByText(Shaping):
 
     separator: str = "\n"
 
-    reads_pieces: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __post_init__(self) -> None:
         if not self.separator:
             raise ValueError("separator must not be empty")
 
     def __call__(self, batch: Batch) -> Batch:
-        if "pieces" not in batch.info:
+        if not TOKEN_TEXTS.present(batch):
             return batch
         seen, segment = batch.occurrences, batch.segment.clone()
         turns = batch.turn[seen.decision].tolist()

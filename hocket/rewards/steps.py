@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hocket.core.columns import TEXT
 from hocket.segments import segment_count, segment_extreme
-from hocket.signals import REWARD, info_column, returns
+from hocket.signals import REWARD, returns
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy, Level, LevelScores
 
@@ -80,7 +81,7 @@ class StepScores(Shaping):
         if self.name in batch.scores:
             share = torch.nan_to_num(batch.scores[self.name].values)
         else:
-            texts = info_column(batch, "text", "StepScores")
+            texts = TEXT.read(batch, "StepScores")
             told = [
                 right_share(text or "") if wanted else 0.0 for text, wanted in zip(texts, failed.tolist(), strict=True)
             ]

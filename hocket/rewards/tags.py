@@ -7,9 +7,10 @@ from typing import Literal
 
 import torch
 
+from hocket.core.columns import TEXT
 from hocket.markup import THOUGHT
 from hocket.rewards.members import with_return
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Shaping
 from hocket.types import Batch
 
@@ -57,7 +58,7 @@ class TagFormat(Shaping):
             raise ValueError(f"thought must be filled, tagged or optional, not {self.thought!r}")
 
     def __call__(self, batch: Batch) -> Batch:
-        texts = info_column(batch, "text", "TagFormat")
+        texts = TEXT.read(batch, "TagFormat")
         marks = torch.tensor([self.mark(text or "") for text in texts], dtype=torch.float64)
         return with_return(batch, returns(batch) + self.weight * marks)
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import torch
 
+from hocket.core.columns import TEXT, InfoColumn
 from hocket.markup import has_thought
 from hocket.rewards.shaping import added
 from hocket.segments import segment_count, segment_sum
-from hocket.signals import info_column, returns
+from hocket.signals import returns
 from hocket.stages import Shaping
 from hocket.types import Batch, GroupBy, Level
+
+NEEDED = InfoColumn("needed", "How much the scenario needs thinking, in [0, 1]; None where nobody knows.")
 
 
 def well_formed(text: str) -> bool:
@@ -41,10 +44,10 @@ class ThinkingPenalties(Shaping):
     success: float = 1.0
 
     def __call__(self, batch: Batch) -> Batch:
-        texts = [text or "" for text in info_column(batch, "text", "ThinkingPenalties")]
+        texts = [text or "" for text in TEXT.read(batch, "ThinkingPenalties")]
         thought = torch.tensor([has_thought(text) for text in texts], dtype=torch.bool)
         broken = torch.tensor([not well_formed(text) for text in texts], dtype=torch.float64)
-        told = batch.info.get("needed", [None] * batch.trajectories)
+        told = NEEDED.rows(batch)
         needed = self._needed(batch, thought, told)
         known = ~needed.isnan()
         missed = torch.where(known & ~thought, needed, 0.0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hocket.core.columns import CALLS
 from hocket.keys import Key
 from hocket.markup import edit_distance, tagged
 from hocket.rewards.formats import token_match
@@ -46,7 +47,7 @@ def well_tagged(turns: Sequence[str]) -> bool:
 
 def tools_called(trajectory: Trajectory) -> frozenset[str]:
     """The names of the tools that were called: those in `info["calls"]`, else those the calls in the text spell."""
-    made = trajectory.info.get("calls")
+    made = CALLS.get(trajectory)
     if made is not None:
         return frozenset(str(call["name"]) for call in made)
     return frozenset(name for turn in trajectory.turns for name in _CALLED.findall(turn.text))

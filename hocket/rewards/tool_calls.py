@@ -11,6 +11,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from hocket.core.columns import TEXT, TOOL_CALLS, InfoColumn
+from hocket.core.method_columns import ACCURACY_WITH, ACCURACY_WITHOUT
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.markup import ANSWER
@@ -18,9 +20,11 @@ from hocket.rewards.members import with_return
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.outcomes import RIGHT
 from hocket.rewards.verifiers import answer_text, equal
-from hocket.signals import counted_trajectories, info_column, returns
+from hocket.signals import counted_trajectories, returns
 from hocket.stages import Reward, Shaping, State
 from hocket.types import Batch, Trajectory
+
+CONSTRUCTS = InfoColumn("constructs", "Whether the response uses what is contrasted; without it the text is searched.")
 
 CALL = "<tool_call>"
 """How a response opens a call; the shipped base model was trained on it."""
@@ -28,10 +32,10 @@ CALL = "<tool_call>"
 
 def tool_calls(batch: Batch) -> Tensor:
     """Calls in each trajectory, `[N]` float64: column `tool_calls` where it is known, else counted in `text`."""
-    if "tool_calls" not in batch.info:
-        texts = info_column(batch, "text", "a reward on tool calls")
+    if not TOOL_CALLS.present(batch):
+        texts = TEXT.read(batch, "a reward on tool calls")
         return torch.tensor([float((text or "").count(CALL)) for text in texts], dtype=torch.float64)
-    return torch.tensor([float(calls or 0) for calls in batch.info["tool_calls"]], dtype=torch.float64)
+    return torch.tensor([float(calls or 0) for calls in TOOL_CALLS.rows(batch)], dtype=torch.float64)
 
 
 def efficiency(calls: Tensor, fewest: Tensor, smooth: float) -> Tensor:
@@ -199,15 +203,14 @@ class ContrastBonus(Shaping):
         return with_return(batch, returns(batch) + self.weight * sign * self._constructs(batch))
 
     def _sign(self, batch: Batch) -> Tensor:
-        columns = [batch.info.get(name) for name in ("accuracy_with", "accuracy_without")]
-        told = [column or [None] * batch.trajectories for column in columns]
+        told = [column.rows(batch) for column in (ACCURACY_WITH, ACCURACY_WITHOUT)]
         known = [None not in pair for pair in zip(*told, strict=True)]
         values = [torch.tensor([one or 0.0 for one in column], dtype=torch.float64) for column in told]
         return torch.where(torch.tensor(known), contrast_sign(values[0], values[1], self.band), 0.0)
 
     def _constructs(self, batch: Batch) -> Tensor:
-        if "constructs" in batch.info:
-            return torch.tensor([float(bool(one)) for one in batch.info["constructs"]], dtype=torch.float64)
-        if "text" not in batch.info:
+        if CONSTRUCTS.present(batch):
+            return torch.tensor([float(bool(one)) for one in CONSTRUCTS.rows(batch)], dtype=torch.float64)
+        if not TEXT.present(batch):
             raise ConfigurationError("ContrastBonus reads 'text' or 'constructs', which this experience does not hold")
-        return torch.tensor([float(self.marker in (text or "")) for text in batch.info["text"]], dtype=torch.float64)
+        return torch.tensor([float(self.marker in (text or "")) for text in TEXT.rows(batch)], dtype=torch.float64)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hocket.core.method_columns import APPEAL
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
 from hocket.stages import Grade, LedgerView, More, Play, Reward, Rollout
@@ -52,9 +53,9 @@ class WithAppeals(Rollout):
         chosen = [one for one in trajectories if self._appeals(one, key.derive("appeal"))]
         heard = await self.judge(chosen, key=key.derive("judge")) if self.judge is not None and chosen else []
         for trajectory in trajectories:
-            trajectory.info["appeal"] = None
+            APPEAL.write(trajectory, None)
         for trajectory, verdict in zip(chosen, heard, strict=False):
-            trajectory.info["appeal"] = verdict
+            APPEAL.write(trajectory, verdict)
         upheld = sum(verdict is not None and verdict >= 0.5 for verdict in heard)
         return Experience(trajectories, metrics={"appeals": float(len(heard)), "appeals/upheld": float(upheld)})
 

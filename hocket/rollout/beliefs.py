@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.method_columns import BELIEFS
 from hocket.keys import Key
 from hocket.rollout.branches import ANSWER
 from hocket.stages import Forecaster, Grade, LedgerView, More, Play, Rollout, Words, forecaster_of, words_of
@@ -55,7 +56,7 @@ class WithBeliefs(Rollout):
         trajectories = await play([replace(assignment, samples=self.samples) for assignment in asked])
         await self._ask(trajectories, forecaster_of(play), words_of(play))
         await score(trajectories)
-        last = [held[-1] for one in trajectories if (held := one.info["beliefs"]) and held[-1] is not None]
+        last = [held[-1] for one in trajectories if (held := BELIEFS.get(one)) and held[-1] is not None]
         return Experience(trajectories, metrics={"rollout/belief": sum(last) / len(last)} if last else {})
 
     async def _ask(
@@ -63,7 +64,7 @@ class WithBeliefs(Rollout):
     ) -> None:
         """Writes the beliefs of every trajectory."""
         for trajectory in trajectories:
-            trajectory.info["beliefs"] = None
+            BELIEFS.write(trajectory, None)
         if forecaster is None or words is None:
             return
         lead = words.encode(self.phrase) if self.phrase else ()
@@ -72,7 +73,7 @@ class WithBeliefs(Rollout):
         asked = [(turn, (*lead, *golds[one.scenario.id])) for one in whole for turn in one.turns]
         found = iter(await forecaster.likelihood(asked))
         for one in whole:
-            one.info["beliefs"] = [self._belief(next(found), len(lead)) for _ in one.turns]
+            BELIEFS.write(one, [self._belief(next(found), len(lead)) for _ in one.turns])
 
     def _belief(self, logp: NDArray[np.float32] | None, lead: int) -> float | None:
         """What is believed, from the log-probs of the phrase and the answer."""

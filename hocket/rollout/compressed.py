@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.method_columns import COMPRESSED
 from hocket.keys import Key
 from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
 from hocket.rollout.dynamic import total
@@ -94,7 +95,7 @@ class CompressedThoughts(Rollout):
         return Experience([again.get(number, trajectory) for number, trajectory in enumerate(played)], left)
 
     def _cut(self, trajectory: Trajectory, words: Words | None) -> NDArray[np.int64] | None:
-        """The tokens of the compressed response; None to leave it. Describes its thought in `info["thinking"]`."""
+        """The tokens of the compressed response; None to leave it. Describes its thought in the column `thinking`."""
         turn = only_turn(trajectory)
         if turn is None or words is None or trajectory.scenario.answer is None or not self._right(trajectory):
             return None
@@ -107,12 +108,8 @@ class CompressedThoughts(Rollout):
         start = tokens_covering(words, turn.action, begin)
         reached = self.extract(text[begin:closed], trajectory.scenario.answer)
         end = tag if reached is None else min(tokens_covering(words, turn.action, begin + reached), tag)
-        trajectory.info["thinking"] = {
-            "tag": end,
-            "kept": end - start,
-            "original": tag - start,
-            "reached": reached is not None,
-        }
+        thought = {"tag": end, "kept": end - start, "original": tag - start, "reached": reached is not None}
+        COMPRESSED.write(trajectory, thought)
         return np.concatenate([turn.action[:end], turn.action[tag:]]) if end < tag else None
 
     def _right(self, trajectory: Trajectory) -> bool:

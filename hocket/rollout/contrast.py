@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hocket.core.columns import InfoColumn
+from hocket.core.method_columns import ACCURACY_WITH, ACCURACY_WITHOUT
 from hocket.keys import Key
 from hocket.rollout.branches import NUMBERED
 from hocket.rollout.dynamic import total
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
+
+TOLD = InfoColumn("told", "`use` or `avoid`, what the sample was told; absent where it was told nothing.")
 
 USE = "Use an auxiliary construction: write down a helpful intermediate quantity before you solve the problem."
 AVOID = "Solve the problem directly, without any auxiliary construction."
@@ -71,9 +75,9 @@ class ContrastGroups(Rollout):
         sides = group[self.samples :]
         means = [self._mean(side) for side in (sides[: self.probes], sides[self.probes :])]
         for place, trajectory in enumerate(group):
-            trajectory.info |= {"accuracy_with": means[0], "accuracy_without": means[1]}
+            trajectory.info |= {ACCURACY_WITH.name: means[0], ACCURACY_WITHOUT.name: means[1]}
             if place >= self.samples:
-                trajectory.info["told"] = "use" if place < self.samples + self.probes else "avoid"
+                TOLD.write(trajectory, "use" if place < self.samples + self.probes else "avoid")
 
     def _mean(self, side: Sequence[Trajectory]) -> float | None:
         values = [

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hocket.core.columns import InfoColumn
 from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
+
+CORRECTED = InfoColumn("corrected", "True for an answer that goes on from a wrong one.")
 
 Encode = Callable[[str], Sequence[int]]
 """From text to the ids of its tokens."""
@@ -78,7 +81,7 @@ class GuidedCorrection(Rollout):
         again = [self._continued(asked[n // self.samples], first[n], encode, key) for n in chosen]
         second = await play(again) if again else []
         for trajectory in second:
-            trajectory.info["corrected"] = True
+            CORRECTED.write(trajectory, True)
         if second:
             await score(second)
         kept, replaced = list(first), []

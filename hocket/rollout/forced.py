@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from hocket.core.method_columns import FORCED_VALUES
 from hocket.keys import Key
 from hocket.rollout.branches import ANSWER, CLOSED, NUMBERED, continued, ending_tokens, only_turn, thinking_span
 from hocket.rollout.dynamic import total
@@ -80,7 +81,7 @@ class ForcedAnswers(Rollout):
             for member in members:
                 between = [next(values) for _ in cuts[member][:-1]]
                 known = [start, *between, _worth(played[member])]
-                played[member].info["forced_values"] = known
+                FORCED_VALUES.write(played[member], known)
                 regrets.append(cumulative_regret(known[1:]))
         metrics = {"rollout/regret": sum(regrets) / len(regrets)} if regrets else {}
         return Experience(played, answers, metrics)

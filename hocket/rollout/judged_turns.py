@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from hocket.core.method_columns import DECISIVE
 from hocket.keys import Key
 from hocket.rollout.groups import groups
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
-
-DECISIVE = "decisive"
-"""In `Trajectory.info`: the places of the turns that were named."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,8 @@ class JudgedTurns(Rollout):
         ]
         named = await self.judge(finished, play=play, score=score, key=key.derive("judge"))
         for trajectory in trajectories:
-            trajectory.info[DECISIVE] = []
+            DECISIVE.write(trajectory, [])
         for one, turns in zip(finished, named, strict=True):
-            one.dialogue.info[DECISIVE] = sorted(one.own[turn] for turn in turns)
+            DECISIVE.write(one.dialogue, sorted(one.own[turn] for turn in turns))
         found = [len(turns) for turns in named]
         return Experience(trajectories, metrics={"rollout/decisive": sum(found) / len(found)} if found else {})

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from hocket.core.columns import LIMIT, InfoColumn
+from hocket.core.method_columns import MESSAGE_VALUES
 from hocket.errors import HocketError
 from hocket.keys import Key
 from hocket.rollout.dynamic import total
@@ -18,11 +20,7 @@ Valued = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
 """What episodes that were put aside are worth, in [-1, 1]."""
 
 
-RETURN = "return"
-"""Where an episode's info says what it is worth to a search."""
-
-VALUES = "message_values"
-"""Where an episode's info says the mean return through each of its messages."""
+RETURN = InfoColumn("return", "What the episode is worth to a search, in [-1, 1].")
 
 
 @dataclass
@@ -84,13 +82,13 @@ class UCT:
             live = [(tree, self._down(node)) for tree, node in live]
             for _, node in live:
                 if node.episodes:
-                    node.back_up(float(node.episodes[0].info[RETURN]))
+                    node.back_up(float(RETURN.get(node.episodes[0])))
             live = [(tree, node) for tree, node in live if not node.episodes]
             played = iter(await play([self._asked(tree, node) for tree, node in live]) if live else [])
             grown = [(tree, self._grown(tree, node, played)) for tree, node in live]
             fresh = [episode for _, nodes in grown for node in nodes for episode in node.episodes]
             for episode, worth in zip(fresh, await judge(fresh) if fresh else [], strict=True):
-                episode.info[RETURN] = float(worth)
+                RETURN.write(episode, float(worth))
             ended += fresh
             live = [(tree, taken) for tree, nodes in grown if (taken := self._taken(tree, nodes)) is not None]
             if value is not None and live:
@@ -125,7 +123,7 @@ class UCT:
                     "and its player must know Assignment.replay"
                 )
             child = node.add(new[0])
-            if episode.info.get("limit") == PAUSED:
+            if LIMIT.get(episode) == PAUSED:
                 child.aside = episode
             else:
                 child.episodes.append(episode)
@@ -136,7 +134,7 @@ class UCT:
         """The message that the search goes on from; None where it ended."""
         ends = [node for node in nodes if node.episodes]
         for node in ends:
-            node.back_up(float(node.episodes[0].info[RETURN]))
+            node.back_up(float(RETURN.get(node.episodes[0])))
         if ends:
             return None
         return nodes[int(tree.key.derive("taken", tree.messages).numpy().integers(len(nodes)))]
@@ -198,4 +196,4 @@ def settle(root: Node) -> None:
             node.turn.policy = node.turn.policy.removesuffix(before_training(""))
             node.turn.logp = None
         for episode in node.episodes:
-            episode.info[VALUES] = [one.mean for one in node.nodes[1:]]
+            MESSAGE_VALUES.write(episode, [one.mean for one in node.nodes[1:]])

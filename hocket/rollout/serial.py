@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hocket.core.method_columns import CHAIN, EXIT
 from hocket.keys import Key
 from hocket.rollout.branches import (
     ANSWER,
@@ -69,9 +70,9 @@ class SerialGroup(Rollout):
                 answer = next(answers)
                 if answer.turns:
                     adopt(answer.turns[0], source, kept)
-                answer.info |= {"chain": number % self.chains, "exit": place}
+                answer.info |= {CHAIN.name: number % self.chains, EXIT.name: place}
                 found.append(answer)
-            chain.info |= {"chain": number % self.chains, "exit": len(cuts)}
+            chain.info |= {CHAIN.name: number % self.chains, EXIT.name: len(cuts)}
             found.append(chain)
         await score(found)
         return Experience(found)

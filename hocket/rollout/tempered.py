@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hocket.core.method_columns import TEMPERED
 from hocket.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
@@ -59,7 +60,7 @@ class Tempered(Rollout):
         further = await play([self._tempered(asking, factor) for asking in asked])
         for asking, start in zip(asked, range(0, len(further), self.extra), strict=True):
             for trajectory in further[start : start + self.extra]:
-                trajectory.info["tempered"] = True
+                TEMPERED.write(trajectory, True)
                 for turn in trajectory.turns:
                     turn.decoding, turn.logp = asking.decoding, None
         await score([*own, *further])

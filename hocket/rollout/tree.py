@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key
 from hocket.rollout.branches import NUMBERED, continued, only_turn
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, words_of
 from hocket.types import Assignment, Experience, Trajectory, Turn
+
+PLAN = InfoColumn("plan", "The number of the plan that the solution follows, among the scenario's.")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class PlanTree(Rollout):
             solved = [root] if branch is None else [next(leaves) for _ in range(branch.samples)]
             stem = only_turn(root)
             for leaf in solved:
-                leaf.info["plan"] = plan
+                PLAN.write(leaf, plan)
                 if branch is not None and stem is not None:
                     split(leaf, stem)
             found += solved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hocket.core.columns import LIMIT
 from hocket.errors import HocketError
 from hocket.search.found import Found, Opinion
 from hocket.stages import Play
@@ -53,7 +54,7 @@ async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: in
 
 
 def _open(episode: Trajectory) -> bool:
-    return episode.info.get("limit") == PAUSED
+    return bool(LIMIT.get(episode) == PAUSED)
 
 
 def _check(played: list[Trajectory], lengths: list[int], candidates: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.options import checked
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.protocol import World
@@ -71,7 +72,7 @@ class EnvironmentTask:
         found = {f"reward/{seat}": value for seat, value in returns.items()}
         if len(returns) > 1:
             found.update({f"win/{seat}": _won(returns, seat) for seat in returns})
-        wrong = sum(trajectory.info.get("illegal", {}).values())
+        wrong = sum(ILLEGAL.get(trajectory, {}).values())
         return {**found, "illegal": wrong / max(len(trajectory.turns), 1)}
 
     def label(self, trajectory: Trajectory) -> str | None:
@@ -93,7 +94,7 @@ class EnvironmentTask:
 
 def _returns(trajectory: Trajectory) -> Mapping[str, float]:
     """What each seat earned; nothing where the episode failed."""
-    return {seat: float(value) for seat, value in trajectory.info.get("returns", {}).items()}
+    return {seat: float(value) for seat, value in RETURNS.get(trajectory, {}).items()}
 
 
 def _won(returns: Mapping[str, float], seat: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
+from hocket.core.columns import CALLS
 from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
@@ -115,7 +116,7 @@ class MultiHop(TextTask):
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`searched`: whether it searched; `found`: the share of the gold articles that came up."""
-        calls = trajectory.info.get("calls", ())
+        calls = CALLS.get(trajectory, ())
         shown = "\n".join(str(call["result"]) for call in calls)
         gold = trajectory.scenario.metadata.get("gold", ())
         came = sum(f"{title}: " in shown for title in gold)

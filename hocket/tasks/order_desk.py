@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hocket.core.canonical import canonical
+from hocket.core.columns import CALLS, SAID
+from hocket.core.method_columns import CLOSED, DATABASE
 from hocket.core.options import checked
 from hocket.environments.order_desk import WISHES, Manner, OrderDesk, draw_database, draw_goal
 from hocket.errors import ConfigurationError
@@ -85,17 +87,16 @@ class OrderDeskTask:
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`closed`: the customer ended the talk; `asked`: the agent asked something; `called`: it used a tool."""
-        info = trajectory.info
-        asked = any("?" in said for said in info.get("said", ()))
+        asked = any("?" in said for said in SAID.get(trajectory, ()))
         return {
-            "closed": float(bool(info.get("closed"))),
+            "closed": float(bool(CLOSED.get(trajectory))),
             "asked": float(asked),
-            "called": float(bool(info.get("calls"))),
+            "called": float(bool(CALLS.get(trajectory))),
         }
 
     def label(self, trajectory: Trajectory) -> str | None:
         """The final database: talks agree where they end alike."""
-        return canonical(trajectory.info["database"]) if "database" in trajectory.info else None
+        return canonical(DATABASE.get(trajectory)) if DATABASE.present(trajectory) else None
 
     def success(self, trajectory: Trajectory) -> float:
         return DatabaseMatch().judge(trajectory) or 0.0

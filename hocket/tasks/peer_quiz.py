@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hocket.core.method_columns import ALONE
 from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
@@ -206,7 +207,7 @@ class PeerQuiz(TextTask):
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """Where asked alone, too: `solo` (right alone), `kept` (right both times), `mended` (right only with peers)."""
         traits = dict(super().describe(trajectory))
-        alone = trajectory.info.get("alone")
+        alone = ALONE.get(trajectory)
         if alone is not None:
             solo, right = self.verify(alone, trajectory.scenario), self.success(trajectory)
             traits |= {"solo": solo, "kept": solo * right, "mended": (1 - solo) * right}
@@ -214,8 +215,8 @@ class PeerQuiz(TextTask):
 
     def robustness(self, trajectories: Sequence[Trajectory]) -> Robustness:
         """What the peers did to the agent in episodes that also asked it alone."""
-        judged = [one for one in trajectories if one.info.get("alone") is not None]
-        solo = [self.verify(str(one.info["alone"]), one.scenario) for one in judged]
+        judged = [one for one in trajectories if ALONE.get(one) is not None]
+        solo = [self.verify(str(ALONE.get(one)), one.scenario) for one in judged]
         return Robustness.of(solo, [self.success(one) for one in judged])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hocket.core.method_columns import MESSAGES, ROUTE_AGREED
 from hocket.core.options import checked
 from hocket.errors import ConfigurationError
 from hocket.intervals import mean_interval
@@ -190,9 +191,9 @@ class SplitMazes(TextTask):
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`agreed`, whether there was one route; `way`, the share of the way it makes; `messages`."""
         found = {"way": self.verify(trajectory.answer, trajectory.scenario)}
-        for name in ("agreed", "messages"):
-            if name in trajectory.info:
-                found[name] = float(trajectory.info[name])
+        for column in (ROUTE_AGREED, MESSAGES):
+            if column.present(trajectory):
+                found[column.name] = float(column.get(trajectory))
         return found
 
 

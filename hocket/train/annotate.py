@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hocket.core.annotators import Annotator
 from hocket.evaluating import evaluate_detached, policy_decisions
 from hocket.stages import Policy
-from hocket.train.divergence import divergence_by_place
 from hocket.types import Batch, Column, Quantity, Recorded
 
 
@@ -25,8 +25,10 @@ def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: 
         # A mask belongs to the policy's sampling; the reference is asked about its whole distribution.
         now = evaluate_detached(reference, batch.but(allowed=()), {Quantity.LOGP}, decisions)
         batch = _with_logp(batch, "reference", now.logp, decisions)
-    if Column.DIVERGENCE in reads:
-        batch = batch.but(divergence=_into(batch.divergence, divergence_by_place(batch, policy, decisions), decisions))
+    for column in sorted(reads, key=lambda column: column.name):
+        if isinstance(column, Annotator):
+            filled = _into(batch.annotations.get(column.name), column.compute(batch, policy, decisions), decisions)
+            batch = batch.but(annotations={**batch.annotations, column.name: filled})
     return batch
 
 

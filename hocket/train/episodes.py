@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.columns import CONVERSATION, LABEL
 from hocket.errors import HocketError
 from hocket.packing import unique_turns
 from hocket.signals import REWARD, returns
@@ -74,8 +75,8 @@ def episodes(
             spell=spell,
             numbers=numbers,
         )
-        if learnt and batch is not None and "label" in batch.info:
-            row["label"] = batch.info["label"][number]
+        if learnt and batch is not None and LABEL.present(batch):
+            row["label"] = LABEL.rows(batch)[number]
         found.append(row if learnt else row | {"discarded": True})
     return found
 
@@ -198,7 +199,7 @@ def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
         "policy": turn.policy,
         "prompt": json_ready(list(turn.prompt)),
         "new": new_messages(turn),
-        "conversation": turn.extras.get("conversation"),
+        "conversation": CONVERSATION.get(turn),
         "state": turn.state,
         "observation": _ends(turn.observation) if control else turn.observation.tolist(),
         "length": len(turn),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hocket.core.columns import LIMIT
 from hocket.errors import HocketError
 from hocket.stages import Metrics
 from hocket.train.evaluate import Evaluated
@@ -51,7 +52,7 @@ class Evaluations:
         """What a person should know before training starts."""
         if found.measure.share and found.n < FEW:
             self._say(f"only {found.n} unseen problems to measure on: differences of some ten points are noise")
-        cut = [played.info["limit"] for played in found.trajectories if "limit" in played.info]
+        cut = [LIMIT.get(played) for played in found.trajectories if LIMIT.present(played)]
         if cut and len(cut) == len(found.trajectories):
             self._say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")
 
@@ -65,6 +66,6 @@ def _check_possible(found: Evaluated) -> None:
     played = found.trajectories
     if any(trajectory.length and trajectory.failure is None for trajectory in played):
         return
-    reasons = [trajectory.failure or trajectory.info.get("limit") for trajectory in played]
+    reasons = [trajectory.failure or LIMIT.get(trajectory) for trajectory in played]
     reason = next((reason for reason in reasons if reason), "no decision was made in any of them")
     raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")

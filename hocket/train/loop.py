@@ -12,15 +12,16 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
+from hocket.core.columns import LIMIT, Column
 from hocket.keys import Key
 from hocket.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Player, Reward, Task
 from hocket.train import rounds
+from hocket.train.describe import described
 from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
@@ -134,7 +135,9 @@ def learn(
     if not trajectories:
         return None, {}
     batch = pack(trajectories)
-    batch = batch.but(info=described(parts, trajectories) | dict(batch.info))
+    reads: frozenset[Column] = frozenset().union(*(learner.recipe.reads for learner in parts.learners.values()))
+    told = described(trajectories, task=parts.task, player=parts.player, ledger=parts.ledger, reads=reads)
+    batch = batch.but(info=told | dict(batch.info))
     for learner in parts.learners.values():
         batch = learner.annotate(batch)
     metrics: Metrics = {}
@@ -152,37 +155,6 @@ def learn(
         metrics |= {prefix + measure: value for measure, value in found.items()}
         credited = joined(credited, assessed, name)
     return credited, metrics
-
-
-def described(parts: Parts, trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
-    """What stages may read of every trajectory besides its numbers: see `Batch.info`."""
-    label = getattr(parts.task, "label", None)
-    pieces: dict[str, list[Any]] = {}
-    if any(learner.recipe.reads_pieces for learner in parts.learners.values()):
-        pieces["pieces"] = spelt(trajectories, getattr(parts.player, "decode", None))
-    return pieces | {
-        "feedback": [{n: s.feedback for n, s in t.scores.items() if s.feedback} for t in trajectories],
-        "text": [trajectory.text for trajectory in trajectories],
-        "label": [label(trajectory) if label else None for trajectory in trajectories],
-        "history": [{"rewards": list(parts.ledger.history(t.scenario.id))} for t in trajectories],
-        "metadata": [t.scenario.metadata for t in trajectories],
-        "origin": [t.scenario.origin for t in trajectories],
-    }
-
-
-def spelt(trajectories: Sequence[Trajectory], decode: Callable[[Sequence[int]], str] | None) -> list[list[str]]:
-    """The text of every decision of each trajectory; empty texts for decisions that are no tokens."""
-    known: dict[int, str] = {}
-    found = []
-    for trajectory in trajectories:
-        actions = [action for turn in trajectory.turns for action in turn.action.tolist()]
-        if decode is None:
-            found.append([""] * len(actions))
-            continue
-        for token in set(actions) - known.keys():
-            known[token] = decode([token])
-        found.append([known[token] for token in actions])
-    return found
 
 
 def joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
@@ -330,11 +302,9 @@ def messages(experience: Experience, parts: Parts) -> list[str]:
     judged = [trajectory for trajectory in experience.trajectories if trajectory.scores and not trajectory.failure]
     if judged and not any(usable(trajectory) for trajectory in judged):
         found.append("no reward had an opinion on any sample, so there was nothing to learn from")
-    full = [
-        trajectory for trajectory in experience.trajectories if not trajectory.length and trajectory.info.get("limit")
-    ]
+    full = [trajectory for trajectory in experience.trajectories if not trajectory.length and LIMIT.get(trajectory)]
     if full:
-        found.append(f"{len(full)} of {len(experience.trajectories)} episodes are empty: {full[0].info['limit']}")
+        found.append(f"{len(full)} of {len(experience.trajectories)} episodes are empty: {LIMIT.get(full[0])}")
     for learner in parts.learners.values():
         seen = learner.agreement
         if seen is None or (parts.overlap and seen.stale):

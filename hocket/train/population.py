@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hocket.casting import Cast, PastSelves
+from hocket.core.columns import GUESTS
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.stages import Player, Policy, State
@@ -19,7 +20,6 @@ from hocket.train.team_metrics import earned_by_role
 from hocket.types import Trajectory
 from hocket.workflows import TextPlayer
 from hocket.workflows.episode import Episode
-from hocket.workflows.player import GUESTS
 from hocket.workflows.team import Seat
 
 
@@ -93,7 +93,7 @@ class Population:
             return
         of = {one.name: one for pool in self.pools.values() for one in pool.selves}
         for trajectory in trajectories:
-            guests: Mapping[str, str] = trajectory.info.get(GUESTS, {})
+            guests: Mapping[str, str] = GUESTS.get(trajectory, {})
             if guests and trajectory.failure is None:
                 won = _won(trajectory, guests, weights)
                 for name in guests.values():

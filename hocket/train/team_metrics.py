@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from hocket.core.columns import TOOL_CALLS
 from hocket.stages import Metrics
 from hocket.types import Level, Trajectory
 
@@ -15,7 +16,7 @@ def team_metrics(trajectories: Sequence[Trajectory], weights: Mapping[str, float
     found: Metrics = {}
     if any(len(trajectory.turns) > 1 for trajectory in trajectories):
         found["turns/mean"] = sum(len(trajectory.turns) for trajectory in trajectories) / len(trajectories)
-    calls = [float(one.info["tool_calls"]) for one in trajectories if "tool_calls" in one.info]
+    calls = [float(TOOL_CALLS.get(one)) for one in trajectories if TOOL_CALLS.present(one)]
     if calls:
         found["tools/calls"] = sum(calls) / len(calls)
     return found | _agent_rewards(trajectories, weights)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.keys import Key
 from hocket.markup import ANSWER
 from hocket.tools import find_all
@@ -13,6 +14,9 @@ from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Scenario
 from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
+
+TURNS = InfoColumn("turns", "How many turns the planner took.")
+MEMORY = InfoColumn("memory", "The lines of the memory at the end.")
 
 PLANNER = "You plan. Read the question and the memory, and say the next thing to do, in a line."
 EXECUTOR = "You carry out one step. Read the memory, do the step, by a tool if one helps, and say what came of it."
@@ -73,7 +77,7 @@ class InTheFlow(Workflow):
             if verdict.strip().casefold().startswith(STOP):
                 break
         answer = await team.generator.fresh()(self._told(question, memory))
-        return Outcome(answer=str(answer), info={"turns": len(memory), "memory": memory})
+        return Outcome(answer=str(answer), info={TURNS.name: len(memory), MEMORY.name: memory})
 
     def _told(self, question: str, memory: Sequence[str]) -> str:
         """The question, if it is to be told, and the latest lines of the memory."""

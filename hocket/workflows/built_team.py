@@ -8,10 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hocket.core.columns import SAID, InfoColumn
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+GRAPH = InfoColumn("graph", "The actions that built the team, in words.")
+ACTIONS_TAKEN = InfoColumn("actions", "How many actions the controller took.")
+EXITED = InfoColumn("exited", "Whether the controller ended the building itself.")
 
 CONTROLLER = "controller"
 EXIT = "exit"
@@ -219,9 +224,9 @@ class _Building:
             rewards={"team": good[-1], "cost": -(flow.cost * len(self.graph) + flow.edge * edges)},
             turn_rewards={"step": earned},
             info={
-                "graph": [written(member) for member in self.graph],
-                "said": list(self.said),
-                "actions": len(self.actions),
-                "exited": exited,
+                GRAPH.name: [written(member) for member in self.graph],
+                SAID.name: list(self.said),
+                ACTIONS_TAKEN.name: len(self.actions),
+                EXITED.name: exited,
             },
         )

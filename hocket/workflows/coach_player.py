@@ -8,11 +8,15 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hocket.core.columns import InfoColumn
 from hocket.curriculum.invented import INVENT
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
+
+SHARE = InfoColumn("share", "The share of attempts that were right.")
+PROBLEM = InfoColumn("problem", "The problem that the coach set.")
 
 
 def unique_majority(answers: Sequence[str | None]) -> list[float]:
@@ -74,4 +78,6 @@ class CoachPlayer(Workflow):
         earned: dict[Reply, float] = dict(zip(attempts, rewards, strict=True))
         if self.adversarial:
             earned[said] = 1 - share
-        return Outcome(answer=str(attempts[0]), turn_rewards={"own": earned}, info={"share": share, "problem": problem})
+        return Outcome(
+            answer=str(attempts[0]), turn_rewards={"own": earned}, info={SHARE.name: share, PROBLEM.name: problem}
+        )

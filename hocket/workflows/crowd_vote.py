@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
+from hocket.core.method_columns import ANSWERS
 from hocket.types import Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
@@ -40,5 +41,5 @@ class CrowdVote(Workflow):
         answers = [team.label(one) for one in said]
         counts = Counter(answer for answer in answers if answer is not None)
         chosen = answers.index(max(counts, key=lambda answer: counts[answer])) if counts else 0
-        info = {"answers": dict(zip(self.roles, answers, strict=True))}
+        info = {ANSWERS.name: dict(zip(self.roles, answers, strict=True))}
         return Outcome(answer=str(said[chosen]), info=info)

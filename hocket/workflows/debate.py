@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.markup import ANSWER
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
+
+AGREED = InfoColumn("agreed", "Whether the last answers agreed.")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ class DebateVote(Workflow):
         own = {one: team.verify(one) for one in said}
         agreed = sum(vote == final(chosen) for vote in votes) / len(votes)
         return Outcome(
-            answer=str(chosen), rewards={"team": self.vote * right}, turn_rewards={"own": own}, info={"agreed": agreed}
+            answer=str(chosen),
+            rewards={"team": self.vote * right},
+            turn_rewards={"own": own},
+            info={AGREED.name: agreed},
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, RETURNS, InfoColumn
 from hocket.engine.lobby import aside
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, World
 from hocket.environments.reading import LastLine, Reading, WholeText
@@ -19,6 +20,8 @@ from hocket.workflows.episode import LimitReached, Limits
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow
+
+SEATS = InfoColumn("seats", "The seats of the environment, in their order.")
 
 Result = TypeVar("Result")
 
@@ -208,15 +211,15 @@ class _Table:
     def outcome(self) -> Outcome:
         """How it came out."""
         info: dict[str, Any] = {
-            "seats": list(self.environment.agents),
-            "returns": dict(self._returns),
-            "illegal": {seat: self.environment.illegal.get(seat, 0) for seat in self.environment.agents},
-            "actions": self._moves + [None] * (len(self._replies) - len(self._moves)),
+            SEATS.name: list(self.environment.agents),
+            RETURNS.name: dict(self._returns),
+            ILLEGAL.name: {seat: self.environment.illegal.get(seat, 0) for seat in self.environment.agents},
+            ACTIONS.name: self._moves + [None] * (len(self._replies) - len(self._moves)),
         }
         if self.limit is None and self.environment.truncated:
             self.limit = "the environment cut the episode short"
         if self.limit is not None:
-            info["limit"] = self.limit
+            info[LIMIT.name] = self.limit
         values = dict(zip(self._replies, self._values, strict=True))
         named = {name: {reply: told.get(reply, 0.0) for reply in self._replies} for name, told in self._named.items()}
         return Outcome(turn_rewards={**named, "reward": values}, info=info)

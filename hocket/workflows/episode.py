@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from hocket.core.columns import CALL, CONVERSATION
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, HocketError
 from hocket.keys import Key
@@ -211,4 +212,4 @@ class Episode:
 
 def _call(turn: Turn) -> tuple[str, int, int]:
     """Which call of an episode gave a turn: its role (its agent may go by the name of a seat), conversation, number."""
-    return turn.role, int(turn.extras["conversation"]), int(turn.extras["call"])
+    return turn.role, int(CONVERSATION.get(turn)), int(CALL.get(turn))

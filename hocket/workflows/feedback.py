@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.errors import ConfigurationError
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+GOOD = InfoColumn("good", "What each answer in turn is worth.")
+FLAGS = InfoColumn("flags", "Whether each piece of feedback called the answer wrong.")
 
 PROMPTS = {
     "conversation": "Answer, unless it is unsafe to.",
@@ -74,7 +78,7 @@ class ConversationFeedback(Workflow):
             earned[advice] = self.reward(good[len(flags) - 1], good[-1], flags[-1], advice)
             if not flags[-1]:
                 break
-        info = {"good": good, "flags": flags}
+        info = {GOOD.name: good, FLAGS.name: flags}
         return Outcome(answer=str(answers[-1]), turn_rewards={"own": earned}, info=info)
 
     def reward(self, before: float, after: float, flagged: bool, advice: Reply) -> float:

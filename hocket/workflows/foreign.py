@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.columns import CONVERSATION
 from hocket.engine.requests import Request
 from hocket.types import Message
 from hocket.workflows.chat import Chat, Tokens, Tools
@@ -114,7 +115,7 @@ class Correspondent(Agent):
             # Nobody saw this draw, so whoever asks again gets the same one.
             self._asked[digest].discard(call.number)
             raise
-        reply.turn.extras["conversation"] = conversation
+        CONVERSATION.write(reply.turn, conversation)
         said = reply.tokens.tolist()
         text, tokens = history.shown + self.chat.render(said), history.context + tuple(said)
         self._known.append(Known(reply, history.messages, text, tokens, conversation))

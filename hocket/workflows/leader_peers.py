@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hocket.core.columns import SAID, InfoColumn
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+PEERS = InfoColumn("peers", "What each peer's first answer is worth.")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class LeaderPeers(Workflow):
         leader = team.leader
         if team.common_key.derive("alone").numpy().random() < self.alone:
             answer = await leader(question)
-            return Outcome(answer=str(answer), rewards={"team": team.verify(answer)}, info={"peers": []})
+            return Outcome(answer=str(answer), rewards={"team": team.verify(answer)}, info={PEERS.name: []})
         peers = [team[role].fresh(alike=True) for role in self.roles[1:]]
         said = list(await asyncio.gather(*(peer(question) for peer in peers)))
         first = [team.verify(one) for one in said]
@@ -52,7 +55,7 @@ class LeaderPeers(Workflow):
         for _ in range(self.rounds - 1):
             said = list(await asyncio.gather(*(self._revised(peer, answer) for peer in peers)))
             answer = await leader(_listed(said))
-        info = {"peers": first, "said": [str(one) for one in said]}
+        info = {PEERS.name: first, SAID.name: [str(one) for one in said]}
         return Outcome(answer=str(answer), rewards={"team": team.verify(answer)}, info=info)
 
     async def _revised(self, peer: Agent, answer: Reply) -> Reply:

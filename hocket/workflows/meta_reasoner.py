@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+ROUNDS = InfoColumn("rounds", "How many answers were given.")
 
 META = "Say how to go about it, not the answer."
 REASONER = "Follow the advice and answer."
@@ -64,7 +67,7 @@ class MetaReasoner(Workflow):
             answer=str(answer),
             rewards={"team": team.verify(answer)},
             turn_rewards=extra,
-            info={"rounds": len(answered)},
+            info={ROUNDS.name: len(answered)},
         )
 
     def _told(self, advice: Reply) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.types import Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
+
+CARD = InfoColumn("card", "The card that the speaker held.")
 
 CLAIM = re.compile(r"\b(seer|swear|promise|trust|innocent)\b", re.IGNORECASE)
 DOUBT = re.compile(r"\b(liar|lie|lies|lying|doubt|wolf|hang)\b", re.IGNORECASE)
@@ -46,8 +49,8 @@ class OneNight(Workflow):
         said = await team.speaker(SPEAKER.format(card=card), state=card)
         if not CLAIM.search(said.text):
             won = 1.0 if card == "villager" else -1.0
-            return Outcome(said.text, turn_rewards={"reward": {said: won}}, info={"card": card})
+            return Outcome(said.text, turn_rewards={"reward": {said: won}}, info={CARD.name: card})
         judged = await team.judge(JUDGE.format(said=said), state="judge")
         doubted = bool(DOUBT.search(judged.text))
         won = (self.stake if card == "villager" else -self.stake) if doubted else 1.0
-        return Outcome(judged.text, turn_rewards={"reward": {said: won, judged: -won}}, info={"card": card})
+        return Outcome(judged.text, turn_rewards={"reward": {said: won, judged: -won}}, info={CARD.name: card})

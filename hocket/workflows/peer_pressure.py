@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
+from hocket.core.method_columns import ALONE
 from hocket.markup import tagged
 from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
+
+SAYS = InfoColumn("says", "What the peers said.")
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class PeerPressure(Workflow):
         reply = await team.policy(
             pressed(asked(team.assignment), about["records"], says), prefix=team.assignment.prefix
         )
-        return Outcome(answer=reply.text, info={"alone": alone, "says": says})
+        return Outcome(answer=reply.text, info={ALONE.name: alone, SAYS.name: says})
 
 
 def given(text: str) -> str:

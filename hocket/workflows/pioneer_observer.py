@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.types import Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+PIONEER = InfoColumn("pioneer", "What the first answer is worth.")
+OBSERVER = InfoColumn("observer", "What the second answer is worth.")
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class PioneerObserver(Workflow):
         first = await team.pioneer(question)
         second = await team.observer(with_line(question, f"{self.intro} {first}") if self.shown else question)
         pioneer, observer = team.verify(first), team.verify(second)
-        info = {"pioneer": pioneer, "observer": observer}
+        info = {PIONEER.name: pioneer, OBSERVER.name: observer}
         if self.shared:
             return Outcome(answer=str(first), rewards={"both": pioneer + observer}, info=info)
         return Outcome(answer=str(first), turn_rewards={"own": {first: pioneer, second: observer}}, info=info)

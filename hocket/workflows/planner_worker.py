@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hocket.core.columns import InfoColumn
 from hocket.markup import ANSWER
 from hocket.types import Scenario
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
+
+STEPS = InfoColumn("steps", "How many steps the plan had.")
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,10 @@ class PlannerWorker(Workflow):
         plan = await team.planner(asked(team.assignment))
         steps = plan_steps(str(plan))[: self.steps]
         if not steps:
-            return Outcome(answer=str(plan), info={"steps": 0})
+            return Outcome(answer=str(plan), info={STEPS.name: 0})
         done = await asyncio.gather(*(team.worker.fresh()(step) for step in steps))
         answer = await team.planner(notes_text(steps, [_result(one) for one in done]))
-        return Outcome(answer=str(answer), info={"steps": len(steps)})
+        return Outcome(answer=str(answer), info={STEPS.name: len(steps)})
 
 
 def _result(reply: Reply) -> str:

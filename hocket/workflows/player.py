@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.columns import ANSWER, GUESTS, LIMIT
 from hocket.engine.requests import ContextFull, Engine
 from hocket.errors import ConfigurationError, HocketError, nearest
 from hocket.keys import Key
@@ -28,9 +29,6 @@ from hocket.workflows.team import Agent, Labeller, Seat, Team, Verifier, headed
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 _RESERVED = ("assignment", "key")
-
-GUESTS = "guests"
-"""In `Trajectory.info`: who plays the roles that guests took, by role; missing where there were none."""
 
 
 class Guests(Protocol):
@@ -179,14 +177,14 @@ class TextPlayer:
                 await ended([playing])
                 await episode.close()
             if reached is not None:
-                trajectory.info["limit"] = reached
+                LIMIT.write(trajectory, reached)
             if guests:
-                trajectory.info[GUESTS] = {role: seat.policy for role, seat in guests.items()}
+                GUESTS.write(trajectory, {role: seat.policy for role, seat in guests.items()})
         trajectory.turns = episode.turns
         if trajectory.failure is None:
             settle(trajectory, episode.candidates)
         cut = bool(trajectory.turns) and trajectory.turns[-1].finish == "length"
-        trajectory.truncated = cut or trajectory.failure is not None or "limit" in trajectory.info
+        trajectory.truncated = cut or trajectory.failure is not None or LIMIT.present(trajectory)
         trajectory.terminated = not trajectory.truncated
         return trajectory
 
@@ -301,7 +299,7 @@ def _checked(outcome: object) -> Outcome:
 def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
     """Writes an outcome's answer, columns and rewards into its trajectory."""
     if outcome.answer is not None:
-        trajectory.info["answer"] = outcome.answer
+        ANSWER.write(trajectory, outcome.answer)
     trajectory.info.update(_by_name(outcome.info, "info"))
     for name, value in _by_name(outcome.rewards, "rewards").items():
         trajectory.scores[name] = Score(_number(value, f"reward {name!r}"))

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hocket.core.columns import InfoColumn
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+CONTRIBUTIONS = InfoColumn("contributions", "What each agent gave.")
+EFFORTS = InfoColumn("efforts", "What each agent's giving cost it.")
 
 Effort = Literal["length", "quality"]
 
@@ -94,7 +98,7 @@ class PublicGoods(Workflow):
         most = team.assignment.decoding.max_tokens
         spent = [len(one.tokens) / most for one in said] if self.effort == "length" else given
         payoffs = dict(zip(said, self.game(given, spent), strict=True))
-        info = {"contributions": given, "efforts": spent}
+        info = {CONTRIBUTIONS.name: given, EFFORTS.name: spent}
         return Outcome(answer=str(said[-1]), turn_rewards={"payoff": payoffs}, info=info)
 
     def _told(self, said: Sequence[Reply]) -> str:

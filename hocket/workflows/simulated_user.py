@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from hocket.components import load_object
+from hocket.core.columns import CALLS, LIMIT, SAID
+from hocket.core.method_columns import CLOSED, DATABASE
 from hocket.errors import ConfigurationError, nearest
 from hocket.keys import Key
 from hocket.tools.protocol import Tool, carried_out, read_calls
@@ -160,9 +162,14 @@ class SimulatedUser(Workflow):
                 closed = True
                 break
             heard = [{"role": "user", "content": answer}]
-        info: dict[str, Any] = {"database": visit.database, "said": said, "closed": closed, "calls": calls}
+        info: dict[str, Any] = {
+            DATABASE.name: visit.database,
+            SAID.name: said,
+            CLOSED.name: closed,
+            CALLS.name: calls,
+        }
         if not closed:
-            info["limit"] = f"the user had not closed the talk after {self.turns} replies"
+            info[LIMIT.name] = f"the user had not closed the talk after {self.turns} replies"
         return Outcome(info=info)
 
 

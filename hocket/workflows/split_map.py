@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hocket.core.method_columns import MESSAGES, ROUTE_AGREED
 from hocket.markup import ANSWER
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
@@ -161,4 +162,6 @@ class _Lines:
 def _outcome(team: Team, route: Route | None, messages: int) -> Outcome:
     answer = None if route is None else f"<answer>{', '.join(route)}</answer>"
     verdict = 0.0 if answer is None else team.verify(answer)
-    return Outcome(answer, rewards={"task": verdict}, info={"agreed": route is not None, "messages": messages})
+    return Outcome(
+        answer, rewards={"task": verdict}, info={ROUTE_AGREED.name: route is not None, MESSAGES.name: messages}
+    )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hocket.core.candidates import Branching
+from hocket.core.columns import CALL, CONVERSATION
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.errors import ConfigurationError, HocketError, nearest
 from hocket.keys import Key
@@ -249,7 +250,7 @@ class Agent:
             text=said,
             prompt=Told.of(call.messages, call.parent),
             decoding=call.request.decoding,
-            extras={"conversation": self._conversation, "call": call.number, **sample.extras},
+            extras={CONVERSATION.name: self._conversation, CALL.name: call.number, **sample.extras},
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hocket.core.columns import CALLS, TOOL_CALLS
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.tools import find_all
@@ -67,7 +68,7 @@ class ToolUse(Workflow):
             agent = agent.fresh(tools=[tool.schema for tool in tools])
         asks = asked(team.assignment)
         reply, made = await converse(agent, asks, tools, turns=self.turns, prefix=team.assignment.prefix)
-        info = {"tool_calls": len(made), "calls": [one.plain for one in made]}
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
         earned = {"calls": self._earned(made)} if self.call_reward else {}
         return Outcome(answer=str(reply), info=info, turn_rewards=earned)
 

@@ -316,7 +316,7 @@ def test_very_unlikely_answers_stay_finite():
     batch = batch_of(rows).but(info={"label": ["a", "b", "c"]})
     credit = GroupRelative(scale=None, weigh=(SemanticEntropy(alpha=0.5),))
     assert credit(batch).advantage.tolist() == pytest.approx([-0.5, 0.0, 0.5])
-    assert {column.value for column in credit.reads} == {"behaviour"}
+    assert {column.name for column in credit.reads} == {"behaviour"}
 
 
 # ---------------------------------------------------------------- references

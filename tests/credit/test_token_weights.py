@@ -27,6 +27,7 @@ from hocket.credit import (
     RunningMean,
 )
 from hocket.credit.conflict import contested, opening_run
+from hocket.credit.divergence import DIVERGENCE
 from hocket.credit.selection import largest_in_groups, largest_variance
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
@@ -56,7 +57,7 @@ def annotated(trajectories, seed=0):
         turn.extras.setdefault("noise", Key.of(seed).derive(number).numpy().exponential(size=len(turn)))
     noise = torch.tensor([float(x) for t in turns.values() for x in t.extras["noise"]], dtype=torch.float64)
     assert len(noise) == batch.decisions
-    return batch.but(entropy=noise, divergence=noise.square(), progress=0.0)
+    return batch.but(entropy=noise, annotations={DIVERGENCE.name: noise.square()}, progress=0.0)
 
 
 @LAW
@@ -155,7 +156,7 @@ def test_pairs_and_memories_are_not_refined(inner):
 
 def test_what_refined_credit_reads_and_compares_is_said():
     assert EntropyScaled().reads == {Column.ENTROPY}
-    assert PlaceWeighted().reads == {Column.DIVERGENCE}
+    assert PlaceWeighted().reads == {DIVERGENCE}
     assert Pruned().reads == frozenset()
     assert Pruned().least_samples == 2
 
@@ -336,7 +337,7 @@ def test_a_wrong_number_of_pieces_is_refused():
 
 def test_places_weigh_within_their_group():
     batch = batch_of([make("a", 1.0), make("a", 0.0), make("b", 1.0)])
-    batch = batch.but(divergence=torch.tensor([0.0, 2.0, 0.0, 2.0, 5.0, 5.0]))
+    batch = batch.but(annotations={DIVERGENCE.name: torch.tensor([0.0, 2.0, 0.0, 2.0, 5.0, 5.0])})
     assert PlaceWeighted(largest=1.4)(batch).weight.tolist() == pytest.approx([1, 1.4, 1, 1.4, 1, 1])
     imported = batch.credited(weight=replace(batch.occurrences).weight * 0.5)
     assert PlaceWeighted()(imported).weight.tolist() == pytest.approx([0.5, 0.7, 0.5, 0.7, 0.5, 0.5])

@@ -8,12 +8,12 @@ import pytest
 import torch
 from tiny_models import policy
 
+from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.packing import pack
-from hocket.policies.masking import ALLOWED, UNMASKED
 from hocket.rollout.nucleus import DELAYED, NucleusMask
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -42,7 +42,7 @@ def test_tokens_are_in_their_nuclei_and_learning_sees_the_same_distribution(kind
     asked = requests(prefix=(9, 10))
     samples = LocalEngine(mine).sample(asked)
     for sample in samples:
-        allowed = sample.extras[ALLOWED]
+        allowed = sample.extras[ALLOWED.name]
         assert allowed.shape == (len(sample.tokens), mine.model.config.vocab_size)
         assert allowed[np.arange(len(sample.tokens)), sample.tokens].all()
         assert allowed[sample.forced].all()
@@ -65,7 +65,7 @@ def test_neighbours_without_masks_are_sampled_as_alone():
     together = LocalEngine(mine).sample([*under, *plain])[len(under) :]
     for one, other in zip(alone, together, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
-        assert UNMASKED not in other.extras
+        assert UNMASKED.name not in other.extras
 
 
 def test_the_copy_is_saved_with_the_policy(tmp_path):
@@ -78,7 +78,7 @@ def test_the_copy_is_saved_with_the_policy(tmp_path):
     asked = requests()
     for left, right in zip(LocalEngine(mine).sample(asked), LocalEngine(third).sample(asked), strict=True):
         assert left.tokens.tolist() == right.tokens.tolist()
-        assert np.array_equal(left.extras[ALLOWED], right.extras[ALLOWED])
+        assert np.array_equal(left.extras[ALLOWED.name], right.extras[ALLOWED.name])
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ def test_the_gate_learns_from_thoughts_only():
     policy.evaluate(batch, set()).logp.sum().backward()
     assert float(policy.gate.decay.grad.abs().max()) > 0
     policy.module.zero_grad(set_to_none=True)
-    silent = [np.zeros_like(column) for column in batch.info[THINKING]]
-    policy.evaluate(batch.but(info={**batch.info, THINKING: silent}), set()).logp.sum().backward()
+    silent = [np.zeros_like(column) for column in batch.info[THINKING.name]]
+    policy.evaluate(batch.but(info={**batch.info, THINKING.name: silent}), set()).logp.sum().backward()
     assert not policy.gate.decay.grad.any()
 
 

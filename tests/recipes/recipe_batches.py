@@ -9,6 +9,7 @@ import torch
 from fakes import told
 from torch import Tensor
 
+from hocket.credit.divergence import DIVERGENCE
 from hocket.keys import Key
 from hocket.packing import pack
 from hocket.recipe import Recipe
@@ -56,7 +57,7 @@ def packed(trajectories: Sequence[Trajectory], seed: int = 0) -> Batch:
         },
         value=column(),
         entropy=column().abs(),
-        divergence=column().abs(),
+        annotations={DIVERGENCE.name: column().abs()},
         final_value=torch.zeros(batch.trajectories, dtype=torch.float64),
     )
 

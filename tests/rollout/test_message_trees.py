@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from rollout_cases import Stage
 
 from hocket.components import from_plain, to_plain
+from hocket.core.method_columns import MESSAGE_VALUES
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench, total
 from hocket.markup import edit_distance
 from hocket.recipes import find
 from hocket.rollout import UCT, AlternatingRollout, DialogueTree, Independent, MessageSearch
-from hocket.rollout.message_search import VALUES, Tree
+from hocket.rollout.message_search import Tree
 from hocket.rollout.message_tree import Node, grafted
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing
@@ -128,9 +129,9 @@ def test_a_search_visits_add_up_and_episodes_say_what_their_messages_were_worth(
     found = bench("masprm")
     rollout = MessageSearch(searches=10, rule=UCT(candidates=3))
     episodes = collected(rollout, found).trajectories
-    assert all(len(one.info[VALUES]) == 3 for one in episodes)
+    assert all(len(MESSAGE_VALUES.get(one)) == 3 for one in episodes)
     for one in episodes:
-        assert one.info[VALUES][-1] == 2 * total(one) - 1
+        assert MESSAGE_VALUES.get(one)[-1] == 2 * total(one) - 1
         assert {turn.policy for turn in one.turns} == {"policy"}
         assert all(turn.logp is None for turn in one.turns)
     assert len({id(one) for one in episodes}) == len(episodes)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from hocket.core.columns import ANSWER
 from hocket.engine.lobby import Lobby
 from hocket.errors import ConfigurationError
 from hocket.stages import Player, Policy, Reward, Task
@@ -117,7 +118,7 @@ def _seated(
 def _labeller(task: Task) -> Labeller | None:
     """What reads the final answer out of a text, where the task does."""
     label = getattr(task, "label", None)
-    return None if label is None else lambda text, scenario: label(Trajectory(scenario, [], info={"answer": text}))
+    return None if label is None else lambda text, scenario: label(Trajectory(scenario, [], info={ANSWER.name: text}))
 
 
 def _with_references(player: TextPlayer, references: Mapping[str, Policy], config: Config) -> TextPlayer:

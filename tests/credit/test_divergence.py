@@ -13,10 +13,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
+from hocket.credit.divergence import divergence_by_place, divergence_from_mean
 from hocket.keys import Key
 from hocket.lab import Tabular, World
 from hocket.packing import pack
-from hocket.train.divergence import divergence_by_place, divergence_from_mean
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 

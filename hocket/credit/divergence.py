@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from hocket.core.annotators import Annotator
 from hocket.segments import segment_count
 from hocket.stages import Policy
 from hocket.types import Batch, GroupBy
@@ -85,3 +86,10 @@ def _of_group(
         block[member[inside], place[inside] - start] = logp(of[inside]).double()
         parts.append(divergence_from_mean(block))
     return torch.cat(parts)
+
+
+DIVERGENCE = Annotator(
+    "divergence",
+    "How much the samples of a scenario differ in what they expect at this place, 0 where they agree.",
+    divergence_by_place,
+)

@@ -1,0 +1,165 @@
+"""Named columns: what a batch, a trajectory or a turn holds beside its own fields, each declared once.
+
+A column is a value that says what it holds. It is declared where it is written, or here where training writes it or
+pieces of several rooms share it; who writes and who reads import the value, so that no two files have to agree on a
+word. A stage lists in `reads` what must be filled before it acts: general columns and annotators (see
+`hocket.core.annotators`) by the learner's pass, token texts by the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from hocket.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Column:
+    """Something a stage reads that is filled before: its name, and what it holds in a sentence.
+
+    The general ones are those that the learner's pass fills from what any policy can evaluate.
+    """
+
+    name: str
+    holds: str = field(compare=False)
+
+    BEHAVIOUR: ClassVar[Column]
+    PROXIMAL: ClassVar[Column]
+    REFERENCE: ClassVar[Column]
+    VALUE: ClassVar[Column]
+    ENTROPY: ClassVar[Column]
+
+
+Column.BEHAVIOUR = Column("behaviour", "Log-probs under the policy that sampled, [T] in nats: `Batch.logp`.")
+Column.PROXIMAL = Column("proximal", "Log-probs under the learner as the step began, [T] in nats: `Batch.logp`.")
+Column.REFERENCE = Column("reference", "Log-probs under the policy before training, [T] in nats: `Batch.logp`.")
+Column.VALUE = Column("value", "Values of the states before decisions, [T], and of final states: `Batch.value`.")
+Column.ENTROPY = Column("entropy", "Entropies of the policy, [T] in nats: `Batch.entropy`.")
+
+
+class HasInfo(Protocol):
+    """A batch, whose columns are lists of length N, or one trajectory."""
+
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+
+
+class WritableInfo(Protocol):
+    """A trajectory."""
+
+    @property
+    def info(self) -> dict[str, Any]: ...
+
+
+class InfoBatch(HasInfo, Protocol):
+    """A batch."""
+
+    @property
+    def trajectories(self) -> int: ...
+
+
+class HasExtras(Protocol):
+    """A turn."""
+
+    @property
+    def extras(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class InfoColumn(Column):
+    """A value per trajectory: `Trajectory.info`, and packed `Batch.info`, None where a trajectory has none."""
+
+    def read(self, batch: HasInfo, reader: str) -> Sequence[Any]:
+        """The column of a batch, `[N]`; raises `ConfigurationError` naming `reader` when the batch has none."""
+        return info_column(batch, self.name, reader)
+
+    def rows(self, batch: InfoBatch) -> Sequence[Any]:
+        """The column of a batch, `[N]`; None throughout when the batch has none."""
+        values: Sequence[Any] = batch.info.get(self.name) or [None] * batch.trajectories
+        return values
+
+    def or_metadata(self, batch: InfoBatch) -> Sequence[Any]:
+        """The column of a batch, `[N]`, or what the scenarios' metadata hold under its name; None where nothing."""
+        return info_or_metadata(batch, self.name)
+
+    def present(self, holder: HasInfo) -> bool:
+        """Whether the batch or trajectory has it."""
+        return self.name in holder.info
+
+    def get(self, trajectory: HasInfo, default: Any = None) -> Any:
+        """A trajectory's value, or the default."""
+        return trajectory.info.get(self.name, default)
+
+    def write(self, trajectory: WritableInfo, value: Any) -> None:
+        """Gives a trajectory its value."""
+        trajectory.info[self.name] = value
+
+
+@dataclass(frozen=True)
+class TurnColumn(Column):
+    """A value per turn: `Turn.extras`."""
+
+    def present(self, turn: HasExtras) -> bool:
+        """Whether the turn has it."""
+        return self.name in turn.extras
+
+    def get(self, turn: HasExtras, default: Any = None) -> Any:
+        """A turn's value, or the default."""
+        return turn.extras.get(self.name, default)
+
+    def write(self, turn: HasExtras, value: Any) -> None:
+        """Gives a turn its value."""
+        turn.extras[self.name] = value
+
+
+def info_column(batch: HasInfo, name: str, reader: str) -> Sequence[Any]:
+    """The column that a setting names, a value per trajectory; a column the code knows is read by `InfoColumn.read`.
+
+    Raises:
+        ConfigurationError: when there is none, naming the stage that wants it.
+    """
+    if name not in batch.info:
+        raise ConfigurationError(
+            f"{reader} reads {name!r} of every trajectory, which this experience does not hold; in a recorded batch it "
+            "stands in the trajectory or in its info"
+        )
+    values: Sequence[Any] = batch.info[name]
+    return values
+
+
+def info_or_metadata(batch: InfoBatch, name: str) -> Sequence[Any]:
+    """What a setting names, a value per trajectory: a column of the batch, or else of the scenarios' metadata."""
+    if name in batch.info:
+        return list(batch.info[name])
+    return [(metadata or {}).get(name) for metadata in METADATA.rows(batch)]
+
+
+# ---------------------------------------------------------------- what training writes of every trajectory
+
+TEXT = InfoColumn("text", "The last turn's text.")
+LABEL = InfoColumn("label", "The final answer as a word, as the task reads it; None without one.")
+HISTORY = InfoColumn("history", "`rewards`: the mean rewards of the scenario's past groups, oldest first.")
+METADATA = InfoColumn("metadata", "The scenario's own metadata.")
+EMBEDDING = InfoColumn("embedding", "A vector of the text; recorded batches alone may have it.")
+ORIGIN = InfoColumn("origin", "The scenario that this one was made from; None if from none.")
+FEEDBACK = InfoColumn("feedback", "The words that scores came with, by the score's name.")
+TOKEN_TEXTS = InfoColumn("pieces", "The text of each decision, a list; filled when a stage's `reads` has it.")
+
+# ---------------------------------------------------------------- what playing writes
+
+ANSWER = InfoColumn("answer", "What the workflow gave as its answer, which rewards judge instead of the last text.")
+LIMIT = InfoColumn("limit", "The limit that cut the episode short, in words; absent where none did.")
+TOOL_CALLS = InfoColumn("tool_calls", "How many calls of tools were made.")
+CALLS = InfoColumn("calls", "The calls of tools, each a mapping with its `name`, arguments and result.")
+SAID = InfoColumn("said", "Messages of an episode that others were shown, in order.")
+GUESTS = InfoColumn("guests", "Who plays the roles that guests took, by role; absent where there were none.")
+RETURNS = InfoColumn("returns", "What each seat of an environment earned in all, by seat.")
+ILLEGAL = InfoColumn("illegal", "Moves of each seat that were illegal or unreadable, by seat.")
+ACTIONS = InfoColumn("actions", "What each turn did, in the environment's words, a list in call order.")
+
+CONVERSATION = TurnColumn("conversation", "The number of the conversation that the turn belongs to.")
+CALL = TurnColumn("call", "The number of the turn's call among those of its role in that conversation.")
+ALLOWED = TurnColumn("allowed", "The actions that each decision was kept to, [L, V] bool; absent if to none.")
+UNMASKED = TurnColumn("logp_unmasked", "Log-probs under the whole distribution where `allowed` cut it, [L] in nats.")
