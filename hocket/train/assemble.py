@@ -20,7 +20,6 @@ from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
-from hocket.train.population import check as check_past_selves
 from hocket.types import Trajectory, before_training
 from hocket.workflows import SingleTurn, TextPlayer, Workflow
 from hocket.workflows.team import Labeller
@@ -62,11 +61,12 @@ def build_parts(
         key=key,
         ledger=Ledger(),
         journal=journal,
+        overlap=config.overlap,
     )
     parts.learners = build_learners(config, policies, config.phases[0][0])
     seat_references(config, parts)
-    for phase, _ in config.phases:
-        check_past_selves(parts.player, phase.cast, parts.learners, overlap=config.overlap)
+    for hook in [*parts.active.values(), *(hook for phase, _ in config.phases[1:] for hook in phase.hooks)]:
+        hook.check(parts)
     # Only now: the learners' references are copies of the configured models, not of what training made of them.
     for name, folder in (weights or {}).items():
         policies[name].load(folder)
@@ -272,6 +272,11 @@ def _control(config: Config, task: Task, key: Key) -> tuple[dict[str, Policy], P
     if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
         raise ConfigurationError(
             f"--model, --lora, --workflow and --engine are for language models; task {task.name} is control"
+        )
+    if config.roles:
+        raise ConfigurationError(
+            f"roles.{next(iter(config.roles))}: task {task.name} is control, where one policy plays alone; drop it and "
+            "set the recipe with --recipe"
         )
     world = cast(GymTask, task)
     policy = ControlPolicy.for_task(world, name=POLICY, key=key.derive("policy", POLICY))

@@ -21,6 +21,7 @@ from hocket.policies.tape import MAX_BYTES, worth
 from hocket.stages import Task
 from hocket.train.config import Config, MemorySettings
 from hocket.train.cores import PROC, control_groups
+from hocket.train.sparing import LEAST_BUDGET
 from hocket.types import Quantity, Scenario, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ LOOKED_AT = 16
 
 SHARE = 0.8
 """Of the free memory, what is planned with; the rest is for what was not foreseen."""
-
-LEAST_BUDGET = 256
-"""A budget below this is not tried: the products get too small to be worth it."""
 
 OPERATIONS = {"cpu": 5e11, "cuda": 1e14}
 """What one measured forward and backward pass may cost, some seconds; shorter sequences are measured above it."""

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 import torch
 
 from hocket.stages import Metrics, Policy
-from hocket.train.memory import LEAST_BUDGET
 from hocket.types import Batch
 from hocket.update import Problem
 
 Found = TypeVar("Found")
+
+LEAST_BUDGET = 256
+"""A budget below this is not tried: the products get too small to be worth it."""
 
 _SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
 """What allocators say: those of CUDA, and of torch on Linux and on Windows."""

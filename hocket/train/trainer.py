@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hocket import tasks
+from hocket.core.aliases import present_state
+from hocket.core.outcomes import StepResult, total_reward
 from hocket.errors import ConfigurationError, HocketError
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
@@ -21,7 +23,7 @@ from hocket.train.config import Config
 from hocket.train.episodes import write_episodes
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.journal import Journal
-from hocket.train.loop import StepResult, total_reward, train_step
+from hocket.train.loop import train_step
 from hocket.train.machine import Change, Machine, told_threads
 from hocket.train.memory import planned
 from hocket.train.overlap import Overlap, advice, halved
@@ -136,7 +138,6 @@ class Trainer:
         )
         self._choose_memory()
         self.adapting = Adapting(pinned=config.threads is not None or told_threads() is not None)
-        self.parts.overlap = config.overlap
         self.overlap = Overlap(config, self.parts) if config.overlap else None
         if newest is not None:
             self._restore(newest)
@@ -220,7 +221,7 @@ class Trainer:
             return
         self.progress.phase = phase
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
-        self.parts.learners = build_learners(self.config, policies, self.config.phases[phase][0])
+        self.parts.begin_phase(build_learners(self.config, policies, self.config.phases[phase][0]))
         seat_references(self.config, self.parts)
 
     # ------------------------------------------------------------ evaluation
@@ -401,11 +402,11 @@ class Trainer:
             "ledger": self.parts.ledger.state(),
             "learners": {name: learner.state() for name, learner in self.parts.learners.items()},
             **({} if self.overlap is None else {"overlap": self.overlap.state()}),
-            **({"past": self.parts.past.state(self.parts.learners)} if self.parts.past.pools else {}),
+            "hooks": self.parts.hooks.state(self.parts),
         }
 
     def _restore(self, checkpoint: Path) -> None:
-        state = self.checkpoints.load(checkpoint)
+        state = present_state(self.checkpoints.load(checkpoint))
         self.progress = Progress(**state["progress"])
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
@@ -416,7 +417,7 @@ class Trainer:
             recipe = self.config.phases[self.progress.phase][0]
             self.parts.learners = build_learners(self.config, policies, recipe)
             seat_references(self.config, self.parts)
-        self.parts.past.restore(state.get("past", {}), self.parts.player, self.parts.learners)
+        self.parts.hooks.restore(state["hooks"], self.parts)
         kept = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():
             learner.restore(state["learners"][name])
