@@ -22,12 +22,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hocket.core.aliases import aliases
 from hocket.errors import ConfigurationError, nearest
 from hocket.stages import Reward, Stage
 from hocket.types import GroupBy
 
 ROOMS = (
-    *("curriculum", "rollout", "rewards", "credit", "objectives", "update"),
+    *("curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks"),
     *("types", "recipe", "casting", "policies", "tools", "train", "schedules", "workflows"),
 )
 """Packages whose exported classes may be named in a configuration."""
@@ -196,6 +197,7 @@ def load_named(name: str, where: str = "reference") -> Any:
     """What `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path `package.module.NAME` names."""
     if ".py:" in name:
         return load_object(name, where)
+    name = aliases().get(name, name)
     path, _, last = name.rpartition(".")
     if not path or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hocket.casting import Cast, Shared
 from hocket.components import misplaced, replaced_all
-from hocket.curriculum import Shuffled, TurnHorizon
+from hocket.curriculum import Shuffled
 from hocket.errors import ConfigurationError, nearest
 from hocket.rewards import WeightedSum
 from hocket.rollout import Independent
@@ -18,6 +18,7 @@ from hocket.stages import (
     Correction,
     Credit,
     Curriculum,
+    Hook,
     Objective,
     Reward,
     Rollout,
@@ -38,7 +39,7 @@ class Recipe:
     """One method: its stages in call order, and where it comes from.
 
     `rewards` empty means the task's own verifiers. `workflow` is the one a method prescribes, by name, for runs that
-    name none; `cast` says who plays its roles and learns when. `horizon` bounds the turns of an episode, step by step.
+    name none; `cast` says who plays its roles and learns when. `hooks` act around every step.
     `conventions` names each choice the paper leaves open and what was chosen. Derive relatives with `but`, which takes
     dotted paths.
 
@@ -60,7 +61,6 @@ class Recipe:
     workflow: str | None = None
     cast: Cast = Shared()
     curriculum: Curriculum = Shuffled()
-    horizon: TurnHorizon | None = None
     rollout: Rollout = Independent()
     rewards: tuple[Reward, ...] = ()
     combine: Combine = WeightedSum()
@@ -70,6 +70,7 @@ class Recipe:
     objective: Objective
     regularisers: tuple[Objective, ...] = ()
     update: Update = GradientStep()
+    hooks: tuple[Hook, ...] = ()
 
     def __post_init__(self) -> None:
         reason = misfit(self)
@@ -192,6 +193,7 @@ ROOMS = {
     "objective": "objectives",
     "regularisers": "objectives",
     "update": "update",
+    "hooks": "hooks",
 }
 """Where the stages of each slot live in the package."""
 

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.outcomes import StepResult
+from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.types import (
     Assignment,
@@ -400,6 +402,110 @@ class Player(Protocol):
         trajectory does not depend on what is played beside it. An attempt that fails is returned with its `failure`.
         """
         ...
+
+
+class HookContext(Protocol):
+    """A run as its hooks see it, and what they may have it do."""
+
+    @property
+    def method(self) -> str:
+        """The name of the recipe that decides what is asked."""
+        ...
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def player(self) -> Player:
+        """As the run is set up, before anybody is seated for a step."""
+        ...
+
+    @property
+    def trained(self) -> Mapping[str, Policy]:
+        """The policies in training by name, frozen ones left out."""
+        ...
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weight of each named score."""
+        ...
+
+    @property
+    def key(self) -> Key:
+        """The run's root key."""
+        ...
+
+    @property
+    def overlap(self) -> int:
+        """How many updates old samples are."""
+        ...
+
+    async def evaluate(self, n: int, *, key: Key) -> float:
+        """The success on the first `n` scenarios of the task's `eval` split, greedily, once each."""
+        ...
+
+    def learn(
+        self, result: StepResult, trajectories: Sequence[Trajectory], policy: str, *, step: int, key: Key
+    ) -> None:
+        """One update of `policy` alone from trajectories, after the others' one; metrics and credit join `result`."""
+        ...
+
+
+class Hook(Stage):
+    """What a method does around a step, beside its stages. A frozen dataclass that overrides what it needs.
+
+    Hooks stand in the recipe's slot `hooks`; a reward may be one as well. A step calls, in this order, `before` every
+    hook, then `assign`, `seat` and, once the policies have learnt, `after`. What a hook remembers is made by `begin`
+    and threaded by the loop: plain numbers and tensors, or anything that `state` and `restore` turn into such data.
+    """
+
+    room = "hooks"
+
+    def check(self, run: HookContext) -> None:
+        """Looks at a run that is set up, before its first step.
+
+        Raises:
+            ConfigurationError: when the run cannot honour the hook. By default, with overlap: there `before` and
+                `after` are not called.
+        """
+        own = type(self)
+        if run.overlap and (own.before is not Hook.before or own.after is not Hook.after):
+            raise ConfigurationError(
+                f"overlap = {run.overlap} learns while it samples, and {own.__name__} of recipe {run.method} acts "
+                "between the two; drop it"
+            )
+
+    def begin(self, run: HookContext, earlier: State | None) -> Any:
+        """The memory at the beginning of a phase; `earlier` is the state that one before left, if one had this hook."""
+        return {}
+
+    async def before(self, run: HookContext, step: int, memory: Any) -> Any:
+        """Acts before `step` (from 1) is collected; returns what is remembered from then on."""
+        return memory
+
+    def assign(self, assignment: Assignment, step: int) -> Assignment:
+        """How a scenario is sampled at `step`."""
+        return assignment
+
+    def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
+        """Who plays at `step`."""
+        return player
+
+    def withheld(self, run: HookContext) -> frozenset[str]:
+        """Policies that do not learn with the others; `after` may let them."""
+        return frozenset()
+
+    async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
+        """Acts when the policies have learnt; returns what is remembered from then on."""
+        return memory
+
+    def state(self, memory: Any, run: HookContext) -> State:
+        """What a checkpoint keeps of the memory; nothing when it is empty."""
+        return dict(memory)
+
+    def restore(self, state: State, run: HookContext) -> Any:
+        """The inverse of `state`."""
+        return state
 
 
 class Policy(Protocol):

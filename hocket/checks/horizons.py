@@ -11,10 +11,10 @@ import torch
 
 from hocket.checks.check import Check, Finding
 from hocket.checks.turn_toys import SEEDS
-from hocket.curriculum import TurnHorizon
 from hocket.environments.maze import DIRECTIONS
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import PLAYER, Solitary
+from hocket.hooks import TurnHorizon
 from hocket.lab.talk import Table, TalkBench
 from hocket.recipes.horizons import AGENTGYM_RL
 from hocket.types import Message, Scenario
@@ -127,7 +127,7 @@ def climber(
         PlayEnvironment(Hill(), memory=False, instruct=False),
         [Scenario(f"{goal} signs", f"{goal}", metadata={"goal": goal}) for goal in GOALS],
         DIRECTIONS,
-        AGENTGYM_RL.but(horizon=horizon),
+        AGENTGYM_RL.but(hooks=() if horizon is None else (horizon,)),
         view=view,
         prior=lambda messages, said: before[view(messages)],
         seed=seed,
@@ -200,8 +200,8 @@ def constant_is_fixed() -> Finding:
 def horizon_holds() -> Finding:
     """Six steps with horizons 2, 5 and 9; and the released lists."""
     lengths = longest(climber(TurnHorizon((2, 5, 9), (2, 4)), 0), 6)
-    released = AGENTGYM_RL.horizon
-    assert released is not None
+    (released,) = AGENTGYM_RL.hooks
+    assert isinstance(released, TurnHorizon)
     at = [released.at(step) for step in (1, 100, 101, 200, 201, 5000)]
     return Finding(
         lengths == [2, 2, 5, 5, 9, 9] and at == [10, 10, 20, 20, 30, 30],

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-CLASSES: dict[str, str] = {}
+CLASSES: dict[str, str] = {
+    "hocket.curriculum.TurnHorizon": "hocket.hooks.TurnHorizon",
+    "hocket.casting.PastSelves": "hocket.hooks.PastSelves",
+}
 """The present name of every class or function that configurations once named otherwise."""
+
+OLD_SLOTS = ("horizon",)
+"""Slots that recipes once had."""
+
+_PAST_SELVES = ("hocket.casting.PastSelves", "hocket.hooks.PastSelves")
+_SHARED = {"type": "hocket.casting.Shared"}
+_SENTENCES = {
+    ".but(horizon=TurnHorizon(...))": ".but(hooks=(TurnHorizon(...),))",
+    "horizon.turns = ": "hooks.0.turns = ",
+}
+"""Settings as recipes once spoke of them."""
 
 
 def aliases() -> Mapping[str, str]:
@@ -16,7 +30,97 @@ def aliases() -> Mapping[str, str]:
 
 def present(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe's or a run's settings as plain data, in the present form; what is in it already stays as it is."""
-    return dict(_masked(settings))
+    return _hooked(_masked(settings))
+
+
+def _hooked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A horizon, and past selves among the casts, became hooks of a recipe; see `present_pairs` for parts of one."""
+    now = dict(settings)
+    if isinstance(now.get("recipe"), Mapping):
+        now["recipe"] = _hooked(now["recipe"])
+    if isinstance(now.get("plan"), list):
+        now["plan"] = [_hooked(phase) if isinstance(phase, Mapping) else phase for phase in now["plan"]]
+    if "objective" not in now or "name" not in now:
+        return now
+    now["hooks"] = list(now.get("hooks", ()))
+    horizon = now.pop("horizon", None)
+    if horizon is not None:
+        now["hooks"].append(_renamed(horizon))
+    if _seats_past_selves(now.get("cast")):
+        now["cast"], guests = _apart(now["cast"])
+        now["hooks"].append(guests)
+    if isinstance(now.get("conventions"), Mapping):
+        now["conventions"] = {name: _reworded(text) for name, text in now["conventions"].items()}
+    return now
+
+
+def present_pairs(pairs: Iterable[tuple[str, Any]], recipe: Any) -> Iterator[tuple[str, str, Any]]:
+    """Changes of `recipe` by dotted path in the present form: the path as it was given, the present one, the value."""
+    hooks = list(recipe.hooks)
+    for path, value in pairs:
+        slot, _, rest = path.removeprefix("recipe.").partition(".")
+        if slot == "hooks" and not rest and isinstance(value, Sequence):
+            hooks = list(value)
+        if slot == "horizon" and rest:
+            yield path, _within("TurnHorizon", hooks, rest, path), value
+        elif slot == "horizon":
+            hooks = [one for one in hooks if _kind(one) != "TurnHorizon"] + ([] if value is None else [_renamed(value)])
+            yield path, "hooks", hooks
+        elif slot == "cast" and not rest and _seats_past_selves(value):
+            usual, guests = _apart(value)
+            hooks = [one for one in hooks if _kind(one) != "PastSelves"] + [guests]
+            yield path, "cast", usual
+            yield path, "hooks", hooks
+        elif slot == "cast" and rest and not hasattr(recipe.cast, rest.partition(".")[0]):
+            old = "cast" + rest.removeprefix("usual")
+            yield path, old if rest.startswith("usual") else _within("PastSelves", hooks, rest, path), value
+        else:
+            yield path, path, value
+
+
+def present_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of a checkpoint in the present form."""
+    now = dict(state)
+    if "hooks" not in now:
+        past = now.pop("past", {})
+        now["hooks"] = {"PastSelves": past} if past else {}
+        for learner in now["learners"].values():
+            for name in [name for name in learner["memory"] if name.startswith("later/")]:
+                now["hooks"]["LearningProgress"] = learner["memory"].pop(name)
+    return now
+
+
+def _seats_past_selves(cast: Any) -> bool:
+    return isinstance(cast, Mapping) and cast.get("type") in _PAST_SELVES
+
+
+def _apart(cast: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Who plays usually, and the hook that seats past selves beside them."""
+    return cast.get("usual", _SHARED), _renamed({name: value for name, value in cast.items() if name != "usual"})
+
+
+def _renamed(component: Any) -> Any:
+    if not isinstance(component, Mapping) or "type" not in component:
+        return component
+    return {**component, "type": CLASSES.get(component["type"], component["type"])}
+
+
+def _kind(component: Any) -> str:
+    """The class of a component, as an object or in plain form."""
+    if isinstance(component, Mapping):
+        return str(component.get("type", "")).rpartition(".")[2]
+    return type(component).__name__
+
+
+def _within(kind: str, hooks: Sequence[Any], rest: str, path: str) -> str:
+    """The path of a hook's setting; as it is where there is no such hook."""
+    return next((f"hooks.{place}.{rest}" for place, one in enumerate(hooks) if _kind(one) == kind), path)
+
+
+def _reworded(text: Any) -> Any:
+    for old, now in _SENTENCES.items() if isinstance(text, str) else ():
+        text = text.replace(old, now)
+    return text
 
 
 def _masked(value: Any, name: str = "") -> Any:

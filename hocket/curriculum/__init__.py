@@ -4,7 +4,6 @@ from hocket.curriculum.budget import ShrinkingBudget
 from hocket.curriculum.failures import ByFailure
 from hocket.curriculum.families import Families
 from hocket.curriculum.formats import FormatStages
-from hocket.curriculum.horizon import TurnHorizon
 from hocket.curriculum.invented import Invented
 from hocket.curriculum.shuffled import Shuffled
 from hocket.curriculum.variable import Chosen, variable
@@ -17,6 +16,5 @@ __all__ = [
     "Invented",
     "ShrinkingBudget",
     "Shuffled",
-    "TurnHorizon",
     "variable",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from hocket.core.outcomes import StepResult
 from hocket.keys import Key, uniforms
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World
@@ -16,7 +17,7 @@ from hocket.stages import Metrics
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import Parts, StepResult, train_step
+from hocket.train.loop import Parts, train_step
 from hocket.types import Assignment, Decoding, Trajectory, Turn
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.core.columns import ANSWER
+from hocket.core.outcomes import StepResult
 from hocket.engine.requests import Request, Sample
 from hocket.errors import HocketError
 from hocket.keys import Key, uniforms
@@ -32,7 +33,7 @@ from hocket.stages import Metrics, Policy, Reward, Split
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import Parts, StepResult, train_step
+from hocket.train.loop import Parts, train_step
 from hocket.types import (
     Assignment,
     Batch,

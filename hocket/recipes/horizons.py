@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.curriculum import TurnHorizon
+from hocket.hooks import TurnHorizon
 from hocket.recipes.group_relative import GRPO
 
 AGENTGYM_RL = GRPO.but(
@@ -16,14 +16,14 @@ AGENTGYM_RL = GRPO.but(
     conventions={
         **GRPO.conventions,
         "horizon": "10, 20, 30 turns, those of the released configurations for household science and crafting; others: "
-        "horizon.turns = [6, 13, 20] BabyAI, [8, 12, 15] web pages, [5, 8, 10] search",
+        "hooks.0.turns = [6, 13, 20] BabyAI, [8, 12, 15] web pages, [5, 8, 10] search",
         "which step": "steps count from 1; step 100 still has the first horizon",
         "what a turn is": "one call of an agent, all agents' counted together; tools and environments take none",
         "at the horizon": "the episode ends and keeps what it has earned; one whose workflow gives rewards at its end "
         "alone gets none",
         "evaluation": "has the run's own limits, not the horizon",
         "after a resume": "the horizon is a function of the step alone",
-        "objective": "GRPO, as in the released scripts; any recipe takes a horizon: .but(horizon=TurnHorizon(...))",
+        "objective": "GRPO, as in the released scripts; any recipe takes a horizon: .but(hooks=(TurnHorizon(...),))",
     },
-    horizon=TurnHorizon(turns=(10, 20, 30), until=(100, 200)),
+    hooks=(TurnHorizon(turns=(10, 20, 30), until=(100, 200)),),
 )

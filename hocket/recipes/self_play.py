@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.casting import PastSelves
+from hocket.hooks import PastSelves
 from hocket.recipes.team_credit import MARS_SELF_PLAY
 
 PAST_SELVES = MARS_SELF_PLAY.but(
@@ -25,5 +25,5 @@ PAST_SELVES = MARS_SELF_PLAY.but(
     },
     note="on tables the last self is no harder to exploit than plain self-play's (rock-paper-scissors, Kuhn poker); in "
     "rock-paper-scissors the mixture of past selves is",
-    cast=PastSelves(every=10, keep=8, share=0.5),
+    hooks=(PastSelves(every=10, keep=8, share=0.5),),
 )

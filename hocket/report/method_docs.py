@@ -22,6 +22,7 @@ ROOMS = {
     "credit": "Who gets how much, and corrections",
     "objectives": "What is minimised",
     "update": "How a step is made",
+    "hooks": "What happens around a step",
 }
 
 

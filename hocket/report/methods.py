@@ -24,8 +24,8 @@ from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 
 SLOTS = (
-    *("workflow", "cast", "curriculum", "horizon", "rollout", "rewards", "combine", "shaping", "credit"),
-    *("correction", "objective", "regularisers", "update"),
+    *("workflow", "cast", "curriculum", "rollout", "rewards", "combine", "shaping", "credit"),
+    *("correction", "objective", "regularisers", "update", "hooks"),
 )
 MARKS = {"works": "[green]works[/]", "partial": "[yellow]partial[/]", "open": "[red]open[/]"}
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hocket.keys import Key
-from hocket.stages import Reward, State
-from hocket.types import Trajectory
+from hocket.rewards.deferred import DeferredReward
+from hocket.stages import State
 
 
 @dataclass(frozen=True)
-class LearningProgress(Reward):
+class LearningProgress(DeferredReward):
     """`r = scale (accuracy after - accuracy before)`, for `policy` alone: what its turns taught the others.
 
     CPMobius (arXiv 2602.02979, and the authors' code): the Coach is paid for its whole batch with what the Player
     gained on labelled problems held out, here the first `problems` of the task's `eval` split, answered greedily. While
-    trajectories are scored it has no opinion; `hocket.train.rounds` settles it once the others have learnt, and lets
-    `policy` learn then. With a reward of exactly 0 `policy` does not learn in that step.
+    trajectories are scored it has no opinion; it is settled once the others have learnt, and `policy` learns
+    then. With a reward of exactly 0 `policy` does not learn in that step.
 
     Attributes:
         policy: whose turns are paid. problems: measured on, at every step. scale: of the change.
@@ -41,10 +39,6 @@ class LearningProgress(Reward):
             raise ValueError(f"problems must be at least 1, not {self.problems}")
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1) or be null, not {self.momentum}")
-
-    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
-        """No opinion yet."""
-        return [None] * len(trajectories)
 
     def settled(self, before: float, after: float, state: State) -> tuple[float | None, State]:
         """The reward of a step, None for none, and the memory of the running mean (empty at first)."""

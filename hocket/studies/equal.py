@@ -34,7 +34,7 @@ Vector = NDArray[np.float64]
 TOLERANCE = 1e-9
 """Of the largest gradient of a batch; and of the factor, from batch to batch."""
 
-UNSEEN = ("curriculum", "horizon", "rollout", "rewards", "update")
+UNSEEN = ("curriculum", "rollout", "rewards", "update", "hooks")
 """Slots that a recorded batch does not show; they must be the same."""
 
 RUN_STEPS = 25

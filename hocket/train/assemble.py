@@ -18,7 +18,6 @@ from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts
-from hocket.train.population import check as check_past_selves
 from hocket.train.roles import settings_by_policy
 from hocket.train.settings import Config, RoleSettings
 
@@ -51,11 +50,12 @@ def build_parts(
         key=key,
         ledger=Ledger(),
         journal=journal,
+        overlap=config.overlap,
     )
     parts.learners = build_learners(config, policies, config.phases[0][0])
     seat_references(config, parts)
-    for phase, _ in config.phases:
-        check_past_selves(parts.player, phase.cast, parts.learners, overlap=config.overlap)
+    for hook in [*parts.active.values(), *(hook for phase, _ in config.phases[1:] for hook in phase.hooks)]:
+        hook.check(parts)
     # Only now: the learners' references are copies of the configured models, not of what training made of them.
     for name, folder in (weights or {}).items():
         policies[name].load(folder)

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from hocket.components import field_types, from_plain, has_path, is_component, is_default, replaced, to_plain
-from hocket.core.aliases import present
+from hocket.core.aliases import OLD_SLOTS, present, present_pairs
 from hocket.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
@@ -30,7 +30,6 @@ Pairs = Sequence[tuple[str, Any]]
 SLOTS = (
     "cast",
     "curriculum",
-    "horizon",
     "rollout",
     "rewards",
     "combine",
@@ -40,6 +39,7 @@ SLOTS = (
     "objective",
     "regularisers",
     "update",
+    "hooks",
 )
 
 
@@ -75,8 +75,9 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
     unused = {key for key, _ in method}
     for phase in config.plan:
         recipe = as_recipe(phase.recipe)
-        fitting = [(key, value) for key, value in method if has_path(recipe, key.removeprefix("recipe."))]
-        unused -= {key for key, _ in fitting}
+        having = [one for one in present_pairs(method, recipe) if has_path(recipe, one[1].removeprefix("recipe."))]
+        fitting = [(key, value) for _, key, value in having]
+        unused -= {given for given, _, _ in having}
         suggested = _suggested(config, phase.recipe, task)
         base = dataclasses.replace(config, recipe=recipe)
         phases.append(dataclasses.replace(phase, recipe=_applied(base, [*suggested, *fitting]).recipe))
@@ -118,7 +119,7 @@ def _suggested(config: Config, given: Any, task: Task) -> Pairs:
 
 
 def _of_recipe(key: str) -> bool:
-    return key.split(".")[0] in ("recipe", *SLOTS)
+    return key.split(".")[0] in ("recipe", *SLOTS, *OLD_SLOTS)
 
 
 def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
@@ -133,7 +134,7 @@ def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
 
 def _applied(config: Config, pairs: Pairs) -> Config:
     edits: dict[str, Any] = {}
-    for key, value in pairs:
+    for _, key, value in present_pairs(pairs, config.recipe):
         head = key.split(".")[0]
         if head == "recipe" and "." in key:
             edits[key.partition(".")[2]] = value
@@ -169,7 +170,7 @@ def _phases(value: Any) -> tuple[Phase, ...]:
         where = f"plan.{number}"
         if isinstance(item, Mapping) and not {"recipe", "steps"} <= item.keys():
             raise ConfigurationError(f"{where}: a phase needs a recipe and steps, as in {{recipe: sft, steps: 20}}")
-        phase = from_plain(item, Phase, where)
+        phase = from_plain(present(item) if isinstance(item, Mapping) else item, Phase, where)
         if not isinstance(phase, Phase):
             raise ConfigurationError(f"{where} = {item!r}: write {{recipe: NAME, steps: N}}")
         phases.append(phase)

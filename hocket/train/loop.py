@@ -2,8 +2,8 @@
 
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
-`Parts` is everything a step touches; what changes from step to step is the learners, the ledger and `asked`, and a
-checkpoint holds exactly these (and the learners' past selves, where some are kept).
+`Parts` is everything a step touches; what changes from step to step is the learners, the ledger, `asked` and what hooks
+remember, and a checkpoint holds exactly these.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from hocket.core.columns import LIMIT, Column
+from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.keys import Key
 from hocket.packing import pack
 from hocket.rewards.score import grade
-from hocket.stages import Metrics, Player, Reward, Task
-from hocket.train import rounds
+from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
+from hocket.train.evaluate import evaluate
+from hocket.train.hooks import Hooks, named
 from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.population import Population
 from hocket.train.team_metrics import team_metrics
-from hocket.types import Assignment, Batch, Decoding, Experience, Level, Trajectory
+from hocket.types import Assignment, Batch, Decoding, Experience, Trajectory
 from hocket.workflows.cast import recast
 
 
@@ -41,7 +42,7 @@ class Parts:
         decoding: how training samples are drawn. key: the run's root key.
         ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
         overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
-        past: frozen past selves of the learners, where the cast asks for them.
+        hooks: calls the hooks and holds what they remember.
     """
 
     task: Task
@@ -54,7 +55,7 @@ class Parts:
     journal: Journal | None = None
     asked: int = 0
     overlap: int = 0
-    past: Population = field(default_factory=Population)
+    hooks: Hooks = field(default_factory=Hooks)
 
     @property
     def lead(self) -> Learner:
@@ -71,16 +72,41 @@ class Parts:
         """The weight of each named score."""
         return {reward.name: reward.weight for reward in self.rewards}
 
+    # ------------------------------------------------------------ what hooks see and ask for
 
-@dataclass
-class StepResult:
-    """What a step did: metrics in the run's names, and the experience with its credited batch, for reports."""
+    @property
+    def active(self) -> dict[str, Hook]:
+        """The hooks of the first learner's recipe, then the rewards that are hooks, by name."""
+        return named([*self.lead.recipe.hooks, *(reward for reward in self.rewards if isinstance(reward, Hook))])
 
-    metrics: Metrics
-    trajectories: list[Trajectory]
-    batch: Batch | None
-    discarded: list[Trajectory] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
+    @property
+    def method(self) -> str:
+        return self.lead.recipe.name
+
+    @property
+    def trained(self) -> dict[str, Policy]:
+        return {name: learner.policy for name, learner in self.learners.items() if not learner.frozen}
+
+    async def evaluate(self, n: int, *, key: Key) -> float:
+        """The success on the first `n` scenarios of the task's `eval` split, greedily, once each."""
+        measured = await evaluate(self.task, self.player, (), n=n, decoding=self.decoding, key=key)
+        return measured.success
+
+    def learn(
+        self, result: StepResult, trajectories: Sequence[Trajectory], policy: str, *, step: int, key: Key
+    ) -> None:
+        """One update of `policy` alone from trajectories, after the others' one; metrics and credit join `result`."""
+        alone = replace(self, learners={policy: self.learners[policy]})
+        batch, learnt = learn(alone, trajectories, key, step, everyone=True)
+        prefix = f"{policy}/" if len(self.learners) > 1 else ""
+        result.metrics |= {prefix + name: value for name, value in learnt.items()}
+        if result.batch is not None and batch is not None:
+            result.batch = joined(result.batch, batch, policy)
+
+    def begin_phase(self, learners: Mapping[str, Learner]) -> None:
+        """Goes on with the learners of another phase."""
+        self.hooks.end_phase(self)
+        self.learners = learners
 
 
 async def train_step(parts: Parts, step: int) -> StepResult:
@@ -88,13 +114,13 @@ async def train_step(parts: Parts, step: int) -> StepResult:
     key = parts.key.derive("step", step)
     started = time.perf_counter()
 
-    await rounds.measured(parts)
+    await parts.hooks.before(parts, step)
     counted: Callable[[], dict[str, int]] = getattr(parts.player, "counts", dict)
     before = counted()
     experience, problems = await collect(parts, key, step)
     result = learn_from(parts, step, experience, problems, rollout=time.perf_counter() - started)
     result.metrics |= engine_metrics(before, counted())
-    await rounds.settled(parts, result, step)
+    await parts.hooks.after(parts, step, result)
     for scenario, reward in outcomes(parts, experience):
         parts.ledger.record(scenario, step, reward)
     result.metrics["time/step"] = time.perf_counter() - started
@@ -115,7 +141,7 @@ def learn_from(
     metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
     said = [*problems, *messages(experience, parts)]
-    return StepResult(metrics, learnable, batch, experience.discarded + left_out, said)
+    return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
 def outcomes(parts: Parts, experience: Experience) -> list[tuple[str, float]]:
@@ -130,7 +156,7 @@ def learn(
     """Annotate, credit, objective and update for every learner; returns the credited batch and the metrics.
 
     Credit is computed over the joint experience by each learner's recipe, and each learns from its own decisions; whom
-    a reward pays that is known only later (see `hocket.train.rounds`), not yet, unless `everyone` is to learn.
+    a hook withholds, not yet, unless `everyone` is to learn.
     """
     if not trajectories:
         return None, {}
@@ -144,7 +170,7 @@ def learn(
     credited = batch
     trained = [name for name, learner in parts.learners.items() if not learner.frozen]
     learning = parts.lead.recipe.cast.learning(trained, step)
-    learning -= frozenset() if everyone else {reward.policy for reward in rounds.awaited(parts)}
+    learning -= frozenset() if everyone else parts.hooks.withheld(parts)
     for name, learner in parts.learners.items():
         assessed = learner.assess(batch, parts.weights, step)
         found = credit_metrics(assessed.of_policy(name))
@@ -195,16 +221,14 @@ async def collect(parts: Parts, key: Key, step: int = 1) -> tuple[Experience, li
     def more(count: int) -> list[Assignment]:
         asked = recipe.curriculum(parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum"))
         parts.asked += count
-        turns = None if recipe.horizon is None else recipe.horizon.at(step)
-        return [Assignment(scenario, decoding=parts.decoding, turns=turns) for scenario in asked]
+        plain = [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
+        return [parts.hooks.assign(parts, assignment, step) for assignment in plain]
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
-    rollout = recipe.rollout.at(step)
-    player = recast(parts.player, recipe.cast, step)
-    player = parts.past.seated(player, recipe.cast, parts.learners, step, parts.key)
-    experience = await rollout.collect(
+    player = parts.hooks.seat(recast(parts.player, recipe.cast, step), parts, step)
+    experience = await recipe.rollout.at(step).collect(
         more(recipe.curriculum.prompts),
         play=Playing(player, key.derive("play")),
         score=score,
@@ -212,24 +236,7 @@ async def collect(parts: Parts, key: Key, step: int = 1) -> tuple[Experience, li
         key=key.derive("rollout"),
         more=more,
     )
-    parts.past.record([*experience.trajectories, *experience.discarded], recipe.cast, parts.weights)
     return experience, problems
-
-
-def usable(trajectory: Trajectory) -> bool:
-    """Whether there is something to learn from: no failure, some decision, and some reward with an opinion."""
-    if trajectory.failure is not None or not trajectory.length:
-        return False
-    return not trajectory.scores or any(score.value is not None for score in trajectory.scores.values())
-
-
-def total_reward(trajectory: Trajectory, weights: Mapping[str, float]) -> float:
-    """The weighted sum of all scores, before shaping; NaN when no score has an opinion."""
-    found = []
-    for name, score in trajectory.scores.items():
-        values = [score.value] if score.level is Level.TRAJECTORY else list(score.value)  # type: ignore[arg-type]
-        found += [weights.get(name, 1.0) * float(value) for value in values if value is not None]  # type: ignore[arg-type]
-    return sum(found) if found else math.nan
 
 
 def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:

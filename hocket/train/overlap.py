@@ -25,15 +25,15 @@ from typing import NamedTuple
 
 import torch
 
+from hocket.core.outcomes import StepResult
 from hocket.engine.local import LocalEngine
 from hocket.errors import ConfigurationError
 from hocket.keys import Key
 from hocket.rollout import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
-from hocket.train.loop import Parts, StepResult, collect, learn_from, outcomes
+from hocket.train.loop import Parts, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
-from hocket.train.rounds import awaited
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
 from hocket.types import Experience
@@ -125,11 +125,6 @@ class Overlap:
             raise ConfigurationError(
                 f"overlap = {config.overlap} is for language models sampled by the run itself, and task {config.task} "
                 "has none here; drop it"
-            )
-        if awaited(parts):
-            raise ConfigurationError(
-                f"overlap = {config.overlap} learns while it samples, and recipe {parts.lead.recipe.name} has a reward "
-                "that is known only when others have learnt; drop it"
             )
         self._parts = parts
         policies = {seats[role].policy: engine.policy for role, engine in local.items()}

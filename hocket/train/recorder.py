@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
 from hocket.train import config as configuration
 from hocket.train.checkpoint import CheckpointError, Checkpoints, SavePolicy
 from hocket.train.episodes import write_episodes
 from hocket.train.journal import Journal
-from hocket.train.loop import Parts, StepResult, total_reward
+from hocket.train.loop import Parts
 from hocket.train.machine import Machine
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config

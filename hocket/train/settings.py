@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hocket.components import from_plain
+from hocket.core.aliases import present
 from hocket.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
@@ -240,7 +241,7 @@ def as_recipe(value: Any) -> Recipe:
     if isinstance(value, Recipe):
         return value
     if isinstance(value, Mapping):
-        built = from_plain({"type": "hocket.recipe.Recipe", **value}, Recipe, "recipe")
+        built = from_plain({"type": "hocket.recipe.Recipe", **present(value)}, Recipe, "recipe")
         assert isinstance(built, Recipe)
         return built
     if not isinstance(value, str):

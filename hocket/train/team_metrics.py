@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from hocket.core.columns import TOOL_CALLS
+from hocket.core.outcomes import earned_by_role
 from hocket.stages import Metrics
 from hocket.types import Level, Trajectory
 
@@ -33,14 +33,3 @@ def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, flo
     if len(earned) < 2 or not scored:
         return {}
     return {f"reward/agent/{role}": sum(values) / len(values) for role, values in sorted(earned.items())}
-
-
-def earned_by_role(trajectory: Trajectory, weights: Mapping[str, float]) -> dict[str, float]:
-    """The weighted rewards of the turns of each role that acted and was judged, summed."""
-    found: dict[str, float] = defaultdict(float)
-    for name, score in trajectory.scores.items():
-        if score.level is not Level.TURN or score.value is None:
-            continue
-        for turn, value in zip(trajectory.turns, cast(Sequence[float | None], score.value), strict=True):
-            found[turn.role or turn.agent] += weights.get(name, 1.0) * float(value or 0.0)
-    return dict(found)

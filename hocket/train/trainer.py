@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hocket import tasks
+from hocket.core.aliases import present_state
+from hocket.core.outcomes import StepResult
 from hocket.errors import ConfigurationError, HocketError
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
@@ -18,7 +20,8 @@ from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.evaluations import Evaluations
 from hocket.train.kinds import kind_of
-from hocket.train.loop import StepResult, train_step
+from hocket.train.learner import Learner
+from hocket.train.loop import train_step
 from hocket.train.machine import Machine
 from hocket.train.overlap import Overlap, advice
 from hocket.train.progress import Progress, summary
@@ -105,7 +108,6 @@ class Trainer:
             precision=self.machine.precision,
         )
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
-        self.parts.overlap = config.overlap
         self.overlap = Overlap(config, self.parts) if config.overlap else None
         if newest is not None:
             self._restore(newest)
@@ -197,12 +199,12 @@ class Trainer:
         phase = self.config.phase_of(step)
         if phase != self.progress.phase:
             self.progress.phase = phase
-            self._begin_phase(phase)
+            self.parts.begin_phase(self._learners(phase))
+            seat_references(self.config, self.parts)
 
-    def _begin_phase(self, phase: int) -> None:
+    def _learners(self, phase: int) -> dict[str, Learner]:
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
-        self.parts.learners = build_learners(self.config, policies, self.config.phases[phase][0])
-        seat_references(self.config, self.parts)
+        return build_learners(self.config, policies, self.config.phases[phase][0])
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
         now = time.monotonic()
@@ -265,19 +267,20 @@ class Trainer:
             "ledger": self.parts.ledger.state(),
             "learners": {name: learner.state() for name, learner in self.parts.learners.items()},
             **({} if self.overlap is None else {"overlap": self.overlap.state()}),
-            **({"past": self.parts.past.state(self.parts.learners)} if self.parts.past.pools else {}),
+            "hooks": self.parts.hooks.state(self.parts),
         }
 
     def _restore(self, checkpoint: Path) -> None:
-        state = self.recorder.checkpoints.load(checkpoint)
+        state = present_state(self.recorder.checkpoints.load(checkpoint))
         self.progress = Progress(**state["progress"])
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
         if self.overlap is not None:
             self.overlap.restore(state["overlap"])
         if self.progress.phase:
-            self._begin_phase(self.progress.phase)
-        self.parts.past.restore(state.get("past", {}), self.parts.player, self.parts.learners)
+            self.parts.learners = self._learners(self.progress.phase)
+            seat_references(self.config, self.parts)
+        self.parts.hooks.restore(state["hooks"], self.parts)
         kept = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():
             learner.restore(state["learners"][name])

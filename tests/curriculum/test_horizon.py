@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tiny_runs import resume, rows, train, weights
 
 from hocket.components import from_plain, to_plain
-from hocket.curriculum import TurnHorizon
 from hocket.errors import ConfigurationError
+from hocket.hooks import TurnHorizon
 from hocket.keys import Key
 from hocket.lab.talk import TalkBench
 from hocket.recipe import Recipe
@@ -85,14 +85,12 @@ def test_a_shorter_episode_is_left_alone():
 
 def test_any_recipe_takes_one_and_keeps_it_in_plain_form():
     for name in ("gigpo", "rloo", "dpo"):
-        recipe = find(name).but(horizon=TurnHorizon((2, 4), (7,)))
-        assert recipe.horizon is not None
-        assert recipe.horizon.at(8) == 4
-        assert from_plain(to_plain(recipe), Recipe).horizon == recipe.horizon
-        longer = recipe.but({"horizon.turns": (2, 6)}).horizon
-        assert longer == TurnHorizon((2, 6), (7,))
+        recipe = find(name).but(hooks=(TurnHorizon((2, 4), (7,)),))
+        assert recipe.hooks[0].at(8) == 4
+        assert from_plain(to_plain(recipe), Recipe).hooks == recipe.hooks
+        assert recipe.but({"hooks.0.turns": (2, 6)}).hooks == (TurnHorizon((2, 6), (7,)),)
     with pytest.raises(ConfigurationError, match="turns"):
-        find("agentgym-rl").but({"horizon.turns": (1, 2)})
+        find("agentgym-rl").but({"hooks.0.turns": (1, 2)})
 
 
 def trained(row):

@@ -24,7 +24,7 @@ FRONT = {"__init__", "__main__", "cli", "commands", "display", "doctor", "run", 
 """Files directly in `hocket/` that stand before everything else: what users call."""
 
 STAGES = {"curriculum", "rollout", "rewards", "credit", "objectives", "update"}
-BASE = STAGES | {"tools", "environments", "kernels", "policies", "engine", "workflows", "tasks", "search"}
+BASE = STAGES | {"tools", "environments", "kernels", "policies", "engine", "workflows", "tasks", "search", "hooks"}
 
 ALLOWED: Mapping[str, set[str]] = {
     # The vocabulary, which every room may import.
@@ -41,11 +41,12 @@ ALLOWED: Mapping[str, set[str]] = {
     "tools": set(),
     "environments": set(),
     "workflows": {"engine", "environments", "tools"},
+    "hooks": {"workflows"},
     "search": {"rollout"},
     "tasks": {"environments", "rewards", "tools", "workflows"},
     "nano": {"tasks", "tools", "workflows"},
     # Papers.
-    "recipes": {"recipe"} | STAGES,
+    "recipes": {"recipe", "hooks"} | STAGES,
     "methods": {"recipe"} | BASE - {"engine"},
     # What runs them.
     "train": {"recipe", "recipes", "methods", "nano"} | BASE,
@@ -74,8 +75,6 @@ ARROWS_TO_MEND = {
 CIRCLES_TO_MEND = (
     {"hocket.evaluating", "hocket.stages", "hocket.update.problem"},
     {"hocket.policies.causal_lm", "hocket.policies.shared"},
-    {"hocket.train.learner", "hocket.train.memory", "hocket.train.sparing"},
-    {"hocket.train.loop", "hocket.train.rounds"},
 )
 LONG_FILES = {
     "types.py",

@@ -22,6 +22,7 @@ from tiny_runs import REWARDS, TINY, assert_same, call, resume, rows, train
 
 from hocket import tasks
 from hocket.cli import split_settings
+from hocket.core.outcomes import StepResult
 from hocket.curriculum import Shuffled
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
@@ -37,7 +38,7 @@ from hocket.stages import LedgerView, Task
 from hocket.train import overlap as module
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
-from hocket.train.loop import Parts, StepResult
+from hocket.train.loop import Parts
 from hocket.train.overlap import Overlap, advice
 from hocket.train.settings import Config
 from hocket.train.shared_weights import SharedWeights

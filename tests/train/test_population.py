@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from tiny_runs import TINY, assert_same, rows
 
 from hocket import tasks
-from hocket.casting import Alternating, PastSelves, Separate, Shared
+from hocket.casting import Separate
 from hocket.checks.seats import kuhn, nash_conv
 from hocket.cli import split_settings
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.errors import ConfigurationError
+from hocket.hooks import PastSelves
+from hocket.hooks.past_selves import Pool, Pools
 from hocket.keys import Key
 from hocket.lab.talk import Lookup, TalkBench
 from hocket.objectives import EntropyBonus
@@ -28,7 +30,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.recipes import MARS_SELF_PLAY
 from hocket.recipes.self_play import PAST_SELVES
 from hocket.train.config import configure
-from hocket.train.population import Pool, Population
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Decoding, Scenario
 from hocket.workflows import Outcome, TextPlayer, Workflow
@@ -48,11 +49,11 @@ class RockPaperScissors(Workflow):
         return Outcome(turn_rewards={"reward": {row: won, column: -won}})
 
 
-def bench(cast: Any, seed: int = 0, **changes: Any) -> TalkBench:
+def bench(*hooks: PastSelves, seed: int = 0, **changes: Any) -> TalkBench:
     """One table in both seats, which begins with a leaning to rock; plain gradient steps, a little entropy bonus."""
     recipe = MARS_SELF_PLAY.but(
         {"rollout.samples": 32, "update.method": "sgd", "update.lr": 1.0, "update.clip_norm": None, **changes},
-        cast=cast,
+        hooks=hooks,
         regularisers=(EntropyBonus(0.05),),
     )
     prior = [1.0, 0.0, 0.0]
@@ -70,7 +71,12 @@ def exploitability(mixed: np.ndarray) -> float:
 
 
 def pool(found: TalkBench, name: str = "policy") -> Pool:
-    return found.parts.past.pools[name]
+    return pools(found)[name]
+
+
+def pools(found: TalkBench | Trainer) -> Pools:
+    kept: Pools = found.parts.hooks.memories["PastSelves"]
+    return kept
 
 
 # ---------------------------------------------------------------- the cast
@@ -117,16 +123,13 @@ def test_somebody_always_learns() -> None:
     assert all(cast.visited(["a"], key) == [] for key in keys)
 
 
-def test_who_plays_apart_from_guests_is_another_cast_s() -> None:
-    cast = PastSelves(usual=Alternating(every=2))
-    assert cast.policy("row") == "row"
-    assert cast.learning(["row", "column"], 3) == {"column"}
-    assert [step for step in range(1, 24) if cast.due(step)] == [1, 11, 21]
+def test_snapshots_are_due_before_the_first_step_and_every_few() -> None:
+    assert [step for step in range(1, 24) if PastSelves().due(step)] == [1, 11, 21]
 
 
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"keep": 0}, {"share": 1.5}, {"hardness": -1.0}, {"pool": "best"}])
 def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"cast.{next(iter(wrong))}"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         PastSelves(**wrong)
 
 
@@ -179,7 +182,7 @@ def test_credit_is_that_of_the_episodes_without_what_guests_did() -> None:
 
 
 def test_a_share_of_zero_is_plain_self_play() -> None:
-    plain, none = bench(Shared()).run(5), bench(PastSelves(share=0.0)).run(5)
+    plain, none = bench().run(5), bench(PastSelves(share=0.0)).run(5)
     assert [row["reward/agent/row"] for row in plain.history] == [row["reward/agent/row"] for row in none.history]
     assert np.array_equal(play(plain.policies["policy"]), play(none.policies["policy"]))
 
@@ -219,7 +222,7 @@ def test_the_share_of_won_games_is_what_was_won() -> None:
 
 
 def test_every_role_s_policy_has_a_pool_of_its_own() -> None:
-    found = bench(PastSelves(every=2, keep=4, share=1.0, usual=Separate())).run(4)
+    found = bench(PastSelves(every=2, keep=4, share=1.0), cast=Separate()).run(4)
     for role in ("row", "column"):
         assert [one.name for one in pool(found, role).selves] == [f"{role}@0", f"{role}@2"]
     for trajectory in found.step().trajectories:
@@ -238,7 +241,7 @@ def test_what_is_kept_comes_back() -> None:
     cast = PastSelves(every=1, keep=2, share=1.0)
     left = bench(cast).run(4)
     right = bench(cast)
-    right.parts.past.restore(left.parts.past.state(left.learners), right.player, right.learners)
+    right.parts.hooks.restore(left.parts.hooks.state(left.parts), right.parts)
     for one, other in zip(pool(left).selves, pool(right).selves, strict=True):
         assert (one.step, one.games, one.won, one.name) == (other.step, other.games, other.won, other.name)
         assert isinstance(one.policy, Lookup)
@@ -253,7 +256,7 @@ def test_in_rock_paper_scissors_past_selves_together_are_hard_to_exploit_and_the
     """What holds here: the last self runs in circles, by plain self-play (share 0) and against its past alike, since
     the best answer to any mixture is a pure move. What comes near the equilibrium is the mixture of past selves."""
     for share in (0.0, 0.5):
-        found = bench(PastSelves(every=3, keep=20, share=share), seed, **{"rollout.samples": 16, "update.lr": 2.0})
+        found = bench(PastSelves(every=3, keep=20, share=share), seed=seed, **{"rollout.samples": 16, "update.lr": 2.0})
         gaps = []
         for _ in range(60):
             found.step()
@@ -320,8 +323,8 @@ def test_a_run_that_was_interrupted_meets_the_same_past_selves(tmp_path: Path, a
     again = finished(resumed(tmp_path / "parts"))
     assert_same(tmp_path / "whole", tmp_path / "parts")
     assert any(row.get("loss") for row in rows(tmp_path / "whole"))
-    for name, one in whole.parts.past.pools.items():
-        other = again.parts.past.pools[name]
+    for name, one in pools(whole).items():
+        other = pools(again)[name]
         assert other.entered == one.entered == 3
         for left, right in zip(one.selves, other.selves, strict=True):
             assert (left.name, left.games, left.won) == (right.name, right.games, right.won)
@@ -334,7 +337,7 @@ def test_of_an_adapter_only_the_adapter_is_kept_and_all_sample_in_one_batch(tmp_
     while found.progress.step < 2:
         found.step()
     found.folder.release()
-    policy, kept = found.parts.lead.policy, found.parts.past.pools["policy"].selves
+    policy, kept = found.parts.lead.policy, pools(found)["policy"].selves
     player = found.parts.player
     assert isinstance(player, TextPlayer)
     engine = player.seats["first"].engine
@@ -346,7 +349,7 @@ def test_of_an_adapter_only_the_adapter_is_kept_and_all_sample_in_one_batch(tmp_
         assert not any(w.requires_grad for w in own.values())
         assert isinstance(one.seat.engine, LocalEngine)
         assert one.seat.engine._company is engine._company
-    state = found.parts.past.state(found.parts.learners)
+    state = found.state()["hooks"]["PastSelves"]
     names = {name for one in state["policy"]["selves"] for name in one["weights"]}
     assert names
     assert all(".lora_" in name for name in names)
@@ -382,5 +385,5 @@ def test_snapshots_elsewhere_are_refused_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_without_past_selves_nothing_is_kept() -> None:
-    assert Population().state({}) == {}
-    assert bench(Shared()).run(2).parts.past.pools == {}
+    found = bench().run(2)
+    assert found.parts.hooks.state(found.parts) == {}

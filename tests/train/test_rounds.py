@@ -15,9 +15,9 @@ from tiny_runs import call
 from hocket import tasks
 from hocket.checks.coach import bench, mass
 from hocket.lab.talk import TalkBench
-from hocket.rewards import LearningProgress
-from hocket.train import rounds
+from hocket.rewards.deferred import pay
 from hocket.train.config import configure
+from hocket.train.loop import Parts
 from hocket.train.trainer import Trainer
 from hocket.types import Level, Scenario, Trajectory, Turn
 
@@ -28,15 +28,17 @@ def trajectory(*policies: str) -> Trajectory:
 
 def test_settle_pays_the_last_turn_of_whom_it_is_for() -> None:
     played = [trajectory("coach", "player", "coach", "player"), trajectory("player")]
-    rounds.settle(played, "progress", "coach", 2.5)
+    pay(played, "progress", "coach", 2.5)
     assert [one.scores["progress"].value for one in played] == [[None, None, 2.5, None], [None]]
     assert played[0].scores["progress"].level is Level.TURN
 
 
-def test_a_reward_is_awaited_only_by_policies_that_learn() -> None:
-    assert [reward.policy for reward in rounds.awaited(bench("progress", 0).parts)] == ["coach"]
-    assert rounds.awaited(bench("uniform", 0).parts) == []
-    assert isinstance(LearningProgress(), rounds.Later)
+def test_whom_it_pays_is_withheld_where_it_learns() -> None:
+    learns, frozen = bench("progress", 0).parts, bench("uniform", 0).parts
+    assert list(learns.active) == list(frozen.active) == ["LearningProgress"]
+    assert learns.hooks.withheld(learns) == {"coach"}
+    assert frozen.hooks.withheld(frozen) == set()
+    assert list(bench("adversary", 0).parts.active) == []
 
 
 def table(found: TalkBench, name: str) -> torch.Tensor:
@@ -73,15 +75,15 @@ def test_the_coach_learns_after_the_player_and_from_what_it_gained(monkeypatch: 
         coach = result.batch.policy[result.batch.turn[seen.decision]] == result.batch.names["policy"].index("coach")
         assert seen.advantage[coach].tolist() == pytest.approx([reward] * int(coach.sum()))
         assert seen.advantage[~coach].abs().max() > 0
-    memory = found.learners["coach"].memory["later/progress"]
+    memory = found.parts.hooks.state(found.parts)["LearningProgress"]
     assert memory["accuracy"] == result.metrics["progress/accuracy"]
 
 
 def test_without_progress_the_coach_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def still(parts: Any, problems: int) -> float:
+    async def still(parts: Any, problems: int, *, key: Any) -> float:
         return 0.5
 
-    monkeypatch.setattr(rounds, "accuracy", still)
+    monkeypatch.setattr(Parts, "evaluate", still)
     found = bench("progress", 0)
     coach, player = table(found, "coach"), table(found, "player")
     found.run(6)
@@ -104,11 +106,11 @@ def trainer(tmp_path: Path, *more: tuple[str, Any]) -> Trainer:
 def test_a_run_of_language_models_settles_its_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.0, 0.5, 0.5])
 
-    async def told(parts: Any, problems: int) -> float:
+    async def told(parts: Any, problems: int, *, key: Any) -> float:
         assert problems == 2
         return next(values)
 
-    monkeypatch.setattr(rounds, "accuracy", told)
+    monkeypatch.setattr(Parts, "evaluate", told)
     found = trainer(tmp_path, ("update.lr", 1e-3))
     weights = {
         name: [w.detach().clone() for w in one.policy.module.parameters()] for name, one in found.parts.learners.items()
@@ -124,13 +126,13 @@ def test_a_run_of_language_models_settles_its_reward(tmp_path: Path, monkeypatch
         for name, one in found.parts.learners.items()
     }
     assert changed["coach"]
-    assert found.parts.learners["coach"].state()["memory"]["later/progress"] == {"accuracy": 0.5}
+    assert found.state()["hooks"] == {"LearningProgress": {"accuracy": 0.5}}
     found.folder.release()
 
 
 def test_accuracy_is_that_of_the_player_alone(tmp_path: Path) -> None:
     found = trainer(tmp_path)
-    measured = asyncio.run(rounds.accuracy(found.parts, 2))
+    measured = asyncio.run(found.parts.evaluate(2, key=found.parts.key.derive("progress")))
     assert measured in (0.0, 0.5, 1.0)
     found.folder.release()
 

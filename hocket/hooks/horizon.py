@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from hocket.stages import Hook
+from hocket.types import Assignment
 
 
 @dataclass(frozen=True)
-class TurnHorizon:
+class TurnHorizon(Hook):
     """At most `turns[0]` turns per episode up to step `until[0]`, then `turns[1]` up to `until[1]`, and so on.
 
     ScalingInter-RL (arXiv 2509.08755). It depends on the step alone. A turn is one call of an agent, whichever agent's;
@@ -32,3 +35,6 @@ class TurnHorizon:
     def at(self, step: int) -> int:
         """The most turns of an episode at `step` (from 1)."""
         return self.turns[sum(step > last for last in self.until)]
+
+    def assign(self, assignment: Assignment, step: int) -> Assignment:
+        return replace(assignment, turns=self.at(step))

@@ -1,0 +1,55 @@
+"""What a training step brought: its experience, what was learnt from, and who earned how much."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from hocket.types import Batch, Experience, Level, Trajectory
+
+
+@dataclass
+class StepResult:
+    """What a step did: metrics in the run's names, and the experience with its credited batch, for reports.
+
+    Attributes:
+        trajectories: learnt from. discarded: the others. batch: credited, None where there was nothing to learn from.
+        experience: as it was collected. messages: what a person should be told.
+    """
+
+    metrics: dict[str, float]
+    trajectories: list[Trajectory]
+    batch: Batch | None
+    discarded: list[Trajectory] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    experience: Experience | None = None
+
+
+def usable(trajectory: Trajectory) -> bool:
+    """Whether there is something to learn from: no failure, some decision, and some reward with an opinion."""
+    if trajectory.failure is not None or not trajectory.length:
+        return False
+    return not trajectory.scores or any(score.value is not None for score in trajectory.scores.values())
+
+
+def total_reward(trajectory: Trajectory, weights: Mapping[str, float]) -> float:
+    """The weighted sum of all scores, before shaping; NaN when no score has an opinion."""
+    earned = []
+    for name, score in trajectory.scores.items():
+        values = [score.value] if score.level is Level.TRAJECTORY else list(score.value)  # type: ignore[arg-type]
+        earned += [weights.get(name, 1.0) * float(value) for value in values if value is not None]  # type: ignore[arg-type]
+    return sum(earned) if earned else math.nan
+
+
+def earned_by_role(trajectory: Trajectory, weights: Mapping[str, float]) -> dict[str, float]:
+    """The weighted rewards of the turns of each role that acted and was judged, summed."""
+    earned: dict[str, float] = defaultdict(float)
+    for name, score in trajectory.scores.items():
+        if score.level is not Level.TURN or score.value is None:
+            continue
+        for turn, value in zip(trajectory.turns, cast(Sequence[float | None], score.value), strict=True):
+            earned[turn.role or turn.agent] += weights.get(name, 1.0) * float(value or 0.0)
+    return dict(earned)

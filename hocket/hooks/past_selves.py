@@ -1,0 +1,295 @@
+"""Past selves of a run's policies: taken as it goes on, seated as guests, kept in its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from hocket.core.columns import GUESTS
+from hocket.core.outcomes import StepResult, earned_by_role
+from hocket.errors import ConfigurationError
+from hocket.keys import Key
+from hocket.stages import Hook, HookContext, Player, Policy, State
+from hocket.types import Trajectory
+from hocket.workflows import TextPlayer
+from hocket.workflows.episode import Episode
+from hocket.workflows.team import Seat
+
+
+@dataclass
+class PastSelf:
+    """A snapshot of a policy after `step` steps, in a seat; and games with it, later ones counting more."""
+
+    step: int
+    policy: Policy
+    seat: Seat
+    games: float = 0.0
+    won: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What its turns say."""
+        return self.seat.policy
+
+    @property
+    def beaten(self) -> float:
+        """The share of games that the policy in training won."""
+        return self.won / self.games if self.games else 0.5
+
+    def played(self, won: float, decay: float) -> None:
+        """Counts a game, won to this share."""
+        self.games, self.won = decay * self.games + 1.0, decay * self.won + won
+
+
+@dataclass
+class Pool:
+    """The past selves of one policy, and how many ever were to enter."""
+
+    selves: list[PastSelf] = field(default_factory=list)
+    entered: int = 0
+
+
+Pools = dict[str, Pool]
+"""The pools of a run, by policy."""
+
+
+@dataclass(frozen=True)
+class PastSelves(Hook):
+    """In a share of the episodes a frozen past self of the policy sits in one seat, and only the others learn.
+
+    Every `every` steps, and before the first one, a snapshot of each trained policy enters its pool. Guests drawn
+    uniformly from a pool that is uniform over the past make the opponent of fictitious self-play (Heinrich et al. 2015;
+    for learnt policies Bansal et al., arXiv 1710.03748). With `hardness` h it is prioritised (Vinyals et al. 2019):
+    a snapshot against which the policy wins a share p of its games is drawn with weight (1 - p)^h.
+
+    A game is won where the learning seats earned more per seat in their turns than the guests, a draw counts half, and
+    a snapshot not met yet counts as drawn with. Games count less by the factor `decay` with every later one.
+
+    Snapshots are taken in this process, and a checkpoint keeps of them all but what the base of an adapter holds.
+
+    Attributes:
+        every: steps between snapshots. keep: the most snapshots of a policy, in memory and in checkpoints.
+        share: of the episodes that have guests, each by a draw of its own.
+        pool: who leaves a full pool: `latest`, the oldest; `reservoir`, as reservoir sampling draws it, so that the
+            pool is a uniform sample of all snapshots so far.
+        hardness: h above; 0 draws uniformly.
+        guests: seats that past selves take, never all that learn; where only one role learns there are none.
+        alike: whether the samples of a scenario meet the same guests, so that they are compared under equal terms.
+    """
+
+    every: int = 10
+    keep: int = 8
+    share: float = 0.5
+    pool: Literal["latest", "reservoir"] = "reservoir"
+    hardness: float = 0.0
+    guests: int = 1
+    alike: bool = False
+    decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        for name in ("every", "keep", "guests"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("share", "decay"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be a share in [0, 1], not {getattr(self, name)}")
+        if self.pool not in ("latest", "reservoir"):
+            raise ValueError(f"pool must be 'latest' or 'reservoir', not {self.pool!r}")
+        if self.hardness < 0:
+            raise ValueError(f"hardness must be at least 0, not {self.hardness}")
+
+    def due(self, step: int) -> bool:
+        """Whether snapshots enter before `step` (from 1)."""
+        return (step - 1) % self.every == 0
+
+    def place(self, entered: int, key: Key) -> int | None:
+        """Which place of the pool the next snapshot takes after `entered` others; None where it does not enter."""
+        if entered < self.keep:
+            return entered
+        if self.pool == "latest":
+            return entered % self.keep
+        drawn = int(key.numpy().integers(entered + 1))
+        return drawn if drawn < self.keep else None
+
+    def odds(self, won: Sequence[float]) -> list[float]:
+        """How likely each snapshot is drawn, given the shares of games won against them."""
+        weights = [(1.0 - share) ** self.hardness for share in won]
+        whole = sum(weights)
+        return [weight / whole for weight in weights] if whole > 0 else [1.0 / len(won)] * len(won)
+
+    def visited(self, roles: Sequence[str], key: Key) -> list[str]:
+        """The roles that guests take in an episode; none in the others."""
+        rng = key.numpy()
+        if rng.random() >= self.share:
+            return []
+        return [roles[place] for place in rng.permutation(len(roles))[: min(self.guests, len(roles) - 1)]]
+
+    # ------------------------------------------------------------ around a step
+
+    def check(self, run: HookContext) -> None:
+        if not isinstance(run.player, TextPlayer):
+            raise ConfigurationError(
+                f"PastSelves of recipe {run.method} seats snapshots in the roles of a workflow, and task "
+                f"{run.task.name} has none; choose another recipe"
+            )
+        self._trained(run)
+
+    def _trained(self, run: HookContext) -> dict[str, str]:
+        """The policy of each role that a policy in training plays."""
+        seats = run.player.seats if isinstance(run.player, TextPlayer) else {}
+        trained = _trained_roles(seats, run.trained)
+        if run.overlap or not all(hasattr(seats[role].engine, "like") for role in trained):
+            raise ConfigurationError(
+                "PastSelves samples from snapshots in this process; leave overlap at 0 and engine.kind local"
+            )
+        return trained
+
+    def begin(self, run: HookContext, earlier: State | None) -> Pools:
+        return self.restore(earlier, run) if earlier else {}
+
+    async def before(self, run: HookContext, step: int, memory: Pools) -> Pools:
+        """Takes the snapshots that are due."""
+        trained, player = self._trained(run), run.player
+        if not isinstance(player, TextPlayer) or len(trained) < 2 or not self.due(step):
+            return memory
+        for name in dict.fromkeys(trained.values()):
+            seat = next(player.seats[role] for role, policy in trained.items() if policy == name)
+            pool = memory.setdefault(name, Pool())
+            self._enter(pool, run.trained[name], seat, step - 1, run.key.derive("past", name))
+        return memory
+
+    def _enter(self, pool: Pool, policy: Policy, seat: Seat, step: int, key: Key) -> None:
+        """Takes a snapshot as it is after `step` steps."""
+        place = self.place(pool.entered, key.derive(pool.entered))
+        pool.entered += 1
+        if place is not None and place < len(pool.selves):
+            pool.selves[place] = _retaken(pool.selves[place], policy, step)
+        elif place is not None:
+            pool.selves.append(_taken(policy, seat, step))
+
+    def seat(self, player: Player, run: HookContext, step: int, memory: Pools) -> Player:
+        """The player with guests in some of its episodes."""
+        if not isinstance(player, TextPlayer):
+            return player
+        trained = _trained_roles(player.seats, run.trained)
+        return player if len(trained) < 2 else replace(player, guests=Guests(self, memory, player.seats, trained))
+
+    async def after(self, run: HookContext, step: int, result: StepResult, memory: Pools) -> Pools:
+        """Counts who won the games with guests."""
+        if result.experience is None:
+            return memory
+        selves = {one.name: one for pool in memory.values() for one in pool.selves}
+        for trajectory in [*result.experience.trajectories, *result.experience.discarded]:
+            guests: Mapping[str, str] = GUESTS.get(trajectory, {})
+            if guests and trajectory.failure is None:
+                won = _won(trajectory, guests, run.weights)
+                for name in guests.values():
+                    selves[name].played(won, self.decay)
+        return memory
+
+    # ------------------------------------------------------------ state
+
+    def state(self, memory: Pools, run: HookContext) -> State:
+        """All of it but what the base of an adapter holds."""
+        return {
+            name: {
+                "entered": pool.entered,
+                "selves": [
+                    {"step": one.step, "games": one.games, "won": one.won, "weights": weights}
+                    for one in pool.selves
+                    for weights in [dict(_weights(one.policy, run.trained[name]))]
+                ],
+            }
+            for name, pool in memory.items()
+        }
+
+    def restore(self, state: State, run: HookContext) -> Pools:
+        pools: Pools = {}
+        for name, kept in state.items():
+            policy = run.trained[name]
+            seat = next(seat for seat in cast(TextPlayer, run.player).seats.values() if seat.policy == name)
+            pool = pools[name] = Pool(entered=int(kept["entered"]))
+            for one in kept["selves"]:
+                past = _taken(policy, seat, int(one["step"]))
+                past.games, past.won = float(one["games"]), float(one["won"])
+                with torch.no_grad():
+                    for place, weight in _weights(past.policy, policy):
+                        weight.copy_(one["weights"][place])
+                pool.selves.append(past)
+        return pools
+
+
+@dataclass(frozen=True)
+class Guests:
+    """Who takes which seats in an episode; a function of the episode's key."""
+
+    hook: PastSelves
+    pools: Mapping[str, Pool]
+    usual: Mapping[str, Seat]
+    trained: Mapping[str, str]
+
+    @property
+    def seats(self) -> list[Seat]:
+        """Of all past selves."""
+        return [one.seat for pool in self.pools.values() for one in pool.selves]
+
+    def __call__(self, episode: Episode) -> dict[str, Seat]:
+        key = (episode.common if self.hook.alike else episode.draws).derive("guests")
+        guests = {}
+        for role in self.hook.visited(list(self.trained), key):
+            selves = self.pools[self.trained[role]].selves
+            odds = self.hook.odds([one.beaten for one in selves])
+            past = selves[int(key.derive(role).numpy().choice(len(selves), p=odds))]
+            guests[role] = replace(past.seat, decoding=self.usual[role].decoding)
+        return guests
+
+
+def _trained_roles(seats: Mapping[str, Seat], trained: Mapping[str, Policy]) -> dict[str, str]:
+    """The policy of each role that a policy in training plays."""
+    return {role: seat.policy for role, seat in seats.items() if seat.learns and seat.policy in trained}
+
+
+def _taken(policy: Policy, seat: Seat, step: int) -> PastSelf:
+    """A new snapshot of a policy as it is."""
+    # With adapters a reference is the base, and no snapshot.
+    copied: Policy = getattr(policy, "snapshot", policy.frozen_copy)()
+    engine: Any = seat.engine
+    past = replace(seat, policy=_named(policy, step), engine=engine.like(copied), learns=False)
+    return PastSelf(step, copied, past)
+
+
+def _retaken(old: PastSelf, policy: Policy, step: int) -> PastSelf:
+    """A new snapshot in the place of an old one, which is overwritten: engines and their memory stay."""
+    now = dict(policy.module.named_parameters())
+    with torch.no_grad():
+        for name, weight in _weights(old.policy, policy):
+            weight.copy_(now[name])
+    old.policy.version = policy.version
+    return PastSelf(step, old.policy, replace(old.seat, policy=_named(policy, step)))
+
+
+def _named(policy: Policy, step: int) -> str:
+    """No trained policy may be called so."""
+    return f"{policy.name}@{step}"
+
+
+def _weights(past: Policy, policy: Policy) -> Iterator[tuple[str, Tensor]]:
+    """The weights of a snapshot that training changes."""
+    changing = {name for name, weight in policy.module.named_parameters() if weight.requires_grad}
+    for name, weight in past.module.named_parameters():
+        if name in changing:
+            yield name, weight.detach()
+
+
+def _won(trajectory: Trajectory, guests: Mapping[str, str], weights: Mapping[str, float]) -> float:
+    """1 where those who learn earned more per seat than the guests, 1/2 where as much."""
+    earned = earned_by_role(trajectory, weights)
+    roles = {turn.role or turn.agent for turn in trajectory.turns} | set(guests)
+    theirs = fmean(earned.get(role, 0.0) for role in guests)
+    own = fmean([earned.get(role, 0.0) for role in sorted(roles - set(guests))] or [0.0])
+    return 0.5 if own == theirs else float(own > theirs)

@@ -1,0 +1,192 @@
+"""Hooks: when they act, what they remember, and old configurations that spoke of them otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny_runs import call, resume, rows, train
+
+from hocket import tasks
+from hocket.casting import Alternating, Shared
+from hocket.core.aliases import present, present_state
+from hocket.core.outcomes import StepResult
+from hocket.errors import ConfigurationError
+from hocket.hooks import PastSelves, TurnHorizon
+from hocket.lab.talk import TalkBench
+from hocket.recipes.group_relative import GRPO
+from hocket.rewards import LearningProgress
+from hocket.stages import Hook, HookContext, Player
+from hocket.train.config import as_recipe, configure, read_pairs
+from hocket.train.hooks import named
+from hocket.types import Assignment, Scenario
+from hocket.workflows import Outcome, Workflow
+from hocket.workflows.team import Team
+
+COUNTING = """
+from dataclasses import dataclass
+
+from hocket.recipes.group_relative import GRPO
+from hocket.stages import Hook
+
+
+@dataclass(frozen=True)
+class Counting(Hook):
+    by: int = 1
+
+    async def before(self, run, step, memory):
+        return {"count": memory.get("count", 0) + self.by}
+
+    async def after(self, run, step, result, memory):
+        result.metrics["count"] = float(memory["count"])
+        return memory
+
+
+MINE = GRPO.but(name="mine", hooks=(Counting(by=2),))
+"""
+
+
+class Once(Workflow):
+    roles = ("policy",)
+    scores = True
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        reply = await team.policy("go")
+        return Outcome(rewards={"reward": float(reply.text == "a")})
+
+
+EVENTS: list[str] = []
+
+
+@dataclass(frozen=True)
+class Noting(Hook):
+    name: str = "one"
+
+    async def before(self, run: HookContext, step: int, memory: Any) -> Any:
+        EVENTS.append(f"{self.name}: before {step}")
+        return {"steps": step}
+
+    def assign(self, assignment: Assignment, step: int) -> Assignment:
+        EVENTS.append(f"{self.name}: assign {assignment.scenario.id}")
+        return assignment
+
+    def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
+        EVENTS.append(f"{self.name}: seat, remembering {memory['steps']}")
+        return player
+
+    def withheld(self, run: HookContext) -> frozenset[str]:
+        return frozenset(run.trained)
+
+    async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
+        assert result.experience is not None
+        EVENTS.append(f"{self.name}: after {len(result.experience.trajectories)} trajectories")
+        return memory
+
+
+def test_a_step_calls_all_hooks_in_order_and_keeps_what_they_remember() -> None:
+    EVENTS.clear()
+    bench = TalkBench(Once(), [Scenario("s", "go")], ("a", "b"), GRPO.but(hooks=(Noting(), Noting("two"))))
+    before = bench.policies["policy"].probabilities("go").clone()
+    bench.step()
+    each = ("before 1", "seat, remembering 1", "assign s", "after 8 trajectories")
+    assert [f"{name}: {event}" for event in each for name in ("one", "two")] == EVENTS
+    assert bench.parts.hooks.state(bench.parts) == {"Noting": {"steps": 1}, "Noting/2": {"steps": 1}}
+    assert (bench.policies["policy"].probabilities("go") == before).all(), "withheld from learning"
+    assert list(named([Noting(), TurnHorizon(), Noting()])) == ["Noting", "TurnHorizon", "Noting/2"]
+
+
+def test_what_a_user_s_hook_remembers_comes_back_and_phases_begin_anew(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(COUNTING)
+    mine = f"{tmp_path / 'mine.py'}:MINE"
+    train(tmp_path, "run", "--recipe", mine, steps=2)
+    resume(tmp_path, "run", "--steps", "3")
+    assert [row.get("count") for row in rows(tmp_path / "run")] == [None, 2.0, 4.0, 6.0]
+    (tmp_path / "plan.yaml").write_text(f"plan: [{{recipe: {mine}, steps: 2}}, {{recipe: {mine}, steps: 1}}]")
+    train(tmp_path, "plan", tmp_path / "plan.yaml", steps=3)
+    assert [row.get("count") for row in rows(tmp_path / "plan")] == [None, 2.0, 4.0, 2.0]
+
+
+def test_what_is_no_hook_and_what_cannot_be_honoured_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not a hook"):
+        GRPO.but(hooks=(Shared(),))
+    (tmp_path / "mine.py").write_text(COUNTING)
+    for flags, why in (
+        (["--recipe", f"{tmp_path / 'mine.py'}:MINE", "--overlap", "1"], "Counting"),
+        (["--recipe", "past-selves", "--task", "gym:CartPole-v1"], "PastSelves"),
+        (["--recipe", "grpo", "--task", "gym:CartPole-v1", "--roles.policy.recipe", "ppo"], "roles.policy"),
+    ):
+        ended = call("train", *flags, "--runs", tmp_path, "--run", "x", "--steps", "1", "--quiet")
+        assert ended.code == 2
+        assert why in ended.err
+        assert len(ended.err) < 300
+        assert not (tmp_path / "x").exists()
+
+
+# ---------------------------------------------------------------- as configurations once were
+
+OLD = """
+task: sums
+recipe:
+  type: hocket.recipe.Recipe
+  name: mine
+  workflow: null
+  cast: {type: hocket.casting.PastSelves, every: 3, hardness: 2.0, usual: {type: hocket.casting.Alternating, every: 7}}
+  curriculum: {type: hocket.curriculum.Shuffled, prompts: 2}
+  horizon: {type: hocket.curriculum.TurnHorizon, turns: [2, 4], until: [5]}
+  rollout: {type: hocket.rollout.Independent, samples: 4}
+  rewards: []
+  combine: {type: hocket.rewards.WeightedSum}
+  shaping: []
+  credit: {type: hocket.credit.GroupRelative}
+  correction: null
+  objective: {type: hocket.objectives.ClippedSurrogate}
+  regularisers: []
+  update: {type: hocket.update.GradientStep}
+steps: 4
+"""
+
+
+def test_a_run_written_before_there_were_hooks_is_read(tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text(OLD)
+    recipe = configure(read_pairs(tmp_path / "old.yaml"), tasks.find("sums")).recipe
+    assert recipe.cast == Alternating(every=7)
+    assert recipe.hooks == (TurnHorizon((2, 4), (5,)), PastSelves(every=3, hardness=2.0))
+    old = yaml.safe_load(OLD)
+    assert present(present(old)) == present(old)
+    plan = [{"recipe": old["recipe"], "steps": 2}]
+    assert configure([("plan", plan)], tasks.find("sums")).recipe.hooks == recipe.hooks
+    assert as_recipe({**old["recipe"], "horizon": None, "cast": {"type": "hocket.casting.Shared"}}).hooks == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "hooks"),
+    [
+        ("grpo", [("horizon", {"type": "hocket.curriculum.TurnHorizon", "turns": [3], "until": []})], "horizon"),
+        ("agentgym-rl", [("horizon.turns", [3]), ("horizon.until", [])], "horizon"),
+        ("agentgym-rl", [("recipe.horizon.turns", [3]), ("horizon.until", [])], "horizon"),
+        ("agentgym-rl", [("horizon", None)], ""),
+        ("grpo", [("cast", {"type": "hocket.casting.PastSelves", "share": 0.25})], "past"),
+        ("past-selves", [("cast", {"type": "hocket.casting.PastSelves"}), ("cast.share", 0.25)], "past"),
+        ("past-selves", [("cast.usual", {"type": "hocket.casting.Shared"}), ("cast.share", 0.25)], "past"),
+    ],
+)
+def test_flags_as_they_once_were_are_understood(name: str, pairs: list[tuple[str, Any]], hooks: str) -> None:
+    wanted = {"horizon": (TurnHorizon((3,), ()),), "past": (PastSelves(share=0.25),), "": ()}[hooks]
+    assert configure([("recipe", name), *pairs], tasks.find("sums")).recipe.hooks == wanted
+    assert configure([("plan", [{"recipe": name, "steps": 1}]), *pairs], tasks.find("sums")).recipe.hooks == wanted
+
+
+def test_unknown_settings_of_old_slots_are_named() -> None:
+    for name, path in (("grpo", "horizon.turns"), ("grpo", "cast.share"), ("past-selves", "cast.shares")):
+        with pytest.raises(ConfigurationError, match=r"share|horizon"):
+            configure([("recipe", name), (path, 1)], tasks.find("sums"))
+
+
+def test_checkpoints_written_before_there_were_hooks_are_read() -> None:
+    old = {"learners": {"coach": {"memory": {"later/progress": {"accuracy": 0.5}}}}, "past": {"policy": {"entered": 1}}}
+    now = present_state(old)
+    assert now["hooks"] == {"PastSelves": {"policy": {"entered": 1}}, "LearningProgress": {"accuracy": 0.5}}
+    assert isinstance(LearningProgress(), Hook)
