@@ -106,7 +106,7 @@ GROUP: Any = credit.GroupRelative()
         ({"shaping": (LOSS,)}, "shaping.0: ClippedSurrogate is an objective, not a shaping"),
         ({"shaping": LOSS}, "shaping takes a list"),
         ({"rewards": (ExactMatch(), GROUP)}, "rewards.1: GroupRelative is a credit, not a reward"),
-        ({"horizon": GROUP}, "horizon: GroupRelative is a credit, not a TurnHorizon"),
+        ({"hooks": (GROUP,)}, "hooks.0: GroupRelative is a credit, not a hook"),
         ({"cast": GROUP}, "cast: GroupRelative is no cast"),
         ({"credit.by": LOSS}, "credit.by: ClippedSurrogate is an objective, not a GroupBy"),
         ({"credit.weigh": [LOSS]}, "credit.weigh.0: ClippedSurrogate is an objective, not a weight"),
