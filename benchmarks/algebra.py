@@ -25,14 +25,15 @@ import numpy as np
 import torch
 from bench import machine
 
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.batch import Batch, Recorded
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes, find
-from hocket.types import Batch, Evaluation, Quantity, Recorded, Scenario, Score, Trajectory, Turn
+from hocket.types import Evaluation, Quantity, Scenario, Score, Trajectory, Turn
 
 GROUPS, SAMPLES, DECISIONS = 128, 8, 400_000
 PART = 30

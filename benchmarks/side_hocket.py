@@ -19,7 +19,7 @@ from bench import ROOT, Stopwatch, device_peak, forget_peak, matrix_rate, preloa
 from cases import MODULES, Case, Work, between, prompt_text
 from sides import Line, Side
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.policies.causal_lm import CausalLM
 from hocket.stages import Split
 from hocket.tasks.text import TextTask
@@ -27,7 +27,7 @@ from hocket.train.config import configure
 from hocket.train.loop import collect, learn
 from hocket.train.trainer import Trainer
 from hocket.types import Scenario, Trajectory
-from hocket.workflows import Workflow
+from hocket.workflows.workflow import Workflow
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,18 @@ import numpy as np
 import torch
 from bench import Clock, machine, matrix_rate, spread
 
+from hocket.core.batch import Batch
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
-from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import tree_of
 from hocket.policies.sequences import rows_of
 from hocket.tasks import find
-from hocket.types import Batch, Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows import Chat
+from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
+from hocket.workflows.chat import Chat
 
 VARIANTS = ("padded", "shared", "bf16")
 

@@ -35,7 +35,7 @@ MEASURED = ("time/", "throughput/", "memory/")
 
 def plain() -> dict[str, Any]:
     """Every recipe as plain data."""
-    from hocket.components import to_plain
+    from hocket.core.components import to_plain
     from hocket.recipes import all_recipes
 
     return {name: to_plain(recipe) for name, recipe in sorted(all_recipes().items())}
@@ -54,14 +54,14 @@ def listing() -> dict[str, Any]:
 
 def claims() -> dict[str, Any]:
     """Every quick claim, by row and sentence: whether it held and what it saw."""
-    from hocket.checks import all_checks
+    from hocket.lab.claims.registry import all_checks
 
     number = len([check for check in all_checks() if not check.slow])
     return dict(_pooled(_claim, range(number)))
 
 
 def _claim(number: int) -> tuple[str, Any]:
-    from hocket.checks import all_checks
+    from hocket.lab.claims.registry import all_checks
 
     verdict = [check for check in all_checks() if not check.slow][number]()
     return f"{verdict.row}: {verdict.claim}", [verdict.holds, verdict.saw]
@@ -76,7 +76,7 @@ def steps() -> dict[str, Any]:
 
 def _steps(name: str) -> tuple[str, Any]:
     from hocket import tasks
-    from hocket.errors import HocketError
+    from hocket.core.errors import HocketError
     from hocket.train.config import configure
     from hocket.train.trainer import Trainer
 

@@ -31,17 +31,21 @@ import side_verifiers
 import torch
 from bench import busy_share, machine, spread
 
+from hocket.core.keys import Key
 from hocket.engine import continuous
 from hocket.engine.continuous import Continuous
 from hocket.engine.local import LocalEngine
 from hocket.engine.paged import bucket
 from hocket.engine.requests import Request, Sample
-from hocket.keys import Key
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import Chat, Limits, Seat, Team, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Workflow
 
 EPISODES = 256
 ANSWER = "The sum is 12 + 25 = 37, so <answer>37</answer>"

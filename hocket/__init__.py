@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hocket.errors import ConfigurationError, HocketError
+    from hocket.core.errors import ConfigurationError, HocketError
     from hocket.recipe import Recipe
     from hocket.run import Run, Trainer, train
     from hocket.train.settings import Config

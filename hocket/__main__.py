@@ -2,6 +2,6 @@
 
 import sys
 
-from hocket.cli import main
+from hocket.cli.parser import main
 
 sys.exit(main())

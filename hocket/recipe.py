@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hocket.casting import Cast, Shared
-from hocket.components import misplaced, replaced_all
-from hocket.curriculum import Shuffled
-from hocket.errors import ConfigurationError, nearest
-from hocket.rewards import WeightedSum
-from hocket.rollout import Independent
+from hocket.core.batch import Batch, Level, Occurrences
+from hocket.core.casting import Cast, Shared
+from hocket.core.columns import Column
+from hocket.core.components import misplaced, replaced_all
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.curriculum.shuffled import Shuffled
+from hocket.rewards.combine import WeightedSum
+from hocket.rollout.independent import Independent
 from hocket.stages import (
     Combine,
     Correction,
@@ -29,8 +31,8 @@ from hocket.stages import (
     coarsest,
     walk,
 )
-from hocket.types import Batch, Column, Evaluation, Level, Occurrences, Quantity, Terms
-from hocket.update import GradientStep
+from hocket.types import Evaluation, Quantity, Terms
+from hocket.update.gradient import GradientStep
 from hocket.update.problem import Update
 
 

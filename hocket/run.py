@@ -8,7 +8,7 @@ from typing import Any
 
 from hocket import tasks
 from hocket.recipe import Recipe
-from hocket.rewards import FunctionReward
+from hocket.rewards.functions import FunctionReward
 from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import configure

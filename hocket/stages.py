@@ -17,23 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.batch import Batch, Level, Occurrences
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.types import (
-    Assignment,
-    Batch,
-    Column,
-    Evaluation,
-    Experience,
-    Level,
-    Occurrences,
-    Quantity,
-    Scenario,
-    Terms,
-    Trajectory,
-    Turn,
-)
+from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Terms, Trajectory, Turn
 
 Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 """Plays every sample of every assignment; trajectories come back in assignment order, then sample order."""

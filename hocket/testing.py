@@ -18,13 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.engine.requests import Request, Sample
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
-from hocket.workflows import Chat, Limits, Seat, TextPlayer, Workflow
-from hocket.workflows.team import Verifier
+from hocket.workflows.chat import Chat
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat, Verifier
+from hocket.workflows.workflow import Workflow
 
 # ---------------------------------------------------------------- what can be answered
 

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hocket.types import Batch, Evaluation, Level, Quantity, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Batch, Level
+from hocket.types import Evaluation, Quantity, Scenario, Score, Trajectory, Turn
 
 
 class TablePolicy:

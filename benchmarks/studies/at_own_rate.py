@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.studies.conduct import Conductor, Found, checked
 from hocket.studies.folder import StudyFolder
 from hocket.studies.planning import Planner

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from hocket.core.batch import Batch
 from hocket.core.columns import Column
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.stages import Policy
-from hocket.types import Batch
 
 
 @dataclass(frozen=True)

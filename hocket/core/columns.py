@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError, nearest
 
 CLASS = re.compile(
     r'class (?P<attribute>\w+)\b.*?\n    name = "(?P<name>[^"\n]+)"(?:\n    description = "(?P<description>[^"\n]+)")?',
@@ -122,7 +122,7 @@ class Registry:
                 f"{self.kind} {name!r} names a file alone; write {name}:NAME for a {self.kind} in it"
             )
         if ":" in name and name not in self:
-            from hocket.components import load_object  # It loads torch, and names are listed without.
+            from hocket.core.components import load_object
 
             return load_object(name, self.kind)
         return self.load(name)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from hocket.components import leaf
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.components import leaf
+from hocket.core.errors import ConfigurationError, nearest
 
 
 def parse_name(name: str, kind: str = "task") -> tuple[str, dict[str, str]]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from hocket.types import Batch, Experience, Level, Trajectory
+from hocket.core.batch import Batch, Level
+from hocket.types import Experience, Trajectory
 
 
 @dataclass

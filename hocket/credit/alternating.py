@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.core.batch import Batch, Occurrences
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Occurrences
 
 
 @dataclass(frozen=True)

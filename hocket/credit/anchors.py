@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import torch
 
-from hocket.types import Batch, trajectory_of_turn
+from hocket.core.batch import Batch, trajectory_of_turn
 
 
 def similar(one: str, other: str, threshold: float) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from hocket.core.batch import Batch, Occurrences
 from hocket.credit.group import GroupRelative
 from hocket.credit.reinforce import ReturnToGo
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Occurrences
 
 
 @dataclass(frozen=True)

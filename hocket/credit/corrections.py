@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hocket.errors import ConfigurationError
-from hocket.segments import segment_sum
+from hocket.core.batch import Batch
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.segments import segment_sum
 from hocket.stages import Correction
-from hocket.types import Batch, Column
 
 SATURATION = 50.0
 """Log-ratios are cut to [-50, 50] nats before `exp`, so that no ratio or product of ratios overflows."""

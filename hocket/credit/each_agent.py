@@ -8,9 +8,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, Occurrences
 from hocket.credit.group import GroupRelative
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Occurrences
 
 Whose = Literal["agent", "role", "policy"]
 

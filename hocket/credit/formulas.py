@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hocket.segments import segment_count, segment_extreme, segment_mean, segment_std, suffix_sum
+from hocket.core.segments import segment_count, segment_extreme, segment_mean, segment_std, suffix_sum
 
 
 def centred(values: Tensor, group: Tensor, size: int) -> Tensor:

@@ -8,12 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, Occurrences
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.signals import rewards_by_occurrence
 from hocket.credit.formulas import generalised_advantages, whitened
 from hocket.credit.reinforce import in_place
-from hocket.errors import ConfigurationError
-from hocket.signals import rewards_by_occurrence
 from hocket.stages import Credit
-from hocket.types import Batch, Column, Occurrences
 
 
 @dataclass(frozen=True)

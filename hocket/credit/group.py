@@ -8,12 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, GroupBy, Level, Occurrences
+from hocket.core.segments import segment_count, suffix_sum
 from hocket.credit.formulas import centred, leave_one_out, scaled
 from hocket.credit.units import Units, step_units, trajectory_units, turn_units
 from hocket.credit.weights import Compared, Weight
-from hocket.segments import segment_count, suffix_sum
 from hocket.stages import Credit
-from hocket.types import Batch, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hocket.errors import ConfigurationError
-from hocket.signals import counted_trajectories, returns
+from hocket.core.batch import Batch, GroupBy, Level, Occurrences
+from hocket.core.signals import counted_trajectories, returns
 from hocket.stages import Credit
-from hocket.types import Batch, GroupBy, Level, Occurrences
 
 Visit = tuple[int, int]
 """A trajectory and a turn that it passes through, by number."""
@@ -81,63 +80,6 @@ class AllPairs(Pairing):
             if value[better] - value[other] > self.margin
         ]
         return paired(batch, found)
-
-
-@dataclass(frozen=True)
-class PreferenceLevels(Pairing):
-    """All pairs across preference levels, and which trajectories are of the highest (TRPA, arXiv 2504.04524).
-
-    Only the order of rewards is used, never their size. A trajectory's level is the tuple of its scores named by
-    `order`, compared one after the other; without names it is its return. Besides the pairs, trajectories of the
-    batch's highest level get advantage 1 and all others -1, or 0 throughout where the batch knows one level only.
-
-    Attributes:
-        order: names of scores by trajectory, the most important first; a missing opinion is the lowest.
-        lone: keep the weight of trajectories in no pair, from whose sign `DPO(lone=True)` learns; else it is 0.
-        margin: how far apart returns of different levels are; without meaning where `order` names scores.
-
-    Raises:
-        ConfigurationError: on a call, when a score named by `order` is missing.
-    """
-
-    order: tuple[str, ...] = ()
-    lone: bool = True
-
-    def __call__(self, batch: Batch) -> Occurrences:
-        """The batch's occurrences with `pairs` `[P, 2]` and advantages `[E]` float64."""
-        level = self._levels(batch)
-        groups = members_by_group(batch, self.by)
-        found = [
-            (better, other)
-            for members in groups
-            for better in members
-            for other in members
-            if self._above(level[better], level[other])
-        ]
-        seen = paired(batch, found)
-        counted = [trajectory for members in groups for trajectory in members]
-        highest = max((level[i] for i in counted), default=())
-        ranked = any(self._above(highest, level[i]) for i in counted)
-        signs = [(-1.0 if self._above(highest, own) else 1.0) if ranked else 0.0 for own in level]
-        advantage = torch.tensor(signs, dtype=torch.float64)[seen.trajectory]
-        weight = batch.occurrences.weight if self.lone and ranked else seen.weight
-        return replace(seen, weight=weight, advantage=torch.where(batch.occurrences.weight != 0, advantage, 0.0))
-
-    def _above(self, better: tuple[float, ...], other: tuple[float, ...]) -> bool:
-        return better > other if self.order else better[0] - other[0] > self.margin
-
-    def _levels(self, batch: Batch) -> list[tuple[float, ...]]:
-        """Per trajectory, what is compared."""
-        if not self.order:
-            return [(value,) for value in returns(batch).tolist()]
-        columns = []
-        for name in self.order:
-            if name not in batch.scores or batch.scores[name].level is not Level.TRAJECTORY:
-                raise ConfigurationError(
-                    f"PreferenceLevels orders by a score {name!r} of trajectories, which is missing"
-                )
-            columns.append(torch.nan_to_num(batch.scores[name].values, nan=-torch.inf).tolist())
-        return list(zip(*columns, strict=True))
 
 
 @dataclass(frozen=True)

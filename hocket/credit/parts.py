@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import torch
 
+from hocket.core.batch import Batch, Level, LevelScores, Occurrences
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.signals import REWARD
 from hocket.credit.group import GroupRelative
-from hocket.errors import ConfigurationError, nearest
-from hocket.signals import REWARD
 from hocket.stages import Credit
-from hocket.types import Batch, Level, LevelScores, Occurrences
 
 
 @dataclass(frozen=True)

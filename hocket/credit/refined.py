@@ -8,11 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, Occurrences
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.segments import segment_count, segment_mean
 from hocket.credit.group import GroupRelative
-from hocket.errors import ConfigurationError
-from hocket.segments import segment_count, segment_mean
 from hocket.stages import Credit, Stateful
-from hocket.types import Batch, Column, Occurrences
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,6 @@ def mean_by_trajectory(values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     size = batch.trajectories
     counted = segment_count(seen.trajectory[used], size) > 0
     return segment_mean(values[used], seen.trajectory[used], size), counted
-
-
-def in_assignment_order(batch: Batch) -> Tensor:
-    """All occurrences, those of trajectories asked earlier first: a permutation `[E]` that no packing order changes."""
-    seen = batch.occurrences
-    return torch.argsort(batch.order[seen.trajectory], stable=True)
 
 
 def only(seen: Occurrences, kept: Tensor) -> Occurrences:

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, Occurrences
+from hocket.core.errors import ConfigurationError
+from hocket.core.segments import segment_count, segment_mean, suffix_sum
+from hocket.core.signals import counted_trajectories, returns, rewards_by_occurrence
 from hocket.credit.formulas import centred, whitened
-from hocket.errors import ConfigurationError
-from hocket.segments import segment_count, segment_mean, suffix_sum
-from hocket.signals import counted_trajectories, returns, rewards_by_occurrence
 from hocket.stages import Credit, State
-from hocket.types import Batch, Occurrences
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, GroupBy, Level, Occurrences
+from hocket.core.segments import segment_count, segment_sum, suffix_sum
+from hocket.core.signals import REWARD, counted_trajectories, rewards_by_occurrence
 from hocket.credit.anchors import alike
 from hocket.credit.formulas import centred, scaled
 from hocket.credit.group import GroupRelative
 from hocket.credit.units import Units, agent_returns, turn_units
-from hocket.segments import segment_count, segment_sum, suffix_sum
-from hocket.signals import REWARD, counted_trajectories, rewards_by_occurrence
 from hocket.stages import Credit
-from hocket.types import Batch, GroupBy, Level, Occurrences
 
 Baseline = Literal["others", "mean", "everyone", "none"]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hocket.segments import segment_count, segment_sum, suffix_sum
-from hocket.signals import REWARD, counted_trajectories, returns, rewards_by_occurrence
-from hocket.types import Batch, GroupBy, Level
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.segments import segment_count, segment_sum, suffix_sum
+from hocket.core.signals import REWARD, counted_trajectories, returns, rewards_by_occurrence
 
 
 class Units(NamedTuple):

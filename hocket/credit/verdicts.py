@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from hocket.core.batch import Batch, GroupBy, Level, Occurrences
+from hocket.core.segments import segment_mean
+from hocket.core.signals import counted_trajectories, returns
 from hocket.credit.formulas import centred
-from hocket.segments import segment_mean
-from hocket.signals import counted_trajectories, returns
 from hocket.stages import Credit
-from hocket.types import Batch, GroupBy, Level, Occurrences
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from hocket.curriculum.shuffled import Shuffled
-from hocket.keys import Key
-from hocket.stages import LedgerView, Task
-from hocket.types import Scenario
 
 
 def sample_variance(rewards: Sequence[float]) -> float:
@@ -29,23 +23,3 @@ def variable(rewards: Mapping[int, Sequence[float]], *, threshold: float = 0.0, 
     spread = {number: sample_variance(found) for number, found in rewards.items()}
     kept = sorted((number for number in spread if spread[number] > threshold), key=lambda n: (-spread[n], n))
     return tuple(sorted(kept[: max(1, round(share * len(rewards)))]))
-
-
-@dataclass(frozen=True)
-class Chosen(Shuffled):
-    """Only the training scenarios `numbers`, shuffled anew in every pass; without any, all of them.
-
-    Temporal-R1 (arXiv 2506.01908) trains on the scenarios that `variable` keeps: groups that are neither always right
-    nor always wrong.
-    """
-
-    numbers: tuple[int, ...] = ()
-
-    def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        if not self.numbers:
-            return super().__call__(task, asked, count, ledger, key)
-        return [task.scenario("train", self._chosen(asked + place, key)) for place in range(count)]
-
-    def _chosen(self, position: int, key: Key) -> int:
-        epoch, place = divmod(position, len(self.numbers))
-        return self.numbers[int(key.derive("pass", epoch).numpy().permutation(len(self.numbers))[place])]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.lobby import Episode, Lobby
 from hocket.engine.requests import ContextFull, Request, Sample
-from hocket.errors import ConfigurationError, HocketError
 
 
 class Pending(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.core.errors import ConfigurationError
 from hocket.engine.session import distinct
-from hocket.errors import ConfigurationError
 
 
 class CachedSession:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hocket.core.errors import ConfigurationError
 from hocket.engine.decoding import Responses
 from hocket.engine.paged import Counts, PagedCache, Pass, bucket
 from hocket.engine.pages import NEVER, PAGE, Node, Pages
@@ -20,7 +21,6 @@ from hocket.engine.prefill import Context, Reading
 from hocket.engine.requests import Request
 from hocket.engine.rows import Rows
 from hocket.engine.token_sampler import Drawer
-from hocket.errors import ConfigurationError
 
 PREFILL_TOKENS = 2048
 """Context tokens read in one pass at most."""

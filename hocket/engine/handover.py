@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.evaluating import evaluate_detached
+from hocket.core.packing import pack
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.evaluating import evaluate_detached
-from hocket.packing import pack
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 if TYPE_CHECKING:

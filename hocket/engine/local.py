@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 
 from hocket import kernels
+from hocket.core.errors import HocketError
 from hocket.engine.batched import BatchedEngine, Pending, Promise
 from hocket.engine.cached import CachedSession
 from hocket.engine.continuous import Continuous
@@ -22,7 +23,6 @@ from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
-from hocket.errors import HocketError
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size, supports
 

@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.lobby import Lobby
 from hocket.engine.remote_http import Endpoint, EndpointError
 from hocket.engine.remote_wire import Answer, read_text, read_tokens, tells_logp, text_body, tokens_body
 from hocket.engine.requests import ContextFull, Request, Sample
-from hocket.errors import ConfigurationError, HocketError
 
 T = TypeVar("T")
 

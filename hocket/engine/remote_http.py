@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull
-from hocket.errors import ConfigurationError, HocketError, nearest
-from hocket.keys import Key
 
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 """Answers after which the same question may succeed."""

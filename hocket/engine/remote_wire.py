@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from hocket.core.errors import ConfigurationError
 from hocket.engine.remote_http import EndpointError
 from hocket.engine.requests import ContextFull, Request
-from hocket.errors import ConfigurationError
 from hocket.types import Decoding
 
 

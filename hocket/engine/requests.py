@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.types import Decoding, Message
 
 

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hocket.core.keys import uniforms
 from hocket.engine.requests import Request
-from hocket.keys import uniforms
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hocket.core.keys import uniforms
 from hocket.engine.decoding import Responses, enlarged
 from hocket.engine.paged import Kernels
 from hocket.engine.requests import Request
 from hocket.engine.sampling import Plan, draw
-from hocket.keys import uniforms
 
 
 class Drawer:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.handover import FP32, check_gap, log_prob_gap, probe_of, write_weights
 from hocket.engine.lobby import Lobby
 from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.remote_wire import read_tokens, tokens_body
 from hocket.engine.requests import Request, Sample
-from hocket.errors import ConfigurationError, HocketError
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM

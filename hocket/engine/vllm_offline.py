@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
 from hocket.engine import vllm_child
 from hocket.engine.batched import BatchedEngine
 from hocket.engine.handover import (
@@ -37,7 +38,6 @@ from hocket.engine.lobby import Lobby
 from hocket.engine.remote_wire import tokens_body
 from hocket.engine.requests import Request, Sample
 from hocket.engine.vllm_child import Wire
-from hocket.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.types import Scenario
 
 SYMPTOMS = ("fever", "cough", "rash", "nausea", "headache", "dizziness", "fatigue", "thirst", "chills", "cramps")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.keys import Key
 from hocket.environments.legal import IllegalMoves, LegalMoves
 from hocket.environments.protocol import Environment, Observation
 from hocket.environments.spaces import actions_of, allowed, shown
-from hocket.errors import ConfigurationError, HocketError, nearest
-from hocket.keys import Key
 from hocket.types import Scenario
 
 SEAT = "agent"

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.household_house import CONDITIONS, SIZES, House, draw_house
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import PLAYER, Solitary
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.types import Scenario
 
 Item = TypeVar("Item")

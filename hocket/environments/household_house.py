@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 
 Errand = Literal["put", "clean", "heat", "cool", "look", "two"]
 ERRANDS: tuple[Errand, ...] = ("put", "clean", "heat", "cool", "look", "two")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hocket.core.keys import Key
 from hocket.environments.protocol import Environment, Observation, same_move
-from hocket.keys import Key
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import PLAYER, Solitary
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.types import Scenario
 
 DIRECTIONS = ("north", "east", "south", "west")

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, same_move
 from hocket.environments.spaces import shown
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.types import Scenario
 
 SEAT = "agent"

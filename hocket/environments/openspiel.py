@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, Self
 
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
 from hocket.environments.legal import IllegalMoves, LegalMoves
 from hocket.environments.protocol import Observation
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
 from hocket.types import Scenario
 
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from hocket.core.canonical import database_hash
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.types import Scenario
 
 Item = TypeVar("Item")

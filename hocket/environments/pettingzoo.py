@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.environments.legal import IllegalMoves, LegalMoves
 from hocket.environments.protocol import Observation
 from hocket.environments.spaces import actions_of, allowed, shown
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.types import Scenario
 
 

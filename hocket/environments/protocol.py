@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.types import Scenario
 
 UNREADABLE = ""

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Self
 
+from hocket.core.keys import Key
 from hocket.environments.protocol import Environment, Observation, same_move
-from hocket.keys import Key
 
 PLAYER = "player"
 NOTHING = "Nothing happens."

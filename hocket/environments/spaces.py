@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 
 _MOST = 256
 

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.keys import Key
 from hocket.environments.protocol import Environment, Observation
-from hocket.errors import ConfigurationError, HocketError, nearest
-from hocket.keys import Key
 from hocket.types import Scenario
 
 _WORDS, _JURY, _MASTER = "word lists of nltk", "a jury of models behind an endpoint", "a game master behind an endpoint"

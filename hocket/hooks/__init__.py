@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hocket.hooks.horizon import TurnHorizon
-from hocket.hooks.past_selves import PastSelves
+from hocket.core.rooms import lazy
 
-__all__ = ["PastSelves", "TurnHorizon"]
+__getattr__, __dir__ = lazy(__name__)

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from hocket.core.columns import GUESTS
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, earned_by_role
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.stages import Hook, HookContext, Player, Policy, State
 from hocket.types import Trajectory
-from hocket.workflows import TextPlayer
 from hocket.workflows.episode import Episode
+from hocket.workflows.player import TextPlayer
 from hocket.workflows.team import Seat
 
 

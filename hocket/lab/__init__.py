@@ -10,8 +10,8 @@ trains one with the same training step as any run, in milliseconds per step.
     print(bench.success())
 """
 
-from hocket.lab.bench import Bench, Reading
-from hocket.lab.policy import Tabular
-from hocket.lab.world import Answer, World
+from __future__ import annotations
 
-__all__ = ["Answer", "Bench", "Reading", "Tabular", "World"]
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

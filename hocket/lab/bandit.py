@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.microscope import Reading
+from hocket.core.batch import Batch, Recorded
+from hocket.core.columns import Column
+from hocket.lab.microscope import Reading
 from hocket.recipe import Recipe
-from hocket.types import Batch, Column, Evaluation, Recorded
+from hocket.types import Evaluation
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from hocket.core.keys import Key, uniforms
 from hocket.core.outcomes import StepResult
-from hocket.keys import Key, uniforms
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World
 from hocket.recipe import Recipe

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hocket.core.columns import InfoColumn
-from hocket.keys import Key, uniforms
+from hocket.core.keys import Key, uniforms
 from hocket.lab.bench import Bench, Player
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World, question_of

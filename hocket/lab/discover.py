@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.objectives.learnt_drift import FEATURES, network_drift, write_drift
 
 Penalty = Callable[[Tensor, Tensor], Tensor]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 
 _WORDS = ("first", "then", "so", "because", "check", "sum", "two", "three", "four", "again")
 

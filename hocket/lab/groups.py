@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.lab.microscope import look
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer
-from hocket.microscope import look
 from hocket.recipe import Recipe
 
 Row = dict[str, Any]

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.microscope import look
+from hocket.lab.microscope import look
 from hocket.recipe import Recipe
 from hocket.recipes import find
 

@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.batch import Batch, Level
 from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.lab.world import Answer, World
 from hocket.policies.masking import allowed_at, masked
 from hocket.stages import Policy
-from hocket.types import ActionMask, Batch, Evaluation, Level, Quantity
+from hocket.types import ActionMask, Evaluation, Quantity
 
 Places = tuple[Tensor, Tensor, Tensor, int]
 """Contexts and tokens of answers, one after another `[K]`, whose they are `[K]`, and the number of answers."""

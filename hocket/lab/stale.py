@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from hocket.core.batch import Batch
 from hocket.lab.bench import Bench, Player
 from hocket.stages import Policy
-from hocket.types import Batch
 
 
 def run_stale(

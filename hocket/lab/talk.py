@@ -23,32 +23,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.batch import Batch, Level
 from hocket.core.columns import ANSWER
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key, uniforms
 from hocket.core.outcomes import StepResult
 from hocket.engine.requests import Request, Sample
-from hocket.errors import HocketError
-from hocket.keys import Key, uniforms
 from hocket.recipe import Recipe
 from hocket.stages import Metrics, Policy, Reward, Split
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Parts, train_step
-from hocket.types import (
-    Assignment,
-    Batch,
-    Decoding,
-    Evaluation,
-    Level,
-    Message,
-    Quantity,
-    Scenario,
-    Trajectory,
-    before_training,
-)
-from hocket.workflows import Limits, Seat, TextPlayer, Workflow
+from hocket.types import Assignment, Decoding, Evaluation, Message, Quantity, Scenario, Trajectory, before_training
 from hocket.workflows.chat import Tokens, Tools
-from hocket.workflows.team import Verifier
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat, Verifier
+from hocket.workflows.workflow import Workflow
 
 View = Callable[[tuple[Message, ...]], Hashable]
 """What of a conversation a policy sees: conversations with equal views share a row."""

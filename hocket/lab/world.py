@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.stages import Reward, Split
 from hocket.types import Scenario, Trajectory
 

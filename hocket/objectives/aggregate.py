@@ -22,9 +22,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from hocket.segments import segment_count, segment_mean, segment_sum
-from hocket.signals import turn_visits
-from hocket.types import Batch, Decoding
+from hocket.core.batch import Batch
+from hocket.core.segments import segment_count, segment_mean, segment_sum
+from hocket.core.signals import turn_visits
+from hocket.types import Decoding
 
 Aggregate = Literal["token-mean", "sequence-mean", "sequence-sum", "constant-length", "turn-mean", "sequence-turn-mean"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.core.batch import Batch
 from hocket.stages import Objective
-from hocket.types import Batch, Evaluation, Terms
+from hocket.types import Evaluation, Terms
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from hocket.core.batch import Batch
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.stages import Objective
-from hocket.types import Batch, Evaluation, Terms
+from hocket.types import Evaluation, Terms
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,13 @@ from typing import ClassVar, Literal, get_args
 
 from torch import Tensor
 
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
+from hocket.core.schedules import Setting, bounds, value_at
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
 from hocket.objectives.ratios import log_ratios, recorded, saturated
-from hocket.schedules import Setting, bounds, value_at
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 Estimator = Literal["k1", "k2", "k3"]
 

@@ -14,10 +14,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import BOUND, log_ratios, saturated, saturation
 from hocket.stages import Objective, Stage, fact
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 
 class Drift(Stage):
@@ -80,23 +82,6 @@ class ClipDrift(Drift):
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, progress: float) -> Tensor:
         return clip_drift(log_ratio, advantage, self.low, self.high)
-
-
-@dataclass(frozen=True)
-class TanhDrift(Drift):
-    """The closed form that was read off a meta-learnt drift; see `tanh_drift`. `alpha` and `beta` are the paper's."""
-
-    alpha: float = 2.0
-    beta: float = 0.6
-
-    power: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        if self.alpha <= 0 or self.beta <= 0:
-            raise ValueError(f"alpha and beta must be positive, not {self.alpha} and {self.beta}")
-
-    def __call__(self, log_ratio: Tensor, advantage: Tensor, progress: float) -> Tensor:
-        return tanh_drift(log_ratio, advantage, self.alpha, self.beta)
 
 
 @dataclass(frozen=True)

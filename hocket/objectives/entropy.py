@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hocket.core.batch import Batch, Level
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
 from hocket.stages import Objective
-from hocket.types import Batch, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 
 @dataclass(frozen=True)

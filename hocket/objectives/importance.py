@@ -7,10 +7,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 
 def clipped_importance_weight(logp: Tensor, ratio: Tensor, advantage: Tensor, low: float | None, high: float) -> Tensor:

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hocket.core.batch import Batch, Level
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, weights
 from hocket.stages import Objective
-from hocket.types import Batch, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 
 def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from hocket.errors import HocketError
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
+from hocket.core.errors import HocketError
+from hocket.core.segments import segment_count, segment_sum
+from hocket.core.signals import turn_visits
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
 from hocket.objectives.ratios import recorded
-from hocket.segments import segment_count, segment_sum
-from hocket.signals import turn_visits
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 
 def preference_loss(margin: Tensor, label_smoothing: float = 0.0) -> Tensor:

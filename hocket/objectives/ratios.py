@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hocket.errors import HocketError
-from hocket.segments import segment_count, segment_sum
-from hocket.signals import turn_visits
-from hocket.types import Batch, Evaluation
+from hocket.core.batch import Batch
+from hocket.core.errors import HocketError
+from hocket.core.segments import segment_count, segment_sum
+from hocket.core.signals import turn_visits
+from hocket.types import Evaluation
 
 BOUND = 50.0
 """Log-ratios up to +-50 nats are exact; exp(50) = 5e21 leaves room in float32 for products and sums."""

@@ -8,11 +8,13 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.columns import Column
+from hocket.core.segments import segment_count, segment_mean
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
 from hocket.objectives.ratios import anchor, recorded
-from hocket.segments import segment_count, segment_mean
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, GroupBy, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 Against = Literal["old", "reference"]
 

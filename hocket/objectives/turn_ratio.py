@@ -9,11 +9,13 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.objectives.ratios import log_ratios, saturated, saturation, turn_means, turn_sums
 from hocket.objectives.surrogate import clipped_surrogate, cut
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 Mean = Literal["geometric", "arithmetic", "product"]
 

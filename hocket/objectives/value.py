@@ -8,10 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hocket.errors import HocketError
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
+from hocket.core.errors import HocketError
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
 from hocket.stages import Objective
-from hocket.types import Batch, Column, Evaluation, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 
 
 def value_loss(value: Tensor, target: Tensor, old: Tensor | None = None, clip: float | None = None) -> Tensor:

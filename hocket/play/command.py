@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.play.screen import Screen
 from hocket.play.table import NOBODY, Table, seats_of
 from hocket.play.talk import Conversation, Talk
 from hocket.serve.source import Source
 from hocket.types import Decoding
-from hocket.workflows import Chat, SingleTurn, TextPlayer
+from hocket.workflows.chat import Chat
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.single import SingleTurn
 
 
 def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any]], screen: Screen) -> None:

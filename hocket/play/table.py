@@ -14,17 +14,19 @@ from typing import Any, cast
 
 import numpy as np
 
+from hocket.core.batch import Level
 from hocket.core.columns import ANSWER, ILLEGAL, LIMIT, RETURNS
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
 from hocket.engine.requests import Engine, Request, Sample
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
 from hocket.play.screen import Screen
 from hocket.stages import Task
-from hocket.types import Assignment, Decoding, Level, Trajectory
-from hocket.workflows import TextPlayer, Workflow
+from hocket.types import Assignment, Decoding, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.plain import TextChat
+from hocket.workflows.player import TextPlayer
 from hocket.workflows.team import Seat
+from hocket.workflows.workflow import Workflow
 
 PERSON = "you"
 """The role of the person."""

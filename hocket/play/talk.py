@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.play.screen import Screen
 from hocket.serve.spelling import Spelling
 from hocket.stages import Task

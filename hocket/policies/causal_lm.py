@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.batch import Batch, Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.policies.copies import without_gradients
 from hocket.policies.evaluation import comparable, distributions, evaluate, final_values
 from hocket.policies.family import Precision
@@ -22,7 +23,7 @@ from hocket.policies.settings import LoraSettings
 from hocket.policies.shared import Bases, twin
 from hocket.policies.value_head import ValueHead, has_value_head
 from hocket.stages import Policy
-from hocket.types import Batch, Evaluation, Level, Quantity
+from hocket.types import Evaluation, Quantity
 
 
 class CausalLM(LanguageModel):

@@ -18,12 +18,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.batch import Batch, Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_networks import ActorCritic, Perceptron
 from hocket.stages import Policy
-from hocket.types import Batch, Evaluation, Level, Quantity
+from hocket.types import Evaluation, Quantity
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 _ROWS = 32768

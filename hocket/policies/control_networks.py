@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 
 
 class Perceptron(nn.Module):

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from hocket.errors import ConfigurationError, HocketError
+from hocket.core.batch import Batch
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.heads import Head, Reading, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
 from hocket.policies.sequences import Row, final_rows, rows_of, targets
 from hocket.policies.value_head import ValueHead
-from hocket.types import Batch, Evaluation, Quantity
+from hocket.types import Evaluation, Quantity
 
 
 def evaluate(

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from hocket.errors import ConfigurationError, HocketError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.copies import ModelCopies
 from hocket.policies.family import FAMILY, Precision, supports
 from hocket.policies.heads import Head

@@ -21,12 +21,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.core.batch import Batch, Level
 from hocket.core.columns import InfoColumn
-from hocket.errors import HocketError
-from hocket.keys import Key, uniforms
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key, uniforms
 from hocket.policies.loading import read_model, without_progress_bars
 from hocket.stages import Policy
-from hocket.types import Assignment, Batch, Evaluation, Level, Quantity, Scenario, Trajectory, Turn
+from hocket.types import Assignment, Evaluation, Quantity, Scenario, Trajectory, Turn
 
 SHARPNESS = 8.0
 """c, the paper's."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 
 ATTENTION = "eager"
 """The backward pass of fused attention is slower on CPU at the lengths trained here."""

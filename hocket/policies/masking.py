@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.types import Batch
+from hocket.core.batch import Batch
 
 
 def masked(logits: Tensor, allowed: Tensor | None) -> Tensor:

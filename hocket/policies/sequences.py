@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.errors import HocketError
-from hocket.types import Batch
+from hocket.core.batch import Batch
+from hocket.core.errors import HocketError
 
 TOKEN_BUDGET = 8_192
 """What one forward and backward pass holds by default: padded tokens, long rows counted with their attention."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket import tasks
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts

@@ -4,88 +4,82 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from hocket.checks.analyses import ANALYSES
-from hocket.checks.check import Verdict
-from hocket.checks.record import status_of, verdicts_of
-from hocket.components import to_plain
-from hocket.core.columns import InfoColumn
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.lab.documents import random_document
-from hocket.microscope import look, relation
-from hocket.recipe import Recipe
-from hocket.recipes import all_recipes
+from hocket.core.names import ANALYSES
+from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.record import status_of, verdicts_of
+from hocket.report.cards import Card, card_of, cards
 
-SLOTS = (
-    *("workflow", "cast", "curriculum", "rollout", "rewards", "combine", "shaping", "credit"),
-    *("correction", "objective", "regularisers", "update", "hooks"),
-)
-MARKS = {"works": "[green]works[/]", "partial": "[yellow]partial[/]", "open": "[red]open[/]"}
+if TYPE_CHECKING:
+    from hocket.recipe import Recipe
+
+MARKS = {
+    "works": "[green]works[/]",
+    "partial": "[yellow]partial[/]",
+    "stale": "[yellow]stale[/]",
+    "open": "[red]open[/]",
+}
+STALE = "the code has changed since its claims were last run"
 
 # ---------------------------------------------------------------- as data
 
 
-def composition(recipe: Recipe) -> dict[str, Any]:
-    """Its stages as plain data, by slot; without those it leaves to the run."""
-    plain = to_plain(recipe)
-    return {name: plain[name] for name in SLOTS if plain[name] is not None}
-
-
-def status(recipe: Recipe) -> str:
+def status(card: Card) -> str:
     """Of its catalogue rows; a standard method that is no row works by the tests of the library."""
-    if not recipe.catalogue_ids:
-        return "partial" if recipe.note else "works"
-    return status_of(recipe.catalogue_ids, recipe.note)
+    if not card["catalogue_ids"]:
+        return "partial" if card["note"] else "works"
+    return status_of(card["catalogue_ids"], card["note"])
 
 
-def as_row(recipe: Recipe) -> dict[str, Any]:
+def as_row(card: Card) -> dict[str, Any]:
     """As in `hocket recipes --json`."""
-    checks = [verdict for row in recipe.catalogue_ids for verdict in verdicts_of(row) if verdict is not None]
-    found = status(recipe)
-    note = recipe.note or ("" if found == "works" else "not all checks of its row have been run and held")
+    state = status(card)
+    without = {"stale": STALE, "works": ""}.get(state, "not all checks of its row have been run and held")
+    head = ("name", "title", "source", "catalogue_ids", "family", "axes", "parent", "needs")
     return {
-        "name": recipe.name,
-        "title": recipe.title,
-        "source": recipe.source,
-        "catalogue_ids": list(recipe.catalogue_ids),
-        "family": recipe.family,
-        "axes": list(recipe.axes),
-        "parent": recipe.parent,
-        "needs": sorted({*(need.value for need in recipe.needs), *_annotated(recipe)}),
-        "checks": [verdict.to_json() for verdict in checks],
-        "status": found,
-        "note": note,
+        **{name: card[name] for name in head},
+        "checks": [verdict.to_json() for row in card["catalogue_ids"] for verdict in verdicts_of(row)],
+        "status": state,
+        "note": card["note"] or without,
     }
 
 
-def _annotated(recipe: Recipe) -> list[str]:
-    """The columns that the learner's pass fills for it."""
-    return [column.name for column in recipe.reads if not isinstance(column, InfoColumn)]
-
-
-def in_full(recipe: Recipe) -> dict[str, Any]:
+def in_full(card: Card) -> dict[str, Any]:
     """As in `hocket recipes NAME --json`."""
-    parent = all_recipes().get(recipe.parent or "")
+    parent = cards().get(card["parent"] or "")
     return {
-        **as_row(recipe),
-        "formula": recipe.formula,
-        "conventions": dict(recipe.conventions),
-        "composition": composition(recipe),
-        "differs": [] if parent is None else [list(one) for one in differences(parent, recipe)],
+        **as_row(card),
+        "formula": card["formula"],
+        "conventions": card["conventions"],
+        "composition": card["composition"],
+        "differs": [] if parent is None else [list(one) for one in differences(parent, card)],
     }
 
 
-def differences(left: Recipe, right: Recipe) -> list[tuple[str, Any, Any]]:
+def analyses() -> list[dict[str, Any]]:
+    """As in `hocket catalogue --json`: rows that are no recipe."""
+    return [
+        {
+            "id": name,
+            "status": status_of((name,), ""),
+            "kind": ANALYSES.load(name).kind,
+            "where": ANALYSES.load(name).where,
+            "checks": [verdict.to_json() for verdict in verdicts_of(name)],
+        }
+        for name in ANALYSES.declared
+    ]
+
+
+def differences(left: Card, right: Card) -> list[tuple[str, Any, Any]]:
     """The settings in which two recipes differ: dotted path, the one's value, the other's. A stage of another kind is
     one difference."""
-    return list(_differing(composition(left), composition(right), ""))
+    return list(_differing(left["composition"], right["composition"], ""))
 
 
 def _differing(left: Any, right: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
@@ -122,6 +116,12 @@ def relations(left: Recipe, right: Recipe) -> dict[str, str]:
 
 
 def _relation(left: Recipe, right: Recipe, number: int, gap: float) -> str:
+    # Torch is loaded only here: lists and pages are read without.
+    from hocket.core.errors import HocketError
+    from hocket.core.keys import Key
+    from hocket.lab.documents import random_document
+    from hocket.lab.microscope import look, relation
+
     document = random_document(Key.of(number).derive("compare"), gap=gap, graded=number % 2 == 1)
     try:
         return relation(look(left, document), look(right, document))
@@ -132,17 +132,18 @@ def _relation(left: Recipe, right: Recipe, number: int, gap: float) -> str:
 # ---------------------------------------------------------------- for people
 
 
-def listing(recipes: Iterable[Recipe]) -> Group:
+def listing(recipes: Iterable[Card]) -> Group:
     """By family, one line each."""
-    families: dict[str, list[Recipe]] = {}
+    families: dict[str, list[Card]] = {}
     for recipe in recipes:
-        families.setdefault(recipe.family, []).append(recipe)
+        families.setdefault(recipe["family"], []).append(recipe)
     parts: list[Any] = []
     for family, members in sorted(families.items()):
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        for recipe in sorted(members, key=lambda one: one.name):
-            mark = MARKS[status(recipe)] if recipe.catalogue_ids else "[dim]standard[/]"
-            table.add_row(f"  [bold]{recipe.name}[/]", mark, escape(recipe.title), f"[dim]{recipe.parent or ''}[/]")
+        for recipe in sorted(members, key=lambda one: str(one["name"])):
+            mark = MARKS[status(recipe)] if recipe["catalogue_ids"] else "[dim]standard[/]"
+            parent = recipe["parent"] or ""
+            table.add_row(f"  [bold]{recipe['name']}[/]", mark, escape(recipe["title"]), f"[dim]{parent}[/]")
         parts += [f"[cyan]{family}[/] ({len(members)})", table, ""]
     return Group(*parts, "[dim]the last column names the method it is derived from; hocket recipes NAME shows one[/]")
 
@@ -150,49 +151,50 @@ def listing(recipes: Iterable[Recipe]) -> Group:
 def rows_table() -> Table:
     """Every catalogue row: its state, how many of its claims held, and where it stands."""
     where: dict[str, list[str]] = {}
-    for recipe in all_recipes().values():
-        for row in recipe.catalogue_ids:
-            where.setdefault(row, []).append(recipe.name)
-    states = {row: status_of((row,), all_recipes()[row].note if row in all_recipes() else "") for row in where}
-    for analysis in ANALYSES:
-        where.setdefault(analysis.id, []).append(analysis.where)
-        states[analysis.id] = status_of((analysis.id,), "")
+    for recipe in cards().values():
+        for row in recipe["catalogue_ids"]:
+            where.setdefault(row, []).append(recipe["name"])
+    states = {row: status_of((row,), cards()[row]["note"] if row in cards() else "") for row in where}
+    for name in ANALYSES.declared:
+        where.setdefault(name, []).append(ANALYSES.load(name).where)
+        states[name] = status_of((name,), "")
     table = Table(box=None, header_style="dim")
     for heading in ("row", "state", "claims that held", "where"):
         table.add_column(heading, no_wrap=heading == "row", overflow="fold")
     for row in sorted(where):
         found = verdicts_of(row)
-        held = sum(verdict is not None and verdict.holds for verdict in found)
+        held = sum(verdict.holds for verdict in found)
         table.add_row(f"[bold]{row}[/]", MARKS[states[row]], f"{held} of {len(found)}", ", ".join(where[row]))
     return table
 
 
-def page(recipe: Recipe) -> Group:
+def page(recipe: Card) -> Group:
     """One recipe in full."""
     lines: list[Any] = [
-        f"[bold]{recipe.name}[/]  {escape(recipe.title)}",
-        f"[dim]{escape(recipe.source)}[/]\n",
-        escape(_wrapped(f"  {recipe.formula}") + "\n"),
+        f"[bold]{recipe['name']}[/]  {escape(recipe['title'])}",
+        f"[dim]{escape(recipe['source'])}[/]\n",
+        escape(_wrapped(f"  {recipe['formula']}") + "\n"),
     ]
-    if recipe.note:
-        lines.append(f"[yellow]note[/] {escape(_wrapped(recipe.note))}\n")
-    parent = all_recipes().get(recipe.parent or "")
+    if recipe["note"]:
+        lines.append(f"[yellow]note[/] {escape(_wrapped(recipe['note']))}\n")
+    parent = cards().get(recipe["parent"] or "")
     if parent is not None:
-        lines += [f"[dim]differs from[/] [bold]{parent.name}[/]", difference_table(parent, recipe), ""]
+        lines += [f"[dim]differs from[/] [bold]{parent['name']}[/]", difference_table(parent, recipe), ""]
     lines.append("[dim]conventions[/]")
-    lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe.conventions.items()]
-    shown = yaml.safe_dump(composition(recipe), sort_keys=False, width=100)
+    lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe["conventions"].items()]
+    shown = yaml.safe_dump(recipe["composition"], sort_keys=False, width=100)
     lines += ["\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]", escape(shown)]
-    checks = [verdict for row in recipe.catalogue_ids for verdict in verdicts_of(row) if verdict is not None]
+    checks = [verdict for row in recipe["catalogue_ids"] for verdict in verdicts_of(row)]
     if checks:
-        lines += ["[dim]checks, as last run[/]", verdict_table(checks)]
+        changed = f"; {STALE}" if status(recipe) == "stale" else ""
+        lines += [f"[dim]checks, as last run{changed}[/]", verdict_table(checks)]
     return Group(*lines)
 
 
-def difference_table(left: Recipe, right: Recipe) -> Table:
+def difference_table(left: Card, right: Card) -> Table:
     """A row per setting."""
     table = Table(box=None, header_style="dim")
-    for heading in ("setting", left.name, right.name):
+    for heading in ("setting", left["name"], right["name"]):
         table.add_column(heading, overflow="fold")
     for path, one, other in differences(left, right):
         table.add_row(path, escape(_brief(one)), escape(_brief(other)))
@@ -210,7 +212,7 @@ def comparison(left: Recipe, right: Recipe) -> Group:
             table.add_row(name, escape(one), escape(other))
     lies = [f"gradients {name}: [bold]{escape(found)}[/]" for name, found in relations(left, right).items()]
     formulas = [escape(f"{one.name:>16}  {one.formula}") for one in (left, right)]
-    return Group(*formulas, "", difference_table(left, right), "", table, "", *lies)
+    return Group(*formulas, "", difference_table(card_of(left), card_of(right)), "", table, "", *lies)
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hocket import __version__
-from hocket.microscope import relation
+from hocket.lab.microscope import relation
 from hocket.report.page import asset, embedded, template
 
 Found = Mapping[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from hocket.errors import ConfigurationError
-from hocket.intervals import wilson
+from hocket.core.errors import ConfigurationError
+from hocket.core.intervals import wilson
 
 Row = Mapping[str, Any]
 Episode = Mapping[str, Any]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.markup import ANSWER
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.markup import ANSWER
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.markup import ANSWER, THOUGHT
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.markup import ANSWER, THOUGHT
 from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward
 from hocket.tools.sandbox import Sandbox

@@ -7,16 +7,14 @@ an opinion (NaN) counts 0. Weights are those of the rewards unless a combiner na
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from hocket.core.columns import info_or_metadata
-from hocket.segments import segment_extreme, segment_mean, segment_std
-from hocket.signals import REWARD, counted_trajectories
+from hocket.core.batch import Batch, Level, LevelScores, trajectory_of_turn
+from hocket.core.signals import REWARD
 from hocket.stages import Combine
-from hocket.types import Batch, GroupBy, Level, LevelScores, trajectory_of_turn
 
 Weights = Mapping[str, float]
 
@@ -74,74 +72,6 @@ class WeightedSum(Combine):
         return summed(batch, sources(batch, weights), {**weights, **(self.weights or {})})
 
 
-def standardised(values: Tensor, used: Tensor, group: Tensor, size: int, *, ddof: int, epsilon: float) -> Tensor:
-    """`(x - mean_g x) / (std_g x + epsilon)` over the members `used` `[N]` bool, 0 for the others; `[N]`.
-
-    Exactly 0 where the members of a group are equal.
-    """
-    result = torch.zeros_like(values)
-    own, index = values[used], group[used]
-    spread = segment_std(own, index, size, ddof=ddof)[index]
-    differ = segment_extreme(own, index, size, largest=True) > segment_extreme(own, index, size, largest=False)
-    centred = own - segment_mean(own, index, size)[index]
-    divisor = spread + epsilon
-    result[used] = torch.where(differ[index] & (divisor > 0), centred / divisor, torch.zeros_like(own))
-    return result
-
-
-@dataclass(frozen=True)
-class NormalisedSum(Combine):
-    """reward = sum_k w_k (r_k - mean_g r_k) / (std_g r_k + epsilon): each score normalised in its group, then summed.
-
-    The scale of a score cancels, so only the weights trade them off; `WeightedSum` before a normalising credit sums
-    first, and the score of the largest spread decides. Scores of turns and decisions are summed as they are.
-    Trajectories of weight 0, and scores without an opinion, enter no statistic and get 0. Formula derived here from
-    the two orders that multi-objective GRPO leaves open; the order itself is GDPO's (arXiv 2601.05242).
-    """
-
-    by: GroupBy = GroupBy("scenario")
-    weights: Weights | None = None
-    ddof: int = 1
-    epsilon: float = 1e-6
-
-    def __post_init__(self) -> None:
-        if self.by.level is Level.TURN:
-            raise ValueError("scores of whole trajectories are normalised: by may not name a column of turns")
-
-    def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        parts, groups, used = {}, self.by(batch), counted_trajectories(batch)
-        for name, score in sources(batch, weights).items():
-            if score.level is Level.TRAJECTORY:
-                known = used & ~score.values.isnan()
-                values = torch.nan_to_num(score.values.double())
-                values = standardised(values, known, groups.index, groups.size, ddof=self.ddof, epsilon=self.epsilon)
-                score = LevelScores(Level.TRAJECTORY, values)
-            parts[name] = score
-        return summed(batch, parts, {**weights, **(self.weights or {})})
-
-
-@dataclass(frozen=True)
-class WeightedByTask(Combine):
-    """reward = sum_k w_{task(x), k} r_k: a mixture of scores per task (Dr Genre, arXiv 2503.06781).
-
-    Attributes:
-        weights: by task, then by score; a task or score not named keeps the weights of the rewards.
-        key: the column of `batch.info`, or else the entry of the scenario's metadata, that names the task.
-    """
-
-    weights: Mapping[str, Weights] = field(default_factory=dict)
-    key: str = "task"
-
-    def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        tasks = info_or_metadata(batch, self.key)
-        parts = {}
-        for name, score in sources(batch, weights).items():
-            own = [self.weights.get(str(task), {}).get(name, weights.get(name, 1.0)) for task in tasks]
-            share = spread_over(batch, score.level, torch.tensor(own, dtype=torch.float64))
-            parts[name] = LevelScores(score.level, share * score.values)
-        return added_up(batch, parts)
-
-
 @dataclass(frozen=True)
 class Gated(Combine):
     """reward = g (w_0 + sum_k w_k r_k), g = product over the gates of [r_gate >= least]: all or nothing.
@@ -173,41 +103,3 @@ class Gated(Combine):
             elif name == paid[0]:
                 parts[name] = LevelScores(score.level, passed)
         return summed(batch, parts, {**weights, **(self.weights or {})})
-
-
-@dataclass(frozen=True)
-class RuleOverModel(Combine):
-    """accuracy = c rule + (1 - c) model where the rule has an opinion, else the model's; the other scores are added.
-
-    A checker overrides a reward model by its confidence c (Hybrid and Multi-Aspect Reward Optimisation, arXiv
-    2510.05283, which gives no formula: the mixture is chosen here). Where the model has none, the rule's stands.
-
-    Attributes:
-        rule, model: names of the two scores. The mixture is weighted like the model's.
-        confidence: c in [0, 1], or the name of a score that gives it per trajectory (then added to nothing).
-    """
-
-    rule: str = "correct"
-    model: str = "model"
-    confidence: float | str = 1.0
-    weights: Weights | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.confidence, str) and not 0 <= self.confidence <= 1:
-            raise ValueError(f"confidence must lie in [0, 1] or name a score, not {self.confidence}")
-
-    def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        given = dict(sources(batch, weights))
-        sure = given.pop(self.confidence, None) if isinstance(self.confidence, str) else None
-        if self.rule in given and self.model in given:
-            rule, model = given.pop(self.rule), given[self.model]
-            constant = 1.0 if isinstance(self.confidence, str) else float(self.confidence)
-            share = torch.full_like(model.values, constant) if sure is None else sure.values.nan_to_num(1.0).clamp(0, 1)
-            given[self.model] = LevelScores(model.level, mixed(rule.values, model.values, share))
-        return summed(batch, given, {**weights, **(self.weights or {})})
-
-
-def mixed(rule: Tensor, model: Tensor, confidence: Tensor) -> Tensor:
-    """`c rule + (1 - c) model`, `[N]`; where only one of them has an opinion (is not NaN), that one."""
-    both = confidence * rule + (1 - confidence) * model
-    return torch.where(rule.isnan(), model, torch.where(model.isnan(), rule, both))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
 from hocket.core.columns import SAID
+from hocket.core.keys import Key
 from hocket.environments.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
-from hocket.keys import Key
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
@@ -111,38 +110,6 @@ class DiagnosisQuality(Reward):
         right = named(condition, list(case.book)) == [case.condition]
         advised = named(advice, every) == [case.book[case.condition]["advice"]]
         return (right + advised) / 2
-
-
-@dataclass(frozen=True)
-class QuestionInformation(Reward):
-    """What the questions brought to light.
-
-    `bits`: log2 of the possible conditions after the complaint less log2 of those left in the end, all conditions
-    being equally likely. It is bounded, however many questions are asked. `answers`, as released with DoctorAgent-RL:
-    1 for every question that the patient could answer and had not answered before.
-    """
-
-    count: Literal["bits", "answers"] = "bits"
-    name: str = "information"
-    weight: float = 1.0
-    outside: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.count not in ("bits", "answers"):
-            raise ValueError(f"count must be bits or answers, not {self.count!r}")
-
-    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
-        return [self.judge(trajectory) for trajectory in trajectories]
-
-    def judge(self, trajectory: Trajectory) -> float | None:
-        """What came to light in one episode."""
-        case = Consultation.of(trajectory)
-        if case is None:
-            return None
-        if self.count == "answers":
-            return float(case.kinds.count("question"))
-        possible = agreeing(case.book, {symptom: case.answer(symptom) for symptom in case.complaint})
-        return math.log2(len(possible) / len(case.left()))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from hocket.core.canonical import database_hash
 from hocket.core.columns import SAID
+from hocket.core.keys import Key
 from hocket.core.method_columns import DATABASE
-from hocket.keys import Key
 from hocket.stages import Reward
 from hocket.types import Trajectory
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, usable
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.stages import Hook, HookContext, Reward, State
-from hocket.types import Level, Score, Trajectory
+from hocket.types import Score, Trajectory
 
 
 class DeferredReward(Reward, Hook):

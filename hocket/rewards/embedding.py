@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch
 from hocket.core.columns import EMBEDDING, TEXT
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.rewards.ngrams import counts, unit
-from hocket.types import Batch
 
 BUCKETS, ORDERS = 1024, (2, 3)
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from hocket.components import load_named, load_object
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
+from hocket.core.components import load_named, load_object
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.rewards.outside import call_outside
 from hocket.stages import Reward

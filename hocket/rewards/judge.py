@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.rewards.ngrams import Orders, counts
 from hocket.stages import Reward
 from hocket.types import Trajectory

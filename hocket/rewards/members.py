@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hocket.signals import REWARD, counted_trajectories, returns
-from hocket.types import Batch, GroupBy, Level, LevelScores
+from hocket.core.batch import Batch, GroupBy, Level, LevelScores
+from hocket.core.signals import REWARD, counted_trajectories, returns
 
 
 def groups_of(batch: Batch, by: GroupBy) -> list[list[int]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 
 
 class RewardError(HocketError):

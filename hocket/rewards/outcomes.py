@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hocket.signals import returns
-from hocket.types import Batch
+from hocket.core.batch import Batch
+from hocket.core.signals import returns
 
 RIGHT = 0.5
 """An answer is right when its return before shaping is at least this: verdicts are 1 and 0."""

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.rewards.functions import refuse_duplicates
 from hocket.rewards.opinions import Opinions, opinions_of
 from hocket.stages import Reward

@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hocket.errors import ConfigurationError
-from hocket.signals import REWARD
+from hocket.core.batch import Batch, Level, LevelScores, Recorded
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.signals import REWARD
 from hocket.stages import Shaping
-from hocket.types import Batch, Column, Level, LevelScores, Recorded
 
 Estimator = Literal["k1", "k2", "k3"]
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.rewards.diversity import words_of
-
-Similarity = Literal["bleu", "rouge-l", "rouge-1", "exact"]
 
 
 def exact(one: str, other: str) -> float:

@@ -7,12 +7,12 @@ from typing import Literal
 
 import torch
 
+from hocket.core.batch import Batch
 from hocket.core.columns import TEXT
-from hocket.markup import THOUGHT
+from hocket.core.markup import THOUGHT
+from hocket.core.signals import returns
 from hocket.rewards.members import with_return
-from hocket.signals import returns
 from hocket.stages import Shaping
-from hocket.types import Batch
 
 Thought = Literal["filled", "tagged", "optional"]
 

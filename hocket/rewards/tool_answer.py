@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hocket.core.columns import CALLS
-from hocket.keys import Key
-from hocket.markup import edit_distance, tagged
+from hocket.core.keys import Key
+from hocket.core.markup import edit_distance, tagged
 from hocket.rewards.formats import token_match
 from hocket.rewards.verifiers import answer_text, equal
 from hocket.stages import Reward

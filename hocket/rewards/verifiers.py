@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Literal
 
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
-from hocket.markup import tagged
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
+from hocket.core.markup import tagged
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory

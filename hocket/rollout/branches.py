@@ -37,19 +37,6 @@ def continued(asking: Assignment, tokens: Sequence[int], *, first: int, samples:
     )
 
 
-def adopt(turn: Turn, source: Turn, length: int) -> None:
-    """Makes the first `length` decisions of `turn`, copied from `source`, decisions of the policy again.
-
-    They were imposed when the response was continued, but the policy had sampled them, with these log-probs.
-    """
-    length = min(length, len(turn), len(source))
-    forced = np.zeros(len(turn), np.bool_) if turn.forced is None else turn.forced.copy()
-    forced[:length] = False if source.forced is None else source.forced[:length]
-    turn.forced = forced
-    if turn.logp is not None and source.logp is not None:
-        turn.logp = np.concatenate([source.logp[:length], turn.logp[length:]])
-
-
 # ---------------------------------------------------------------- places in the text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Scenario, Score
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Score, Trajectory

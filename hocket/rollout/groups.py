@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.stages import Play
 from hocket.types import Assignment, Trajectory
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass, field
 
 from hocket.core.columns import LIMIT, InfoColumn
-from hocket.core.method_columns import MESSAGE_VALUES
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import Node, onward
-from hocket.stages import Grade, LedgerView, More, Play, Rollout
-from hocket.types import PAUSED, Assignment, Experience, Trajectory, before_training
+from hocket.stages import Play
+from hocket.types import PAUSED, Assignment, Trajectory
 
 Valued = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
 """What episodes that were put aside are worth, in [-1, 1]."""
@@ -140,60 +138,6 @@ class UCT:
         return nodes[int(tree.key.derive("taken", tree.messages).numpy().integers(len(nodes)))]
 
 
-@dataclass(frozen=True)
-class MessageSearch(Rollout):
-    """`searches` tree searches per scenario; what is learnt from are the episodes that ended in them, each once.
-
-    MASPRM (arXiv 2510.24803). An end is worth `2 s - 1`, s the sum of its scores, kept in [0, 1]: +1 for right and -1
-    for wrong. Episodes say the mean return through each of their messages, the targets of `hocket.credit.MessageValues`
-    (`info["message_values"]`). The agents are the policies as they were before training, a fixed team; what they said
-    counts as decisions of the policy, whose own log-probs are evaluated anew.
-    """
-
-    searches: int = 32
-    rule: UCT = UCT()
-
-    plays_reference: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.searches < 1:
-            raise ValueError(f"searches must be at least 1, not {self.searches}")
-
-    async def collect(
-        self,
-        asked: Sequence[Assignment],
-        *,
-        play: Play,
-        score: Grade,
-        ledger: LedgerView,
-        key: Key,
-        more: More | None = None,
-    ) -> Experience:
-        """Per search the episodes of all scenarios."""
-        trees = [Tree(replace(one, actor="reference"), key.derive(one.scenario.id)) for one in asked]
-
-        async def judge(episodes: Sequence[Trajectory]) -> list[float]:
-            await score(episodes)
-            return [outcome(one) for one in episodes]
-
-        found: list[Trajectory] = []
-        for _ in range(self.searches):
-            found += await self.rule.search(trees, play=play, judge=judge)
-        for tree in trees:
-            settle(tree.root)
-        return Experience(found, metrics={"rollout/messages": float(sum(tree.messages for tree in trees))})
-
-
 def outcome(episode: Trajectory) -> float:
     """+1 for an episode whose scores sum to 1, -1 for one of 0."""
     return 2 * min(max(math.fsum(map(total, episode.scores.values())), 0.0), 1.0) - 1
-
-
-def settle(root: Node) -> None:
-    """Writes the mean returns into the episodes, and makes the messages the policy's."""
-    for node in root.below():
-        if node.turn is not None:
-            node.turn.policy = node.turn.policy.removesuffix(before_training(""))
-            node.turn.logp = None
-        for episode in node.episodes:
-            MESSAGE_VALUES.write(episode, [one.mean for one in node.nodes[1:]])

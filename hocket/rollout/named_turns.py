@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol
 
-from hocket.components import load_named
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.components import load_named
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.rollout.branches import NUMBERED
 from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups

@@ -14,9 +14,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key, uniforms
-from hocket.types import Assignment, Level, Score, Trajectory, Turn, before_training
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key, uniforms
+from hocket.types import Assignment, Score, Trajectory, Turn, before_training
 
 
 class Environment(Protocol):

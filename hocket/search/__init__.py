@@ -3,10 +3,8 @@
 A search plays through `Play`, message by message (see `hocket.types.Replay`), and counts the messages it sampled.
 """
 
-from hocket.search.beam import beam_search, best_of
-from hocket.search.consistent import ConsistentValue
-from hocket.search.found import Found, Opinion
-from hocket.search.mcts import tree_search
-from hocket.search.values import HeadValue, verdict
+from __future__ import annotations
 
-__all__ = ["ConsistentValue", "Found", "HeadValue", "Opinion", "beam_search", "best_of", "tree_search", "verdict"]
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hocket.core.columns import LIMIT
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.search.found import Found, Opinion
 from hocket.stages import Play
 from hocket.types import PAUSED, Assignment, Replay, Trajectory

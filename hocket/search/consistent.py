@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from hocket.evaluating import evaluate_detached
-from hocket.packing import pack
+from hocket.core.evaluating import evaluate_detached
+from hocket.core.packing import pack
 from hocket.stages import Policy
 from hocket.types import Quantity, Trajectory
 

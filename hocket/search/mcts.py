@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.rollout.message_search import RETURN, UCT, Tree
 from hocket.rollout.message_tree import Node
 from hocket.search.found import Found, Opinion

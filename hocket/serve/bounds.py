@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 
 
 @dataclass(frozen=True)

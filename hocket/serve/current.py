@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.lobby import Lobby
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.serve.across import across
 from hocket.serve.bounds import Bounds
 from hocket.serve.desk import Caller, Job

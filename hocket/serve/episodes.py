@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.requests import ContextFull
-from hocket.errors import ConfigurationError, HocketError
 from hocket.serve.across import across
 from hocket.serve.app import build_app
 from hocket.serve.bounds import Bounds

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.serve.bounds import Bounds
 
 if TYPE_CHECKING:

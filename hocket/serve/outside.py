@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hocket.components import load_object
-from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.core.components import load_object
+from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.serve.across import across
 from hocket.types import Scenario
 from hocket.workflows.foreign import Correspondent

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.stages import Task
 from hocket.train import config as configuration
 from hocket.train.checkpoint import COMPLETE, Checkpoints, weights_in

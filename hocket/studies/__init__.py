@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hocket.studies.study import Entry, Measure, Study, Tuning, read
+from hocket.core.rooms import lazy
 
-__all__ = ["Entry", "Measure", "Study", "Tuning", "read"]
+__getattr__, __dir__ = lazy(__name__)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.studies.conduct import Conductor, checked, cost
 from hocket.studies.folder import StudyFolder
 from hocket.studies.markdown import markdown, pictures

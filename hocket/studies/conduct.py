@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.studies.folder import StudyFolder, read_result
 from hocket.studies.planning import Planner, Run
 from hocket.studies.pool import Job, Pool

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.microscope import look, record
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.lab.microscope import look, record
 from hocket.recipe import Recipe
 from hocket.studies.folder import alone, read_result, write_result
 from hocket.studies.planning import Run
@@ -26,7 +26,7 @@ from hocket.tasks.arithmetic import tagged_answer
 from hocket.train.config import configure
 from hocket.train.episodes import read_episodes
 from hocket.train.trainer import Trainer
-from hocket.update import GradientStep
+from hocket.update.gradient import GradientStep
 
 Document = dict[str, Any]
 Vector = NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.studies.study import Study, check_same
 from hocket.train.disk import json_ready, write_atomic
 

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from hocket import __version__, tasks
-from hocket.components import has_path, to_plain
-from hocket.errors import ConfigurationError
+from hocket.core.components import has_path, to_plain
+from hocket.core.errors import ConfigurationError
 from hocket.recipe import Recipe
 from hocket.recipes import find
-from hocket.rollout import DelayedNucleus, Demonstrations, Independent, Preferences, WithGreedyBaseline
+from hocket.rollout.baseline import WithGreedyBaseline
+from hocket.rollout.demonstrations import Demonstrations, Preferences
+from hocket.rollout.independent import Independent
+from hocket.rollout.nucleus import DelayedNucleus
 from hocket.stages import Task
 from hocket.studies.study import Entry, Study
 from hocket.train.config import SLOTS, configure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hocket import __version__
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.recipes import find
 from hocket.studies import statistics
 from hocket.studies.conduct import Found

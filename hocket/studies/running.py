@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hocket import tasks
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.packing import unique_turns
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import unique_turns
 from hocket.stages import Player
 from hocket.studies.planning import Run
 from hocket.studies.statistics import area

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import yaml
 
-from hocket.components import from_plain
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.components import from_plain
+from hocket.core.errors import ConfigurationError, nearest
 
 TUNING_SEEDS = 10_000
 """Seeds from here on are for tuning alone."""

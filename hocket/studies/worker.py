@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.studies.equal import Lens, relate
 from hocket.studies.folder import alone, read_result, write_result
 from hocket.studies.planning import Run

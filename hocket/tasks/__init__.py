@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from hocket.core.discovery import Declaration, Registry, constant
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import parse_name
-from hocket.errors import ConfigurationError, nearest
 from hocket.stages import Task
 from hocket.tasks.form import TaskForm
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from hocket.markup import has_thought
+from hocket.core.markup import has_thought
 from hocket.tasks.split import SPLITS, Split, split_of
 
 NAME = "sums"

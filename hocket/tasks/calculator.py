@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import question_of, verify
 from hocket.tasks.form import TaskForm
@@ -16,8 +16,8 @@ from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.tools.calculator import Calculator, calculator
 from hocket.types import Message, Scenario
-from hocket.workflows import Workflow
 from hocket.workflows.tool_use import ToolUse
+from hocket.workflows.workflow import Workflow
 
 
 class Calculations(TextTask):

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.rewards.code_tests import CodeTests, code_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm

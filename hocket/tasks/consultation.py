@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hocket.core.canonical import canonical
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.options import checked
 from hocket.environments.consultation import Clinic, draw_book
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm

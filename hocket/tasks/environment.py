@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hocket.core.columns import ILLEGAL, RETURNS
+from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.protocol import World
 from hocket.environments.reading import READINGS
-from hocket.errors import ConfigurationError
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.types import Scenario, Trajectory

@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.components import has_path
-from hocket.errors import ConfigurationError
+from hocket.core.batch import Level
+from hocket.core.components import has_path
+from hocket.core.errors import ConfigurationError
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
-from hocket.types import Level, Scenario, Trajectory
+from hocket.types import Scenario, Trajectory
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hocket.core.keys import Key
 from hocket.environments.household import Households, plan
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm

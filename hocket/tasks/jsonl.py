@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError, nearest
 from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import normalise
 from hocket.tasks.text import INSTRUCTION, TextTask, check_number
-from hocket.types import Level, Message, Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 
 SPLIT_NAMES: dict[str, Split] = {
     "train": "train",

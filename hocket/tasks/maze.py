@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.maze import Mazes
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm

@@ -7,10 +7,10 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from hocket.core.columns import CALLS
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.markup import tagged
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.markup import tagged
 from hocket.rewards.formats import token_match
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from hocket.core.canonical import canonical
 from hocket.core.columns import CALLS, SAID
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.method_columns import CLOSED, DATABASE
 from hocket.core.options import checked
 from hocket.environments.order_desk import WISHES, Manner, OrderDesk, draw_database, draw_goal
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.rewards.database_hash import DatabaseMatch
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm

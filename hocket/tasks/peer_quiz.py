@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.method_columns import ALONE
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem
 from hocket.tasks.form import TaskForm

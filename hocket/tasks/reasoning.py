@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hocket.components import leaf
+from hocket.core.components import leaf
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.tasks.form import TaskForm

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.environments.protocol import World
 from hocket.environments.reading import READINGS
-from hocket.errors import ConfigurationError, nearest
 from hocket.workflows.environment import PlayEnvironment
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.intervals import mean_interval
+from hocket.core.keys import Key
 from hocket.core.method_columns import MESSAGES, ROUTE_AGREED
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError
-from hocket.intervals import mean_interval
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of

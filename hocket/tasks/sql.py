@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.rewards.sql import ExecutionMatch
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm

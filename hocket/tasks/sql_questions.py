@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.tools.sql import Value, query
 
 Cell = str | int

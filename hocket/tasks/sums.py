@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.keys import Key
 from hocket.stages import Split
 from hocket.tasks.arithmetic import Problem, problems, sum_problem, verify
 from hocket.tasks.form import TaskForm

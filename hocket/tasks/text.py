@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hocket.errors import ConfigurationError, HocketError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.rewards.verifiers import TaskVerifier
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working, tagged_answer

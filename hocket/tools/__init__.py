@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import cast
 
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.tools.sandbox import Finished, Sandbox
 

@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 
 Kind = Literal["book", "person", "company", "city", "country", "word"]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hocket.errors import nearest
-from hocket.markup import THOUGHT
+from hocket.core.errors import nearest
+from hocket.core.markup import THOUGHT
 
 _CALL = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
 FORM = '{"name": "...", "arguments": {...}}'

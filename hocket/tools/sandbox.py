@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.tools.jail import OVER_CPU, READY
 
 LAYERS = ("limits", "seccomp", "namespaces", "landlock")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 
 Value = str | int | float | bytes | None
 

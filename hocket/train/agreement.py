@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch
 from hocket.stages import Metrics
-from hocket.types import Batch
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from hocket.core.annotators import Annotator
-from hocket.evaluating import evaluate_detached, policy_decisions
+from hocket.core.batch import Batch, Recorded
+from hocket.core.columns import Column
+from hocket.core.evaluating import evaluate_detached, policy_decisions
 from hocket.stages import Policy
-from hocket.types import Batch, Column, Quantity, Recorded
+from hocket.types import Quantity
 
 
 def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: Policy | None) -> Batch:

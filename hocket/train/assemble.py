@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
-from hocket.rewards import load_rewards
-from hocket.rollout import Demonstrations, Preferences
+from hocket.rewards.functions import load_rewards
+from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds import kind_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from hocket.errors import ConfigurationError, HocketError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.stages import State
 from hocket.train.disk import Chunk, DiskWriter, Writer
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes

@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from hocket.components import field_types, from_plain, has_path, is_component, is_default, replaced, to_plain
 from hocket.core.aliases import OLD_SLOTS, present, present_pairs
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.components import field_types, from_plain, has_path, is_component, is_default, replaced, to_plain
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
-from hocket.recipes import GRPO
+from hocket.recipes import find as find_recipe
 from hocket.stages import Task
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config, Phase, RoleSettings, as_recipe
@@ -51,7 +51,7 @@ def configure(pairs: Pairs, task: Task) -> Config:
     """
     chosen = [value for key, value in pairs if key == "recipe"]
     settings = [(key, value) for key, value in pairs if key != "recipe"]
-    config = Config(recipe=as_recipe(chosen[-1]) if chosen else GRPO)
+    config = Config(recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not _of_recipe(key)]
     config = _applied(config, run)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 
 Chunk = bytes | memoryview
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from hocket.core.errors import ConfigurationError
 from hocket.engine.lobby import Lobby
 from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
-from hocket.errors import ConfigurationError
 from hocket.policies.loading import read_tokenizer
 from hocket.train.settings import RoleSettings
-from hocket.workflows import Chat, Seat
+from hocket.workflows.chat import Chat
 from hocket.workflows.plain import TextChat
+from hocket.workflows.team import Seat
 
 
 def outside_seat(

@@ -7,12 +7,12 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.engine.lobby import Lobby
 from hocket.engine.local import LocalEngine
 from hocket.engine.remote import Journal
 from hocket.engine.requests import Engine
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.policies.batching import batch_together
 from hocket.train.settings import Config, EngineSettings
 

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.batch import Batch, Level
 from hocket.core.columns import CONVERSATION, LABEL
-from hocket.errors import HocketError
-from hocket.packing import unique_turns
-from hocket.signals import REWARD, returns
+from hocket.core.errors import HocketError
+from hocket.core.packing import unique_turns
+from hocket.core.signals import REWARD, returns
 from hocket.train.disk import json_ready, read_json_lines, write_atomic
-from hocket.types import Batch, Level, Scenario, Trajectory, Turn
+from hocket.types import Scenario, Trajectory, Turn
 
 Decode = Callable[[Sequence[int]], str]
 """The text of token ids."""

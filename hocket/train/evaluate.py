@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hocket.intervals import wilson
-from hocket.keys import Key
+from hocket.core.intervals import wilson
+from hocket.core.keys import Key
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Task
-from hocket.train.kinds import Measure, kind_of
+from hocket.train.kinds import kind_of
+from hocket.train.kinds.kind import Measure
 from hocket.types import Assignment, Decoding, Trajectory
 
 

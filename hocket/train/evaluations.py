@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hocket.core.columns import LIMIT
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.stages import Metrics
 from hocket.train.evaluate import Evaluated
 from hocket.train.progress import Progress

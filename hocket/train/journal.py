@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.train.disk import JsonLines, read_json_lines
 
 

@@ -8,14 +8,16 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from hocket.evaluating import evaluate_detached, policy_decisions
-from hocket.keys import Key
+from hocket.core.batch import Batch
+from hocket.core.columns import Column
+from hocket.core.evaluating import evaluate_detached, policy_decisions
+from hocket.core.keys import Key
 from hocket.recipe import Recipe
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
 from hocket.train.sparing import Sparing, SparingProblem
-from hocket.types import Batch, Column, Quantity
+from hocket.types import Quantity
 from hocket.update.problem import Problem
 
 AGREEMENT_SAMPLE = 2048

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from hocket.core.batch import Batch
 from hocket.core.columns import LIMIT, Column
+from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
@@ -28,7 +29,7 @@ from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.team_metrics import team_metrics
-from hocket.types import Assignment, Batch, Decoding, Experience, Trajectory
+from hocket.types import Assignment, Decoding, Experience, Trajectory
 from hocket.workflows.cast import recast
 
 

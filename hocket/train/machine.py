@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from hocket import kernels
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.policies.family import Precision, supports
 from hocket.stages import Metrics, Policy
 from hocket.train.cores import Watch, available_cores

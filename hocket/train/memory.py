@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from hocket.packing import pack
+from hocket.core.packing import pack
 from hocket.policies.family import supports
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
 from hocket.policies.tape import MAX_BYTES, worth

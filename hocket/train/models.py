@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def load_policy(
     """
     from hocket.policies.causal_lm import CausalLM
     from hocket.train.machine import device_of
-    from hocket.workflows import Chat
+    from hocket.workflows.chat import Chat
 
     policy = CausalLM.from_pretrained(
         model_path(model or config.model),

@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 import torch
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.engine.local import LocalEngine
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rollout import Demonstrations, Preferences
+from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
 from hocket.train.loop import Parts, collect, learn_from, outcomes
@@ -37,7 +37,7 @@ from hocket.train.machine import Machine, told_threads
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
 from hocket.types import Experience
-from hocket.workflows import TextPlayer
+from hocket.workflows.player import TextPlayer
 
 _PATIENCE = 5.0
 """Seconds to wait for a collection that was called off: a reward may be busy, and is then left behind."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from hocket.stages import State
 from hocket.train.evaluate import Evaluated
-from hocket.train.kinds import Kind
+from hocket.train.kinds.kind import Kind
 from hocket.train.settings import Config
 from hocket.types import Trajectory
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from hocket.stages import Player, Task
 from hocket.train.adapting import Adapting, in_words
-from hocket.train.kinds import Kind
+from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
 from hocket.train.machine import Machine, told_threads
 from hocket.train.memory import planned
 from hocket.train.overlap import halved
 from hocket.train.recorder import Recorder
 from hocket.train.settings import Config
-from hocket.workflows import SingleTurn
+from hocket.workflows.single import SingleTurn
 
 
 class Resources:

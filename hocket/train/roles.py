@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hocket.casting import Cast
-from hocket.errors import ConfigurationError
+from hocket.core.casting import Cast
+from hocket.core.errors import ConfigurationError
 from hocket.train.settings import Config, RoleSettings
 
 POLICY = "policy"

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hocket.errors import ConfigurationError, HocketError, nearest
+from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.train.disk import json_ready, write_atomic
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")

@@ -15,10 +15,10 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from hocket.core.errors import HocketError
 from hocket.engine.lobby import Lobby
 from hocket.engine.requests import Request, Sample
-from hocket.errors import HocketError
-from hocket.recipes import GRPO
+from hocket.recipes import find as find_recipe
 from hocket.train.sampler_worker import Draw, Load, Setup
 from hocket.train.settings import Config
 from hocket.train.shared_weights import SharedWeights
@@ -47,7 +47,9 @@ class SamplerProcess:
         self.peak = 0.0
         self._policies = policies
         # Recipe, rewards and workflow may be of the user's own files; the second process has no use for them.
-        self._config = dataclasses.replace(config, recipe=GRPO, plan=(), reward=(), workflow=None, roles={})
+        self._config = dataclasses.replace(
+            config, recipe=find_recipe("grpo"), plan=(), reward=(), workflow=None, roles={}
+        )
         self._models = models
         self._connection: Connection | None = None
         self._process: subprocess.Popen[bytes] | None = None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.train.aio import run_async
 
 if TYPE_CHECKING:

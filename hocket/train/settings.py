@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hocket.components import from_plain
 from hocket.core.aliases import present
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.components import from_plain
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
-from hocket.recipes import GRPO, find
+from hocket.recipes import find
+from hocket.recipes import find as find_recipe
 from hocket.types import Decoding
 from hocket.workflows.episode import Limits
 
@@ -165,7 +166,7 @@ class Config:
 
     task: str = "sums"
     model: str = "nano"
-    recipe: Recipe = GRPO
+    recipe: Recipe = field(default_factory=lambda: find_recipe("grpo"))
     reward: tuple[str, ...] = ()
     workflow: str | None = None
     steps: int | None = None

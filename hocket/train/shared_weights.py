@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.stages import State
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from hocket.core.batch import Batch
 from hocket.stages import Metrics, Policy
-from hocket.types import Batch
-from hocket.update import Problem
+from hocket.update.problem import Problem
 
 Found = TypeVar("Found")
 

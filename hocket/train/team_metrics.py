@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from hocket.core.batch import Level
 from hocket.core.columns import TOOL_CALLS
 from hocket.core.outcomes import earned_by_role
 from hocket.stages import Metrics
-from hocket.types import Level, Trajectory
+from hocket.types import Trajectory
 
 
 def team_metrics(trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> Metrics:

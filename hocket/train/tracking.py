@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.train.disk import JsonLines, json_ready, read_json_lines, write_atomic
 
 KEYS = (

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from hocket import tasks
 from hocket.core.aliases import present_state
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.outcomes import StepResult
-from hocket.errors import ConfigurationError, HocketError
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async

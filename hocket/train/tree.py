@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 
 # Names that the safetensors format gives to element types. Others are stored as bytes, their type in the structure.
 _NAMES = {

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.stages import Metrics, Policy
 from hocket.update.problem import Problem, Update
 

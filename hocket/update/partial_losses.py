@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from hocket.types import Batch, Evaluation, LossFunction, Terms
+from hocket.core.batch import Batch
+from hocket.types import Evaluation, LossFunction, Terms
 from hocket.update.problem import Problem
 
 
@@ -15,16 +16,6 @@ def without_value(problem: Problem) -> LossFunction:
 
     def terms(now: Evaluation, batch: Batch) -> list[Terms]:
         return problem.loss_terms(replace(now, value=_constant(now.value)), batch)
-
-    return terms
-
-
-def values_alone(problem: Problem) -> LossFunction:
-    """The problem's terms with everything but values constant."""
-
-    def terms(now: Evaluation, batch: Batch) -> list[Terms]:
-        constant = Evaluation(now.logp.detach(), _constant(now.entropy), now.value, _constant(now.kl_exact))
-        return problem.loss_terms(constant, batch)
 
     return terms
 

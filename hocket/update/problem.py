@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from hocket.evaluating import evaluate_detached, evaluation
-from hocket.keys import Key
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.evaluating import evaluate_detached, evaluation
+from hocket.core.keys import Key
 from hocket.stages import Metrics, Policy, Stage, State, fact
-from hocket.types import Batch, Evaluation, GroupBy, Level, LossFunction, Quantity, Terms
+from hocket.types import Evaluation, LossFunction, Quantity, Terms
 
 
 @dataclass

@@ -12,9 +12,10 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from hocket.core.batch import Level
 from hocket.core.candidates import TURN_REWARD, Branching
-from hocket.errors import HocketError
-from hocket.types import Level, Score, Trajectory, Turn
+from hocket.core.errors import HocketError
+from hocket.types import Score, Trajectory, Turn
 from hocket.workflows.reply import Reply
 
 Opinion = float | Mapping[str, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hocket.casting import Cast
+from hocket.core.casting import Cast
 from hocket.stages import Player
 from hocket.types import before_training
 from hocket.workflows.player import TextPlayer

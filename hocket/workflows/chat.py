@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.types import Message
 from hocket.workflows.shapes import Shapes
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hocket.core.columns import InfoColumn
-from hocket.markup import ANSWER
+from hocket.core.markup import ANSWER
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team

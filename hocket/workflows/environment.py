@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, RETURNS, InfoColumn
+from hocket.core.errors import nearest
+from hocket.core.keys import Key
 from hocket.engine.lobby import aside
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, World
 from hocket.environments.reading import LastLine, Reading, WholeText
-from hocket.errors import nearest
-from hocket.keys import Key
 from hocket.types import Scenario
 from hocket.workflows.episode import LimitReached, Limits
 from hocket.workflows.reply import Reply

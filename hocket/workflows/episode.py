@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hocket.core.columns import CALL, CONVERSATION
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.engine.requests import Engine, Request, Sample
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.types import PAUSED, Assignment, Message, Turn
 from hocket.workflows.candidates import Candidate
 from hocket.workflows.ending import ended

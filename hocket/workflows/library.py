@@ -6,8 +6,8 @@ import inspect
 from typing import Any, cast
 
 from hocket.core.discovery import CLASS, Declaration, Registry
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked, parse_name
-from hocket.errors import ConfigurationError, nearest
 from hocket.workflows.workflow import Workflow
 
 WORKFLOWS = Registry("workflow", ("hocket.workflows", "hocket.serve", "hocket.methods"), CLASS)

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine, Request, Sample
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.types import Decoding, Turn
 from hocket.workflows.team import Seat
 

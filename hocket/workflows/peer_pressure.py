@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hocket.core.columns import InfoColumn
+from hocket.core.markup import tagged
 from hocket.core.method_columns import ALONE
-from hocket.markup import tagged
 from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hocket.core.columns import InfoColumn
-from hocket.markup import ANSWER
+from hocket.core.markup import ANSWER
 from hocket.types import Scenario
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
 from hocket.workflows.reply import Reply

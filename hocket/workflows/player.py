@@ -15,11 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.batch import Level
 from hocket.core.columns import ANSWER, GUESTS, LIMIT
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine
-from hocket.errors import ConfigurationError, HocketError, nearest
-from hocket.keys import Key
-from hocket.types import Assignment, Level, Message, Scenario, Score, Trajectory, Turn
+from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.candidates import settle
 from hocket.workflows.ending import ended
 from hocket.workflows.episode import Episode, LimitReached, Limits

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from hocket.components import load_object
 from hocket.core.columns import CALLS, LIMIT, SAID
+from hocket.core.components import load_object
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
 from hocket.core.method_columns import CLOSED, DATABASE
-from hocket.errors import ConfigurationError, nearest
-from hocket.keys import Key
 from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Message, Scenario
 from hocket.workflows.chat import Tools

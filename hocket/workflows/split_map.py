@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hocket.core.markup import ANSWER
 from hocket.core.method_columns import MESSAGES, ROUTE_AGREED
-from hocket.markup import ANSWER
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Agent, Team

@@ -12,9 +12,9 @@ import numpy as np
 
 from hocket.core.candidates import Branching
 from hocket.core.columns import CALL, CONVERSATION
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.keys import Key
 from hocket.engine.requests import Engine, Request, Sample
-from hocket.errors import ConfigurationError, HocketError, nearest
-from hocket.keys import Key
 from hocket.types import Assignment, Decoding, Message, Scenario, Turn
 from hocket.workflows.candidates import Candidate, Judge, chosen, judged
 from hocket.workflows.chat import Tokens, Tools

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hocket.core.columns import CALLS, TOOL_CALLS
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.tools import find_all
 from hocket.tools.protocol import Tool
 from hocket.types import Scenario

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.checks import all_checks
+from hocket.lab.claims.registry import all_checks
 
 CHECKS = all_checks()
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hocket.checks import amplification, off_policy
-from hocket.checks.check import Check, Finding
-from hocket.checks.pages import filled
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
+from hocket.lab.claims.claim import Check, Finding
+from hocket.lab.claims.pages import filled
+from hocket.methods.group_relative.claims import group_relative_reinforce, grpo_success_amplification
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"group-relative-reinforce": off_policy, "success-amplification": amplification}
+PAGES = {"group-relative-reinforce": group_relative_reinforce, "success-amplification": grpo_success_amplification}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -21,13 +21,13 @@ def test_its_words_are_those_of_the_module_and_every_check_has_its_line(name):
     text, module = (DOCS / f"{name}.md").read_text(), PAGES[name]
     assert text.startswith(module.PAGE.split("{figures}")[0])
     lines = text.splitlines()
-    assert all(sum(check.claim[1:] in line for line in lines) == 1 for check in module.CHECKS)
+    assert all(sum(check.claim[1:] in line for line in lines) == 1 for check in module.claim)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_its_exact_figures_are_the_checks_own(name):
     lines = (DOCS / f"{name}.md").read_text().splitlines()
-    for check in PAGES[name].CHECKS:
+    for check in PAGES[name].claim:
         if not check.slow:
             line = next(line for line in lines if check.claim[1:] in line)
             kinds = [part for part in check().saw.replace(":", " ").replace(";", " ").split() if "e-" not in part]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hocket.checks.check import Finding
-from hocket.checks.small_budget import LESSONS, page
+from hocket.lab.claims.claim import Finding
+from hocket.methods.group_relative.claims.open_rs import claim, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "small-budget-lessons.md"
 
 
 def test_the_page_is_generated():
     # Everything but the figures, which take minutes to see again.
-    silent = [dataclasses.replace(lesson, run=lambda: Finding(True, "")) for lesson in LESSONS]
+    silent = [dataclasses.replace(lesson, run=lambda: Finding(True, "")) for lesson in claim]
     written = [line for line in PAGE.read_text().splitlines() if not line.startswith("Seen: ")]
     assert written == [line for line in page(silent).splitlines() if not line.startswith("Seen: ")]
-    assert sum(line.startswith("Seen: ") for line in PAGE.read_text().splitlines()) == len(LESSONS)
+    assert sum(line.startswith("Seen: ") for line in PAGE.read_text().splitlines()) == len(claim)

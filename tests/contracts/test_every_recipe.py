@@ -12,11 +12,13 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
-from hocket.curriculum import Invented
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
+from hocket.methods.group_relative.hrpo import LatentThoughts
+from hocket.methods.teams.cpmobius import Invented
 from hocket.recipes import all_recipes
-from hocket.rewards import load_reward
-from hocket.rollout import DelayedNucleus, Demonstrations, LatentThoughts, Preferences
+from hocket.rewards.functions import load_reward
+from hocket.rollout.demonstrations import Demonstrations, Preferences
+from hocket.rollout.nucleus import DelayedNucleus
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 

@@ -17,8 +17,8 @@ import torch
 from tiny_runs import REWARDS, TINY, rows, weights
 
 import hocket
-from hocket.recipes import GRPO
-from hocket.rewards import FunctionReward
+from hocket.methods.base.grpo import GRPO
+from hocket.rewards.functions import FunctionReward
 from hocket.train.config import configure
 
 SETTINGS: dict[str, Any] = {
@@ -89,7 +89,7 @@ def test_a_task_of_ones_own_and_several_rewards(tmp_path: Path) -> None:
 def test_equal_seeds_give_equal_numbers_whatever_python_hashes_to(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(REWARDS)
     flags = [*TINY, "--reward", f"{tmp_path / 'mine.py'}:spread", "--steps", "2", "--runs", str(tmp_path), "--quiet"]
-    from hocket.cli import main
+    from hocket.cli.parser import main
 
     assert main(["train", *flags, "--run", "here"]) == 0
     own = sys.flags.hash_randomization and os.environ.get("PYTHONHASHSEED", "random")

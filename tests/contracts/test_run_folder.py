@@ -12,8 +12,8 @@ import pytest
 import torch
 from tiny_runs import REWARDS, TINY, call, last_checkpoint, train
 
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure, read_pairs
 from hocket.train.tracking import KEYS

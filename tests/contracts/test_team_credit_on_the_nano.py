@@ -10,7 +10,7 @@ import torch
 from tiny_runs import TINY
 
 from hocket import tasks
-from hocket.cli import split_settings
+from hocket.cli.parser import split_settings
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 

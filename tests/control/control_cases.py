@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.vector import VectorPlayer
 from hocket.types import Assignment, Decoding, Scenario

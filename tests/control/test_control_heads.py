@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Independent, Normal, kl_divergence
 
-from hocket.keys import Key, uniforms
+from hocket.core.keys import Key, uniforms
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 
 seeds = st.integers(0, 2**32)

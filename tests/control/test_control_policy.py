@@ -8,11 +8,12 @@ import torch
 from control_cases import GREEDY, Line, Shape, asked, controller, play
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.policies.control import ControlPolicy
-from hocket.types import Decoding, Level, Quantity, Turn
+from hocket.types import Decoding, Quantity, Turn
 
 ALL = frozenset({Quantity.LOGP, Quantity.ENTROPY, Quantity.VALUE})
 WORLDS = [Line(), Line(actions=3, discrete=False)]

@@ -9,9 +9,9 @@ import pytest
 from control_cases import GREEDY
 from gymnasium.wrappers import TimeLimit
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.vector import VectorPlayer
 from hocket.tasks.gym import Gymnasium, GymTask
@@ -151,7 +151,7 @@ def test_importing_the_task_does_not_import_gymnasium():
 
 
 def test_suggestions_follow_what_the_recipe_has():
-    from hocket.components import has_path
+    from hocket.core.components import has_path
     from hocket.recipes import find
 
     task, box = GymTask("CartPole-v1"), GymTask("Pendulum-v1")

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from control_cases import GREEDY, Line, asked, controller, play
 
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.rollout.vector import VectorPlayer
-from hocket.types import Decoding, Level
+from hocket.types import Decoding
 
 
 def same(left, right) -> bool:

@@ -4,10 +4,10 @@ import pytest
 import yaml
 
 from hocket import tasks
-from hocket.components import from_plain, to_plain
 from hocket.core.aliases import present
-from hocket.errors import ConfigurationError
-from hocket.rollout import NucleusMask
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.rollout.nucleus import NucleusMask
 from hocket.train.config import configure, dump, read_pairs
 from hocket.types import ActionMask, Decoding
 

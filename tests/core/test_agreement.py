@@ -7,11 +7,12 @@ import pytest
 import torch
 from fakes import TablePolicy, random_trajectories
 
-from hocket.packing import pack
+from hocket.core.batch import Batch, Recorded
+from hocket.core.columns import Column
+from hocket.core.packing import pack
 from hocket.train.agreement import agreement
 from hocket.train.annotate import annotate
 from hocket.train.evaluate import pass_at_k
-from hocket.types import Batch, Column, Recorded
 
 
 def sampled(policy: TablePolicy, *, change: float = 0.0, scale: float = 1.0, version: int = 0) -> Batch:

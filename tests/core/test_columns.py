@@ -15,13 +15,14 @@ from torch import Tensor
 
 import hocket
 from hocket.core.annotators import Annotator
+from hocket.core.batch import Batch
 from hocket.core.columns import LABEL, TEXT, TOKEN_TEXTS, Column, InfoColumn, TurnColumn
-from hocket.errors import ConfigurationError
-from hocket.packing import pack
+from hocket.core.errors import ConfigurationError
+from hocket.core.packing import pack
 from hocket.stages import Policy
 from hocket.train.annotate import annotate
 from hocket.train.describe import described
-from hocket.types import Batch, Scenario, Trajectory, Turn
+from hocket.types import Scenario, Trajectory, Turn
 
 HOUSE = Path(hocket.__file__).parent
 KINDS = {kind.__name__ for kind in (Column, InfoColumn, TurnColumn, Annotator)}

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from hocket.components import from_plain, to_plain
-from hocket.errors import ConfigurationError
-from hocket.recipes import DR_GRPO, GRPO, all_recipes
+from hocket.core.batch import GroupBy
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.methods.base.dr_grpo import DR_GRPO
+from hocket.methods.base.grpo import GRPO
+from hocket.recipes import all_recipes
 from hocket.train.config import configure, differences, dump, read_pairs, settled
 from hocket.train.settings import Config, as_recipe
-from hocket.types import Decoding, GroupBy
+from hocket.types import Decoding
 
 
 class SuggestingTask:

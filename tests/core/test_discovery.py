@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from hocket.core.discovery import CLASS, Registry, constant
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
-from hocket.tasks import TASKS, TaskForm
-from hocket.workflows import OutsideAgent, Workflow
+from hocket.tasks import TASKS
+from hocket.tasks.form import TaskForm
+from hocket.workflows import OutsideAgent
 from hocket.workflows.library import WORKFLOWS, library
+from hocket.workflows.workflow import Workflow
 
 SHAPES = '''
 """Shapes."""

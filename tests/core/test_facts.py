@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from hocket import credit, objectives, rollout
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.recipes import GRPO
-from hocket.rewards import ExactMatch, FunctionReward
+from hocket.core.batch import Batch, Level, Occurrences
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.methods.agents.reasoning_sql import ClauseMatch, JudgeFailures
+from hocket.methods.base.grpo import GRPO
+from hocket.rewards.functions import FunctionReward
 from hocket.rewards.score import grade
-from hocket.rewards.sql import ClauseMatch, JudgeFailures
+from hocket.rewards.verifiers import ExactMatch
 from hocket.stages import Credit, Stage, walk
-from hocket.types import Batch, Column, Level, Occurrences, Quantity, Scenario, Trajectory
+from hocket.types import Quantity, Scenario, Trajectory
 
 
 @dataclass(frozen=True)

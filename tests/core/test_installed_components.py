@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tiny_runs import resume, rows, train
 
-from hocket.components import from_plain, load_type, to_plain, type_name
-from hocket.errors import ConfigurationError
+from hocket.core.components import from_plain, load_type, to_plain, type_name
+from hocket.core.errors import ConfigurationError
+from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
-from hocket.recipes import GRPO
 
 CREDIT = """
 from dataclasses import dataclass, replace

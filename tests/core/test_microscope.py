@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hocket.cli import main
+from hocket.cli.parser import main
 from hocket.core.annotators import Annotator
-from hocket.errors import ConfigurationError, HocketError
-from hocket.microscope import look, relation
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.lab.microscope import look, relation
 from hocket.recipes import all_recipes, find
 
 

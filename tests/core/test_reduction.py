@@ -10,13 +10,14 @@ from fakes import TablePolicy, random_trajectories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.stages import Objective
 from hocket.train.learner import Learner
-from hocket.types import Batch, Evaluation, GroupBy, Level, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Terms
 from hocket.update.problem import Problem
 
 SPLITTABLE = sorted(name for name, recipe in all_recipes().items() if not recipe.credit.needs_baseline)

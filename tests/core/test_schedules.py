@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.components import from_plain, replaced, to_plain
-from hocket.errors import ConfigurationError
-from hocket.objectives import KLToReference
-from hocket.schedules import Constant, Cosine, Linear, Steps, bounds, value_at
+from hocket.core.components import from_plain, replaced, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.schedules import Constant, Cosine, Linear, Steps, bounds, value_at
+from hocket.objectives.divergence import KLToReference
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.checks.trust_regions import problem_of
-from hocket.keys import Key
-from hocket.lab import Bench, World
-from hocket.objectives import DriftSurrogate
+from hocket.core.keys import Key
+from hocket.lab.bench import Bench
+from hocket.lab.world import World
+from hocket.methods.group_relative.claims.trpo import problem_of
+from hocket.methods.group_relative.sfpo import SlowFastStep, entropy_alarm
+from hocket.methods.group_relative.trpo import (
+    TrustRegionStep,
+    acting_weights,
+    conjugate_gradient,
+    fisher_vector,
+    flat,
+    policy_before,
+    write,
+)
+from hocket.objectives.drift import DriftSurrogate
 from hocket.policies.masking import allowed_at
 from hocket.recipes import find
 from hocket.rollout.nucleus import DELAYED, nucleus
-from hocket.update import SlowFastStep, TrustRegionStep
-from hocket.update.slow_fast import entropy_alarm
-from hocket.update.trust_region import acting_weights, conjugate_gradient, fisher_vector, flat, policy_before, write
 
 torch.set_num_threads(1)
 

@@ -11,13 +11,14 @@ from fakes import TablePolicy, random_trajectories
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.batch import Batch, Level
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.recipes import find
 from hocket.stages import Objective
 from hocket.train.learner import Learner
-from hocket.types import Batch, Evaluation, Level, Quantity, Terms
-from hocket.update import GradientStep
+from hocket.types import Evaluation, Quantity, Terms
+from hocket.update.gradient import GradientStep
 
 
 @given(warmup=st.integers(0, 50), total=st.integers(1, 200), step=st.integers(1, 200))

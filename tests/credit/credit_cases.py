@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from hocket.packing import pack
-from hocket.rewards import WeightedSum
-from hocket.types import Batch, Level, Recorded, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Batch, Level, Recorded
+from hocket.core.packing import pack
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 

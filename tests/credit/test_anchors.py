@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from credit_cases import batch_of, by_trajectory, make, make_turn
 
-from hocket.credit import TurnRelative
+from hocket.core.batch import GroupBy
 from hocket.credit.anchors import alike, similar
-from hocket.types import GroupBy
+from hocket.credit.turn_level import TurnRelative
 
 BY = GroupBy("scenario", "state")
 ROOM = "You are in the kitchen. On the table you see a red mug and a knife, and the drawer is {}."

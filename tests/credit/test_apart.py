@@ -10,10 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.credit import Apart, GroupRelative, ReturnToGo, RunningMean, TurnRelative
-from hocket.packing import pack
-from hocket.rewards import WeightedSum
-from hocket.types import Batch, GroupBy, Level, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.packing import pack
+from hocket.credit.apart import Apart
+from hocket.credit.group import GroupRelative
+from hocket.credit.reinforce import ReturnToGo, RunningMean
+from hocket.credit.turn_level import TurnRelative
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 PLAYER = TurnRelative(by=GroupBy("scenario", "agent", "state"), baseline="mean", scale=None, gamma=0.0)

@@ -10,10 +10,11 @@ from credit_cases import LAW, batch_of, by_trajectory, experiences, make, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import MaskedImportance, TruncatedImportance
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.types import Column, Recorded
+from hocket.core.batch import Recorded
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.credit.corrections import MaskedImportance, TruncatedImportance
 
 
 def drifted(trajectories, seed, spread=1.0):

@@ -13,32 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket import credit as room
-from hocket.components import from_plain, to_plain
-from hocket.credit import (
-    GAE,
-    AllPairs,
-    BestAgainstWorst,
-    BetaDensity,
-    Difficulty,
-    EachScore,
-    GreedyBaseline,
-    GroupRelative,
-    LogisticAccuracy,
-    MaskedImportance,
-    MixedDeviation,
-    NoiseAware,
-    ReferenceMargin,
-    RememberedBaseline,
-    ReturnToGo,
-    RunningMean,
-    SemanticEntropy,
-    SignalShare,
-    StepRelative,
-    TruncatedImportance,
-    Uniform,
-)
-from hocket.rewards import KLInReward, MaskTruncated, OverlongPenalty
-from hocket.types import Column, GroupBy, Turn
+from hocket.core.batch import GroupBy
+from hocket.core.columns import Column
+from hocket.core.components import from_plain, to_plain
+from hocket.credit.corrections import MaskedImportance, TruncatedImportance
+from hocket.credit.gae import GAE
+from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.pairs import AllPairs, BestAgainstWorst
+from hocket.credit.parts import EachScore
+from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
+from hocket.methods.group_relative.aapo import ReferenceMargin
+from hocket.methods.group_relative.bnpo import BetaDensity
+from hocket.methods.group_relative.gpg import SignalShare
+from hocket.methods.group_relative.grpo_lead import LogisticAccuracy
+from hocket.methods.group_relative.mapo import MixedDeviation
+from hocket.methods.group_relative.pvpo import RememberedBaseline
+from hocket.methods.group_relative.s_grpo_noise import NoiseAware
+from hocket.methods.group_relative.seed_grpo import SemanticEntropy
+from hocket.methods.group_relative.vital_dgrpo import Difficulty
+from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty
+from hocket.types import Turn
 
 WEIGHTS = [
     MixedDeviation(),

@@ -13,10 +13,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
-from hocket.credit.divergence import divergence_by_place, divergence_from_mean
-from hocket.keys import Key
-from hocket.lab import Tabular, World
-from hocket.packing import pack
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.lab.policy import Tabular
+from hocket.lab.world import World
+from hocket.methods.group_relative.tw_grpo import divergence_by_place, divergence_from_mean
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.credit import GAE, AllPairs, EachAgent, GroupRelative, RunningMean
-from hocket.packing import pack
-from hocket.signals import REWARD
-from hocket.types import Batch, Level, LevelScores, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Batch, Level, LevelScores
+from hocket.core.packing import pack
+from hocket.core.signals import REWARD
+from hocket.credit.each_agent import EachAgent
+from hocket.credit.gae import GAE
+from hocket.credit.group import GroupRelative
+from hocket.credit.pairs import AllPairs
+from hocket.credit.reinforce import RunningMean
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 
 def turn(agent: str, length: int = 2) -> Turn:

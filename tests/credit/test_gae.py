@@ -8,9 +8,9 @@ from credit_cases import LAW, batch_of, by_trajectory, deviation, experiences, m
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import GAE
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.credit.gae import GAE
 
 
 def valued(trajectories, seed=0):

@@ -7,12 +7,12 @@ import pytest
 from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_turn
 from hypothesis import given
 
-from hocket.credit import GroupRelative, MergedEdges
+from hocket.credit.group import GroupRelative
 from hocket.credit.pairs import BestAgainstWorst
-from hocket.credit.trajectory_graph import edges
 from hocket.credit.units import turn_units
 from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.lab.talk import TalkBench
+from hocket.methods.agents.salt import MergedEdges, edges
 from hocket.recipes import find
 from hocket.types import Scenario
 from hocket.workflows.environment import PlayEnvironment

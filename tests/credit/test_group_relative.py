@@ -22,8 +22,9 @@ from credit_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import GroupRelative
-from hocket.types import GroupBy, Level, Score
+from hocket.core.batch import GroupBy, Level
+from hocket.credit.group import GroupRelative
+from hocket.types import Score
 
 SCENARIO = GroupBy("scenario")
 

@@ -11,25 +11,21 @@ from credit_cases import LAW, batch_of, by_trajectory, counts, experiences, make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import (
-    BetaDensity,
-    Difficulty,
-    EachScore,
-    GreedyBaseline,
-    GroupRelative,
-    LogisticAccuracy,
-    MixedDeviation,
-    NoiseAware,
-    ReferenceMargin,
-    RememberedBaseline,
-    SemanticEntropy,
-    SignalShare,
-    StepRelative,
-)
-from hocket.credit.normalisations import beta_density, beta_moments
-from hocket.credit.weights import logistic_weight, noise_weight
-from hocket.errors import ConfigurationError
-from hocket.types import GroupBy, Level, Score
+from hocket.core.batch import GroupBy, Level
+from hocket.core.errors import ConfigurationError
+from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.parts import EachScore
+from hocket.credit.reinforce import GreedyBaseline
+from hocket.methods.group_relative.aapo import ReferenceMargin
+from hocket.methods.group_relative.bnpo import BetaDensity, beta_density, beta_moments
+from hocket.methods.group_relative.gpg import SignalShare
+from hocket.methods.group_relative.grpo_lead import LogisticAccuracy, logistic_weight
+from hocket.methods.group_relative.mapo import MixedDeviation
+from hocket.methods.group_relative.pvpo import RememberedBaseline
+from hocket.methods.group_relative.s_grpo_noise import NoiseAware, noise_weight
+from hocket.methods.group_relative.seed_grpo import SemanticEntropy
+from hocket.methods.group_relative.vital_dgrpo import Difficulty
+from hocket.types import Score
 
 BINARY = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=8)
 

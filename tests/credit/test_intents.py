@@ -11,17 +11,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.credit import IntentPairs
-from hocket.credit.abstract_game import AbstractGame, Course, Move, Situation
-from hocket.credit.intents import earned
-from hocket.credit.utterances import adjusted_rand, embedded, k_means
-from hocket.keys import Key
-from hocket.packing import pack
-from hocket.rewards import WeightedSum
+from hocket.core.batch import Batch, Level
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.methods.teams.lspo_werewolf import (
+    AbstractGame,
+    Course,
+    IntentPairs,
+    Move,
+    OneNight,
+    Situation,
+    adjusted_rand,
+    earned,
+    embedded,
+    k_means,
+)
+from hocket.rewards.combine import WeightedSum
 from hocket.testing import rehearse
-from hocket.types import Batch, Level, Scenario, Score, Trajectory, Turn
+from hocket.types import Scenario, Score, Trajectory, Turn
 from hocket.workflows.library import find
-from hocket.workflows.one_night import OneNight
 
 LAW = settings(max_examples=50, deadline=None, derandomize=True)
 LABELS = st.lists(st.integers(0, 3), min_size=2, max_size=12)

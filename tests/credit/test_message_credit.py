@@ -12,14 +12,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.credit import AlternatingCredit, BestAbove, BestAgainstWorst, GroupRelative, MessageValues, SiblingTurns
-from hocket.errors import HocketError
-from hocket.objectives import DPO, AlternatingObjective, MessageValueLoss, NegativeLogLikelihood
-from hocket.packing import pack
-from hocket.rewards import MessageCost, Readability, WeightedSum
-from hocket.signals import returns
-from hocket.types import Batch, Evaluation, Recorded, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Batch, Recorded
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import HocketError
+from hocket.core.packing import pack
+from hocket.core.signals import returns
+from hocket.credit.alternating import AlternatingCredit
+from hocket.credit.group import GroupRelative
+from hocket.credit.pairs import BestAgainstWorst
+from hocket.methods.teams.masprm import MessageValueLoss, MessageValues
+from hocket.methods.teams.optima import BestAbove, MessageCost, Readability, SiblingTurns
+from hocket.objectives.alternating import AlternatingObjective
+from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.preference import DPO
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 

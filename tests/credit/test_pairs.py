@@ -9,8 +9,8 @@ from credit_cases import LAW, batch_of, by_trajectory, counts, experiences, make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import AllPairs, BestAgainstWorst
-from hocket.types import GroupBy
+from hocket.core.batch import GroupBy
+from hocket.credit.pairs import AllPairs, BestAgainstWorst
 
 
 def expected_pairs(trajectories, margin):

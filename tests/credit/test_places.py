@@ -8,9 +8,12 @@ from credit_cases import LAW, batch_of, experiences, make, make_turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import DeviationUnlessAllRight, GroupRelative, PlanAndSolution, ProgressBonus, TagBonus
-from hocket.credit.progress import progress, progress_to_go
-from hocket.signals import returns
+from hocket.core.signals import returns
+from hocket.credit.group import GroupRelative
+from hocket.methods.group_relative.conciser import DeviationUnlessAllRight
+from hocket.methods.group_relative.lc_r1 import TagBonus
+from hocket.methods.group_relative.mrt import ProgressBonus, progress, progress_to_go
+from hocket.methods.group_relative.pta_grpo import PlanAndSolution
 
 
 @LAW

@@ -10,18 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.credit import PlanPairs
-from hocket.keys import Key
+from hocket.core.components import from_plain, to_plain
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.lab.talk import TalkBench
-from hocket.packing import pack
+from hocket.methods.agents.mpo_meta_plan import PlanPairs, PlanRuns
 from hocket.recipes import find
-from hocket.rewards import WeightedSum
-from hocket.rollout import PlanRuns
+from hocket.rewards.combine import WeightedSum
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
-from hocket.workflows import Outcome, Workflow
+from hocket.workflows.workflow import Outcome, Workflow
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 10), st.sampled_from("ab"), st.booleans()),

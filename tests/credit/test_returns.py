@@ -22,10 +22,11 @@ from credit_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import GreedyBaseline, ReturnToGo, RunningMean, Uniform
-from hocket.errors import ConfigurationError
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
 from hocket.stages import Stateful
-from hocket.types import Level, Score
+from hocket.types import Score
 
 
 def to_go_by_hand(trajectory, gamma):

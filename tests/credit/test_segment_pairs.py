@@ -10,13 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.credit import SegmentPairs
-from hocket.objectives import DPO
-from hocket.packing import pack
+from hocket.core.batch import Batch, Recorded
+from hocket.core.components import from_plain, to_plain
+from hocket.core.packing import pack
+from hocket.methods.agents.sdpo import SegmentPairs
+from hocket.objectives.preference import DPO
 from hocket.recipes import find
-from hocket.rewards import WeightedSum
-from hocket.types import Batch, Evaluation, Recorded, Scenario, Score, Trajectory, Turn
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=30, deadline=None, derandomize=True)
 PATHS = st.lists(

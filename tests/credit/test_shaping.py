@@ -10,13 +10,13 @@ from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import GroupRelative, ReturnToGo
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rewards import KLInReward, MaskTruncated, OverlongPenalty
-from hocket.rewards.shaping import kl_estimate
-from hocket.signals import returns
-from hocket.types import Recorded
+from hocket.core.batch import Recorded
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.signals import returns
+from hocket.credit.group import GroupRelative
+from hocket.credit.reinforce import ReturnToGo
+from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty, kl_estimate
 
 
 def dapo_by_hand(length, limit, buffer):

@@ -10,13 +10,18 @@ from credit_cases import LAW, batch_of, by_trajectory, deviation, experiences, m
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.credit import GAE, AgentGAE, GroupRelative, ModuleRelative, PromptRelative, RankConsistent
-from hocket.credit.rank_consistency import consistency
+from hocket.core.batch import GroupBy, Level
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.credit.gae import GAE
+from hocket.credit.group import GroupRelative
 from hocket.credit.units import turn_units
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.types import GroupBy, Level, Score
+from hocket.methods.teams.at_grpo import PromptRelative
+from hocket.methods.teams.comam import RankConsistent, consistency
+from hocket.methods.teams.marft import AgentGAE
+from hocket.methods.teams.mmgrpo import ModuleRelative
+from hocket.types import Score
 
 MODES = ["truncate", "fill-last", "fill-random", "ragged"]
 ALL = [PromptRelative(), *(ModuleRelative(counts=mode) for mode in MODES), AgentGAE(), AgentGAE(level="token")]

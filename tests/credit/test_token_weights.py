@@ -12,26 +12,21 @@ from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import (
-    BestAgainstWorst,
-    ConflictTokens,
-    DownSampled,
-    EntropyLifted,
-    EntropyScaled,
-    GroupRelative,
-    MaskDecision,
-    PlaceWeighted,
-    Pruned,
-    RankRelative,
-    RewardWhereTempered,
-    RunningMean,
-)
-from hocket.credit.conflict import contested, opening_run
-from hocket.credit.divergence import DIVERGENCE
-from hocket.credit.selection import largest_in_groups, largest_variance
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.types import Column
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.credit.group import GroupRelative
+from hocket.credit.pairs import BestAgainstWorst
+from hocket.credit.reinforce import RunningMean
+from hocket.methods.group_relative.adacot import MaskDecision
+from hocket.methods.group_relative.aepo import RewardWhereTempered
+from hocket.methods.group_relative.cppo import Pruned, largest_in_groups
+from hocket.methods.group_relative.d3s import DownSampled, largest_variance
+from hocket.methods.group_relative.edge_grpo import EntropyScaled
+from hocket.methods.group_relative.fc_entropy_grpo import EntropyLifted
+from hocket.methods.group_relative.gtpo_trajectory import ConflictTokens, contested, opening_run
+from hocket.methods.group_relative.rank_grpo import RankRelative
+from hocket.methods.group_relative.tw_grpo import DIVERGENCE, PlaceWeighted
 
 PLAIN = GroupRelative()
 REFINED = [

@@ -22,8 +22,10 @@ from credit_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.credit import EpisodeAndTurn, GroupRelative, StepRelative, TurnAndOutcome, TurnRelative
-from hocket.types import GroupBy, Level, Score
+from hocket.core.batch import GroupBy, Level
+from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.turn_level import EpisodeAndTurn, TurnAndOutcome, TurnRelative
+from hocket.types import Score
 
 INDEX, STATE = GroupBy("scenario", "agent", "turn_index"), GroupBy("scenario", "agent", "state")
 

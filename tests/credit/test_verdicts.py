@@ -5,19 +5,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.credit import (
+from hocket.core.batch import GroupBy
+from hocket.core.errors import ConfigurationError
+from hocket.credit.group import GroupRelative
+from hocket.credit.pairs import ShortestAgainstLonger
+from hocket.credit.verdicts import Verdicts
+from hocket.lab.microscope import Reading
+from hocket.methods.group_relative.group_relative_reinforce import (
+    DropSurplusNegatives,
     ExponentialWeight,
-    GroupRelative,
     LoweredBaseline,
-    PreferenceLevels,
-    ShortestAgainstLonger,
-    Verdicts,
 )
-from hocket.errors import ConfigurationError
-from hocket.microscope import Reading
-from hocket.rewards import DropSurplusNegatives, SpreadLength, WeightedSum
-from hocket.rewards.group_length import spread_length
-from hocket.types import GroupBy
+from hocket.methods.group_relative.kimi_k1_5 import SpreadLength, spread_length
+from hocket.methods.group_relative.trpa import PreferenceLevels
+from hocket.rewards.combine import WeightedSum
 
 many = settings(max_examples=50, deadline=None)
 

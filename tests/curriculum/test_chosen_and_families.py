@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.curriculum import Chosen, Families, Shuffled, variable
-from hocket.curriculum.variable import sample_variance
-from hocket.keys import Key
-from hocket.lab import World
+from hocket.core.keys import Key
+from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.variable import sample_variance, variable
+from hocket.lab.world import World
+from hocket.methods.group_relative.ps_grpo import Families
+from hocket.methods.group_relative.temporal_r1 import Chosen
 from hocket.tasks.sums import Sums
 from hocket.train.ledger import Ledger
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hocket.curriculum import ByFailure
-from hocket.keys import Key
-from hocket.lab import World
+from hocket.core.keys import Key
+from hocket.lab.world import World
+from hocket.methods.group_relative.kimi_k1_5 import ByFailure
 from hocket.train.ledger import Ledger
 
 KEY = Key.of(3)

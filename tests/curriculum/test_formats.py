@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.curriculum import FormatStages
-from hocket.curriculum.formats import posed
-from hocket.keys import Key
-from hocket.rewards import FormatGrade
+from hocket.core.keys import Key
+from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, posed
 from hocket.tasks import find
 from hocket.types import Scenario
 

@@ -9,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_runs import resume, rows, train, weights
 
-from hocket.components import from_plain, to_plain
-from hocket.errors import ConfigurationError
-from hocket.hooks import TurnHorizon
-from hocket.keys import Key
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench
+from hocket.methods.agents.agentgym_rl import TurnHorizon
+from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.recipes import find
-from hocket.recipes.group_relative import GRPO
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Scenario
-from hocket.workflows import Limits, Outcome, Workflow
+from hocket.workflows.episode import Limits
 from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 BOTH = ("whole", "parts")
 RISING = st.lists(st.integers(1, 30), unique=True, max_size=4).map(sorted)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from data_model_cases import trajectory, tree, turn, two_agents
 
-from hocket.components import from_plain, to_plain
-from hocket.packing import pack
-from hocket.types import GroupBy, Level, trajectory_of_turn
+from hocket.core.batch import GroupBy, Level, trajectory_of_turn
+from hocket.core.components import from_plain, to_plain
+from hocket.core.packing import pack
 
 
 def test_trajectory_columns_give_groups_of_trajectories():

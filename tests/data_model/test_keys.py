@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.keys import Key, uniforms
+from hocket.core.keys import Key, uniforms
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 WORDS = 1 << 64

@@ -9,10 +9,11 @@ from data_model_cases import recorded_path, trajectory, tree, turn, two_agents, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.packing import pack, unique_turns
-from hocket.rewards import WeightedSum
-from hocket.signals import returns, rewards_by_occurrence
-from hocket.types import Decoding, Level, Score
+from hocket.core.batch import Level
+from hocket.core.packing import pack, unique_turns
+from hocket.core.signals import returns, rewards_by_occurrence
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Decoding, Score
 
 LAW = settings(max_examples=80, deadline=None, derandomize=True)
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.segments import segment_count, segment_extreme, segment_mean, segment_std, segment_sum, suffix_sum
+from hocket.core.segments import segment_count, segment_extreme, segment_mean, segment_std, segment_sum, suffix_sum
 
 LAW = settings(max_examples=150, deadline=None, derandomize=True)
 

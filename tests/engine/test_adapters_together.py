@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import kernels
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine import continuous, local
 from hocket.engine.lobby import Lobby
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.policies.batching import batch_together
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.core.keys import Key, uniforms
 from hocket.engine.requests import Request
 from hocket.engine.sampling import Plan, draw
-from hocket.keys import Key, uniforms
 from hocket.types import Decoding
 
 WAYS = [

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import kernels
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.engine.lobby import Lobby
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.policies.family import head_size
 from hocket.types import Decoding
 

@@ -6,11 +6,11 @@ import pytest
 import tiny_models
 import torch
 
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.engine.lobby import Lobby
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import HocketError
-from hocket.keys import Key
 from hocket.types import Decoding
 
 torch.set_num_threads(1)

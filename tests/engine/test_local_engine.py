@@ -7,11 +7,11 @@ import pytest
 import tiny_models
 import torch
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)

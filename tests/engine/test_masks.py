@@ -9,11 +9,11 @@ import torch
 from tiny_models import policy
 
 from hocket.core.columns import ALLOWED, UNMASKED
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.rollout.nucleus import DELAYED, NucleusMask
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 

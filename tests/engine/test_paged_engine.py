@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import kernels
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine import continuous, local
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn

@@ -5,16 +5,16 @@ import pytest
 import tiny_models
 import torch
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows import Chat
+from hocket.workflows.chat import Chat
 
 torch.set_num_threads(1)
 

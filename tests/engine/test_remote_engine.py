@@ -12,22 +12,24 @@ import numpy as np
 import pytest
 from remote_server import Said, Server, chat_answer, token_answer
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine.lobby import Lobby
 from hocket.engine.local import LocalEngine
 from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_http import Endpoint, EndpointError
 from hocket.engine.requests import ContextFull, Request, Sample
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
 from hocket.testing import ScriptedEngine
 from hocket.train.journal import Journal
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import Chat, Outcome, Seat, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
 from hocket.workflows.plain import TextChat
-from hocket.workflows.team import Team
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 CHAT = Chat(build_tokenizer())
 ASKED = ({"role": "user", "content": "2+2"},)

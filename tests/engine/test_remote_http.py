@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from remote_server import Said, Server
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine.remote_http import Endpoint, EndpointError
 from hocket.engine.requests import ContextFull
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 
 KEY = Key.of(0)
 ASK = {"model": "m"}

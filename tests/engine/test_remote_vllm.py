@@ -20,6 +20,10 @@ from tiny_runs import TINY
 from vllm_server import real, serving
 
 from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.core.evaluating import evaluate_detached
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine import vllm
 from hocket.engine.handover import write_weights
 from hocket.engine.lobby import Lobby
@@ -27,18 +31,16 @@ from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.requests import Request, Sample
 from hocket.engine.vllm import VLLMServerEngine
-from hocket.errors import ConfigurationError
-from hocket.evaluating import evaluate_detached
-from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
 from hocket.train.engines import Engines
 from hocket.train.journal import Journal
 from hocket.train.trainer import Trainer
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows import Chat, SingleTurn, TextPlayer
+from hocket.workflows.chat import Chat
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.single import SingleTurn
 
 
 @pytest.fixture(autouse=True)

@@ -26,18 +26,18 @@ from vllm_server import VLLM_PYTHON, real
 from vllm_stand_in import StandInModel, ThreadChild
 
 from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine import handover, vllm_child, vllm_offline
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.engine.vllm_child import Wire
 from hocket.engine.vllm_offline import ChildSettings, EngineLost, VLLMEngine, find_python, last_words
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Decoding
-from hocket.workflows import Chat
+from hocket.workflows.chat import Chat
 
 Stand = Callable[..., StandInModel]
 

@@ -15,7 +15,7 @@ from transformers import (
 )
 from transformers.initialization import no_init_weights
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.policies.causal_lm import CausalLM
 
 CHARACTERS = string.ascii_lowercase + string.digits + " .,?!<>/|"

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.engine.vllm_child import Wire, serve
 from hocket.engine.vllm_offline import Child
-from hocket.keys import Key
 from hocket.policies.causal_lm import CausalLM
 from hocket.types import Decoding
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from hocket.core.keys import Key
 from hocket.engine.requests import Request
-from hocket.environments import Environment, Observation
 from hocket.environments.legal import IllegalMoves, LegalMoves
-from hocket.keys import Key
+from hocket.environments.protocol import Environment, Observation
 from hocket.types import Scenario
 
 Mover = Callable[[Environment, str, Observation], str]

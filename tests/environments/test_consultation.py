@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.casebook import Casebook, symptoms_of
 from hocket.environments.consultation import (
     BEFORE,
@@ -24,10 +26,8 @@ from hocket.environments.consultation import (
     fewest,
     possible,
 )
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rewards import Compliance, DiagnosisQuality, QuestionInformation
-from hocket.rewards.consultation import Consultation
+from hocket.methods.agents.doctoragent_rl import QuestionInformation
+from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.tasks import find
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory

@@ -9,16 +9,16 @@ import pytest
 
 pytest.importorskip("pyspiel")
 
+from hocket.core.errors import ConfigurationError
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.openspiel import OpenSpiel
 from hocket.environments.reading import Tagged
-from hocket.errors import ConfigurationError
 from hocket.tasks import find
 from hocket.tasks.environment import EnvironmentTask
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows import Limits
 from hocket.workflows.environment import PlayEnvironment
+from hocket.workflows.episode import Limits
 
 
 def played(task: EnvironmentTask, returns: dict[str, float], illegal: int = 0) -> Trajectory:

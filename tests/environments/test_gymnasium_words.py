@@ -12,10 +12,10 @@ pytest.importorskip("gymnasium")
 
 import gymnasium
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.gymnasium import GymnasiumWorld, Words
 from hocket.environments.spaces import actions_of, allowed, shown
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.testing import rehearse
 from hocket.types import Scenario
 from hocket.workflows.environment import PlayEnvironment

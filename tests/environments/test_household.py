@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.environments.household import (
     Household,
     Households,
@@ -19,8 +21,6 @@ from hocket.environments.household import (
 )
 from hocket.environments.household_house import ERRANDS, Goal, House, Place, draw_house
 from hocket.environments.solitary import NOTHING, PLAYER
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.tasks import find
 from hocket.tasks.split import split_of
 

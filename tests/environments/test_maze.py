@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.maze import (
     DIRECTIONS,
     Layout,
@@ -21,8 +23,6 @@ from hocket.environments.maze import (
     values,
 )
 from hocket.environments.solitary import PLAYER
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.tasks import find
 from hocket.tasks.split import split_of
 

@@ -25,14 +25,16 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.engine.lobby import Lobby
 from hocket.environments.openenv import OpenEnv
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.testing import rehearse
 from hocket.types import Assignment, Scenario
-from hocket.workflows import Limits, Seat, TextPlayer
 from hocket.workflows.environment import PlayEnvironment
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat
 
 CAPACITY = 2
 

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.core.canonical import canonical, database_hash
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.environments.order_desk import (
     DEAF,
     HANDLERS,
@@ -28,8 +30,6 @@ from hocket.environments.order_desk import (
     goals,
     tools_on,
 )
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.rewards.database_hash import DatabaseMatch, all_said
 from hocket.tasks import find
 from hocket.testing import rehearse

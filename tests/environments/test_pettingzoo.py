@@ -14,9 +14,9 @@ pytest.importorskip("gymnasium")
 import gymnasium
 import pettingzoo
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.environments.pettingzoo import PettingZoo
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
 from hocket.testing import rehearse
 from hocket.types import Scenario
 from hocket.workflows.environment import PlayEnvironment

@@ -10,18 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflows import chats, engines
 
+from hocket.core.batch import Level
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.lobby import Lobby
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.maze import Mazes
 from hocket.environments.openspiel import OpenSpiel
 from hocket.environments.reading import Tagged
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.tasks.maze import MazeTask
 from hocket.testing import ScriptedEngine, rehearse
-from hocket.types import Assignment, Decoding, Level, Scenario, Trajectory
-from hocket.workflows import Limits, Seat, TextPlayer
+from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat
 
 SCENARIO = Scenario("s", seed=5)
 

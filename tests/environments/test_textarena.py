@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("textarena")
 
-from hocket.environments import Environment, Observation
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.environments.protocol import Environment, Observation
 from hocket.environments.textarena import TextArena
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.testing import rehearse
 from hocket.types import Scenario
 from hocket.workflows.environment import PlayEnvironment

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core.keys import Key
 from hocket.kernels import TreePaths
-from hocket.keys import Key
 
 TYPES = (torch.float32, torch.bfloat16)
 ROUNDING = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}

@@ -18,7 +18,7 @@ from kernel_oracle import (
 )
 
 from hocket import kernels
-from hocket.keys import Key, uniforms
+from hocket.core.keys import Key, uniforms
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")

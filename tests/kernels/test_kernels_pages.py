@@ -22,7 +22,7 @@ from kernel_oracle import (
 )
 
 from hocket import kernels
-from hocket.keys import Key
+from hocket.core.keys import Key
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")

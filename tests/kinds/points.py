@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from hocket.keys import uniforms
+from hocket.core.batch import Level
+from hocket.core.keys import uniforms
 from hocket.policies.control_heads import DiagonalGaussian
 from hocket.policies.control_networks import Perceptron
 from hocket.stages import Reward
-from hocket.train.kinds import Network
-from hocket.types import Evaluation, Level, Quantity, Scenario, Trajectory, Turn
+from hocket.train.kinds.network import Network
+from hocket.types import Evaluation, Quantity, Scenario, Trajectory, Turn
 
 STEPS = 5
 """Denoising steps of a sample."""

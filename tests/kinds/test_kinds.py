@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from tiny_runs import assert_same, call, resume, rows, summary, train
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.train.config import configure
-from hocket.train.kinds import ACCURACY, CONTROL, RETURN, TEXT, kind_of
+from hocket.train.kinds import kind_of
+from hocket.train.kinds.control import CONTROL
+from hocket.train.kinds.kind import ACCURACY, RETURN
+from hocket.train.kinds.text import TEXT
 from hocket.train.trainer import Trainer
 
 POINTS = Path(__file__).with_name("points.py")

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.keys import Key
-from hocket.lab import Bench, Tabular, World
-from hocket.lab.bench import Player
-from hocket.packing import pack
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.lab.bench import Bench, Player
+from hocket.lab.policy import Tabular
+from hocket.lab.world import World
 from hocket.recipes import find
 from hocket.types import Assignment, Decoding, Quantity
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from hocket.lab import Bench, World
+from hocket.lab.bench import Bench
 from hocket.lab.policy import Tabular
-from hocket.recipes import GRPO, find
-from hocket.rewards import Routed
+from hocket.lab.world import World
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.mixed_r1 import Routed
+from hocket.recipes import find
 
 WORLD = World(
     questions=3,

@@ -5,10 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.lab import Bench, World
+from hocket.lab.bench import Bench
 from hocket.lab.stale import run_stale
 from hocket.lab.theory import fixed_points, slope, success_map, tilted
-from hocket.recipes import GRPO
+from hocket.lab.world import World
+from hocket.methods.base.grpo import GRPO
 
 many = settings(max_examples=40, deadline=None)
 

@@ -9,8 +9,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hocket.keys import Key
-from hocket.types import Batch, Evaluation, Occurrences, Recorded, Terms
+from hocket.core.batch import Batch, Occurrences, Recorded
+from hocket.core.keys import Key
+from hocket.types import Evaluation, Terms
 
 torch.set_num_threads(1)
 

@@ -8,21 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_batches import batch_of, batches, close, naive_total, occurrences, total_of, value_and_gradient
 
-from hocket.keys import Key
-from hocket.objectives import (
-    DPO,
-    AdaptiveClip,
-    ClippedSurrogate,
-    Discriminative,
-    GeometricMean,
-    MaskedPolicyGradient,
-    NegativeAwareLikelihood,
-    PolicyGradient,
-)
-from hocket.objectives.adaptive_clip import positive_share
-from hocket.objectives.discriminative import discrimination
-from hocket.objectives.negative_aware import negative_likelihood
-from hocket.types import Evaluation, Level
+from hocket.core.batch import Level
+from hocket.core.keys import Key
+from hocket.methods.group_relative.bapo import AdaptiveClip, positive_share
+from hocket.methods.group_relative.disco import Discriminative, discrimination
+from hocket.methods.group_relative.gmpo import GeometricMean
+from hocket.methods.group_relative.group_relative_reinforce import MaskedPolicyGradient
+from hocket.methods.group_relative.nft import NegativeAwareLikelihood, negative_likelihood
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.preference import DPO
+from hocket.objectives.surrogate import ClippedSurrogate
+from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)
 AGGREGATES = st.sampled_from(["token-mean", "sequence-mean", "sequence-sum", "constant-length"])

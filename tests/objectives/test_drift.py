@@ -9,18 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_batches import batch_of, batches, close, occurrences, total_of, value_and_gradient
 
-from hocket.errors import ConfigurationError
-from hocket.objectives import (
-    ClipDrift,
-    ClippedSurrogate,
-    DriftSurrogate,
-    ForwardKLDrift,
-    LearntDrift,
-    QuadraticDrift,
-    TanhDrift,
-)
-from hocket.objectives.drift import reach
+from hocket.core.errors import ConfigurationError
+from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift, TanhDrift
+from hocket.methods.group_relative.mdpo import ForwardKLDrift
+from hocket.methods.group_relative.spo import QuadraticDrift
+from hocket.objectives.drift import ClipDrift, DriftSurrogate, reach
 from hocket.objectives.learnt_drift import drift_features, network_drift, write_drift
+from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)

@@ -7,15 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.schedules import Linear
 from hocket.lab.documents import random_document
-from hocket.microscope import Reading
-from hocket.objectives import EntropyCorridor
-from hocket.objectives.entropy_corridor import corridor_distance
-from hocket.rewards import EntropyHistory
-from hocket.schedules import Linear
-from hocket.types import Evaluation, Level
+from hocket.lab.microscope import Reading
+from hocket.methods.agents.epo_entropy import EntropyCorridor, EntropyHistory, corridor_distance
+from hocket.types import Evaluation
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 LEVELS = st.floats(0, 4, allow_nan=False)

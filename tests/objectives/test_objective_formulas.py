@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 from objective_batches import batches, close, naive_total, occurrences, total_of, value_and_gradient
 from torch import Tensor
 
-from hocket.objectives import (
-    ClippedImportanceWeight,
-    ClippedSurrogate,
-    EntropyBonus,
-    ExactKL,
-    KLToReference,
-    NegativeLogLikelihood,
-    PolicyGradient,
-    ValueLoss,
-)
+from hocket.core.batch import Batch, Level
 from hocket.objectives.aggregate import weights
-from hocket.types import Batch, Evaluation, Level
+from hocket.objectives.divergence import ExactKL, KLToReference
+from hocket.objectives.entropy import EntropyBonus
+from hocket.objectives.importance import ClippedImportanceWeight
+from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.surrogate import ClippedSurrogate
+from hocket.objectives.value import ValueLoss
+from hocket.types import Evaluation
 
 AGGREGATES = ["token-mean", "sequence-mean", "sequence-sum", "constant-length"]
 aggregates = st.sampled_from(AGGREGATES)

@@ -8,21 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_batches import batch_of, batches, close, total_of, value_and_gradient
 
-from hocket.errors import HocketError
-from hocket.objectives import (
-    DPO,
-    ClippedImportanceWeight,
-    ClippedSurrogate,
-    EntropyBonus,
-    KLToReference,
-    NegativeLogLikelihood,
-    PolicyGradient,
-    ValueLoss,
-)
-from hocket.objectives.importance import clipped_importance_weight
+from hocket.core.batch import Level, Recorded
+from hocket.core.errors import HocketError
+from hocket.objectives.divergence import KLToReference
+from hocket.objectives.entropy import EntropyBonus
+from hocket.objectives.importance import ClippedImportanceWeight, clipped_importance_weight
+from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.preference import DPO
 from hocket.objectives.ratios import BOUND, saturated
-from hocket.objectives.surrogate import clipped_surrogate
-from hocket.types import Evaluation, Level, Recorded
+from hocket.objectives.surrogate import ClippedSurrogate, clipped_surrogate
+from hocket.objectives.value import ValueLoss
+from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)
 AGGREGATES = ["token-mean", "sequence-mean", "sequence-sum", "constant-length"]

@@ -9,11 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.credit import ValueSteps
-from hocket.errors import ConfigurationError, HocketError
-from hocket.microscope import Reading, look
-from hocket.objectives import ClippedSurrogate, PathConsistency
-from hocket.recipes.path_consistency import OREO
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.lab.microscope import Reading, look
+from hocket.methods.agents.oreo import OREO, PathConsistency, ValueSteps
+from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.types import Evaluation
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)

@@ -6,10 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_batches import batch_of, batches, close, occurrences, total_of, value_and_gradient
 
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.objectives import AdvantageRegression, HingeTrustRegion, KLToOld, LogRatioPenalty, PolicyGradient
-from hocket.types import Batch, Evaluation, Level
+from hocket.core.batch import Batch, Level
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.methods.group_relative.disco import HingeTrustRegion
+from hocket.methods.group_relative.group_relative_reinforce import LogRatioPenalty
+from hocket.methods.group_relative.trpa import KLToOld
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.regression import AdvantageRegression
+from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)
 settings_of_regression = st.sampled_from(

@@ -9,13 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.keys import Key
+from hocket.core.keys import Key
+from hocket.core.schedules import Linear
 from hocket.lab.documents import random_document
-from hocket.microscope import Reading, look
-from hocket.objectives import Among, ClippedSurrogate, ExactKL, KLToReference, PolicyGradient
+from hocket.lab.microscope import Reading, look
+from hocket.methods.base.grpo import GRPO
+from hocket.objectives.among import Among
+from hocket.objectives.divergence import ExactKL, KLToReference
+from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.ratios import log_ratios, segment_means
-from hocket.recipes import GRPO
-from hocket.schedules import Linear
+from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.types import Evaluation
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)

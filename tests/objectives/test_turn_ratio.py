@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from objective_batches import value_and_gradient
 
-from hocket.keys import Key
-from hocket.objectives import ClippedSurrogate, TurnSurrogate
-from hocket.types import Evaluation, Recorded
+from hocket.core.batch import Recorded
+from hocket.core.keys import Key
+from hocket.objectives.surrogate import ClippedSurrogate
+from hocket.objectives.turn_ratio import TurnSurrogate
+from hocket.types import Evaluation
 
 MEANS = ["geometric", "arithmetic", "product"]
 OVER = ["turn-mean", "sequence-turn-mean", "token-mean", "sequence-sum"]

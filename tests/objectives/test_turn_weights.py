@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from objective_batches import value_and_gradient
 
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.objectives import DPO
-from hocket.objectives.preference import turn_weight, turn_weights
-from hocket.types import Evaluation, Recorded
+from hocket.core.batch import Recorded
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.objectives.preference import DPO, turn_weight, turn_weights
+from hocket.types import Evaluation
 
 
 def filled(trajectories, seed, gap):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from oracle import reference as by
 
-from hocket.errors import HocketError
-from hocket.microscope import look
+from hocket.core.errors import HocketError
+from hocket.lab.microscope import look
 from hocket.recipes import find
 
 

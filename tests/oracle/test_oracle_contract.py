@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from oracle.documents import document
 
-from hocket.cli import main
-from hocket.errors import HocketError
-from hocket.microscope import look
+from hocket.cli.parser import main
+from hocket.core.errors import HocketError
+from hocket.lab.microscope import look
 from hocket.recipes import find
 
 NAMES = [

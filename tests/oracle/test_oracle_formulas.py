@@ -10,7 +10,7 @@ import pytest
 from oracle import reference as by
 from oracle.documents import document
 
-from hocket.microscope import look
+from hocket.lab.microscope import look
 from hocket.recipes import find
 
 ORACLES: dict[str, by.Oracle] = {

@@ -11,11 +11,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.policies import heads
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings

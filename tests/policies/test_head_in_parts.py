@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.policies import heads
 
 torch.set_num_threads(1)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.checks.latent import _batch, _policy
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.methods.group_relative.claims.hrpo import _batch, _policy
 from hocket.policies.latent import THINKING, LatentGate
 from hocket.types import Quantity
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.policies import fused
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts

@@ -14,10 +14,10 @@ import tiny_models
 from tiny_runs import call, rows
 
 from hocket import kernels
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.policies import tape as room
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings

@@ -9,11 +9,12 @@ import torch
 from fakes import told
 from torch import Tensor
 
-from hocket.credit.divergence import DIVERGENCE
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.core.batch import Batch, Occurrences, Recorded
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.methods.group_relative.tw_grpo import DIVERGENCE
 from hocket.recipe import Recipe
-from hocket.types import Batch, Evaluation, Occurrences, Recorded, Scenario, Score, Source, Trajectory, Turn
+from hocket.types import Evaluation, Scenario, Score, Source, Trajectory, Turn
 
 torch.set_num_threads(1)
 

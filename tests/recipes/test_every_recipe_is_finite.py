@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.microscope import look
+from hocket.lab.microscope import look
 from hocket.recipes import all_recipes, find
 
 EXTREME = 50.0

@@ -6,15 +6,24 @@ import pytest
 import torch
 
 import hocket.recipes
-from hocket.components import from_plain, to_plain
-from hocket.credit import GAE, BestAgainstWorst, GreedyBaseline, GroupRelative, ReturnToGo
-from hocket.errors import ConfigurationError
-from hocket.objectives import DPO, ClippedSurrogate, PolicyGradient, ValueLoss
+from hocket.core.batch import Level
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.credit.gae import GAE
+from hocket.credit.group import GroupRelative
+from hocket.credit.pairs import BestAgainstWorst
+from hocket.credit.reinforce import GreedyBaseline, ReturnToGo
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.base.ppo import PPO
+from hocket.methods.base.reinforce import REINFORCE
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.preference import DPO
+from hocket.objectives.surrogate import ClippedSurrogate
+from hocket.objectives.value import ValueLoss
 from hocket.recipe import Recipe
-from hocket.recipes import GRPO, PPO, REINFORCE, all_recipes, find
-from hocket.rollout import Independent
-from hocket.types import Level
-from hocket.update import GradientStep
+from hocket.recipes import all_recipes, find
+from hocket.rollout.independent import Independent
+from hocket.update.gradient import GradientStep
 
 RECIPES = all_recipes()
 EXPECTED = {

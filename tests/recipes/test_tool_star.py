@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hocket.checks.two_tools import bench
-from hocket.microscope import Reading
-from hocket.recipes.tool_reasoning import TOOL_STAR, TOOL_STAR_RL
+from hocket.lab.microscope import Reading
+from hocket.methods.agents.claims.tool_star import bench
+from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL
 from hocket.types import Evaluation
 
 ROWS = [

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.intervals import wilson
-from hocket.keys import Key
-from hocket.packing import pack
-from hocket.segments import segment_mean, segment_std
+from hocket.core.intervals import wilson
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.core.segments import segment_mean, segment_std
 from hocket.train.episodes import write_episodes
 from hocket.train.runfolder import RunFolder
 from hocket.train.tracking import MetricsLog

@@ -12,20 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.microscope import Reading, look, record
-from hocket.packing import pack
+from hocket.core.batch import Level
+from hocket.core.packing import pack
+from hocket.lab.microscope import Reading, look, record
+from hocket.methods.group_relative.pta_grpo import split
 from hocket.recipes import find
 from hocket.report.conversations import Conversations, calls_in, content, earned, least_size, size
 from hocket.report.groups import group_episodes
 from hocket.report.page import write_report
 from hocket.report.reading import read_run
 from hocket.report.rollouts import rollouts
-from hocket.rollout.tree import split
 from hocket.testing import rehearse
 from hocket.tools.calculator import CALCULATOR, calculator
 from hocket.train.episodes import BRIEF, episodes, write_episodes
-from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
-from hocket.workflows import Limits, Outcome, Workflow
+from hocket.types import Decoding, Scenario, Score, Trajectory, Turn
+from hocket.workflows.episode import Limits
+from hocket.workflows.workflow import Outcome, Workflow
 
 ASK = ({"role": "user", "content": "What is 6 * 7 + 1?"},)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.microscope import look
+from hocket.lab.microscope import look
 from hocket.recipes import find
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.report.methods import differences, relations

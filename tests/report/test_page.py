@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.report.chart import Chart, Line, running_mean, ticks
 from hocket.report.compare import compare_page, compare_rows, compare_table, differences
 from hocket.report.page import write_report

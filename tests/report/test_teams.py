@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from hocket.casting import Separate
-from hocket.display import LiveDisplay, role_lines
-from hocket.recipes import GRPO
+from hocket.cli.display import LiveDisplay, role_lines
+from hocket.core.casting import Separate
+from hocket.methods.base.grpo import GRPO
 from hocket.report.curves import curves
 from hocket.report.page import _chips, write_report
 from hocket.report.reading import read_run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tiny_runs import TINY, in_child, last_checkpoint, resume, rows, train
 
-from hocket.cli import main
+from hocket.cli.parser import main
 
 HANGS = """
 import asyncio

@@ -13,7 +13,7 @@ import pytest
 from tiny_runs import REWARDS, TINY, assert_same, call, in_child, last_checkpoint, resume, rows, train, weights
 
 from hocket import tasks
-from hocket.cli import main, split_settings
+from hocket.cli.parser import main, split_settings
 from hocket.train.config import configure, read_pairs
 from hocket.train.disk import Chunk, DiskWriter
 from hocket.train.trainer import Trainer, resumed

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.microscope import Reading
-from hocket.rewards import CalibratedReward, WeightedSum
-from hocket.rewards.calibrated import calibrated_reward
-from hocket.signals import returns
+from hocket.core.errors import ConfigurationError
+from hocket.core.signals import returns
+from hocket.lab.microscope import Reading
+from hocket.methods.group_relative.lens import CalibratedReward, calibrated_reward
+from hocket.rewards.combine import WeightedSum
 
 many = settings(max_examples=60, deadline=None)
 

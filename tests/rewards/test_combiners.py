@@ -10,16 +10,19 @@ from credit.credit_cases import LAW, experiences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.keys import Key
+from hocket.core.components import from_plain, to_plain
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.core.signals import counted_trajectories
 from hocket.lab.documents import random_document
-from hocket.microscope import Reading, look
-from hocket.packing import pack
-from hocket.recipes import GRPO, find
-from hocket.rewards import FrozenScale, Gated, NormalisedSum, RuleOverModel, WeightedByTask, WeightedSum
-from hocket.rewards.combine import mixed
-from hocket.rewards.frozen_scale import factor_weights, redundancy_factors
-from hocket.signals import counted_trajectories
+from hocket.lab.microscope import Reading, look
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.dr_genre import WeightedByTask
+from hocket.methods.group_relative.hybrid_multi_aspect_reward import RuleOverModel, mixed
+from hocket.methods.group_relative.multi_objective_grpo import NormalisedSum
+from hocket.methods.group_relative.quark_medical_alignment import FrozenScale, factor_weights, redundancy_factors
+from hocket.recipes import find
+from hocket.rewards.combine import Gated, WeightedSum
 
 COMBINERS = (
     WeightedSum(),

@@ -10,13 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.packing import pack
-from hocket.rewards import CrowdReward, LearningProgress, WeightedSum
-from hocket.rewards.agreement_votes import majority_votes
-from hocket.rewards.crowd import self_consistency, weighted_plurality
-from hocket.signals import REWARD
-from hocket.types import Batch, Level, Scenario, Trajectory, Turn
+from hocket.core.batch import Batch, Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.packing import pack
+from hocket.core.signals import REWARD
+from hocket.methods.group_relative.ttrv import majority_votes
+from hocket.methods.teams.cpmobius import LearningProgress
+from hocket.methods.teams.rlccf import CrowdReward, self_consistency, weighted_plurality
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Scenario, Trajectory, Turn
 
 LAW = settings(max_examples=100, deadline=None, derandomize=True)
 ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=6)

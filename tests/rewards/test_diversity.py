@@ -11,15 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.checks.rewarded import said, shaped
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.microscope import Reading
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.lab.microscope import Reading
+from hocket.lab.toys.rewarded import said, shaped
+from hocket.methods.group_relative.dra_grpo import DRA_GRPO, RedundancyDiscount, redundancy
+from hocket.methods.group_relative.multirole_r1 import MULTIROLE_R1, RoleDiversity, distinct_n, roles_of
+from hocket.methods.group_relative.ps_grpo import PS_GRPO, GroupSimilarity
+from hocket.methods.group_relative.ttrv import TTRV, VoteReward, majority_votes, vote_entropy, vote_shares
 from hocket.recipe import Recipe
-from hocket.recipes.graded_rewards import DRA_GRPO, MULTIROLE_R1, PS_GRPO, TTRV
-from hocket.rewards import GroupSimilarity, RedundancyDiscount, RoleDiversity, VoteReward
-from hocket.rewards.agreement_votes import majority_votes, vote_entropy, vote_shares
-from hocket.rewards.diversity import distinct_n, redundancy, roles_of
 from hocket.rewards.embedding import text_vectors
 from hocket.rewards.similarity import SIMILARITIES, bleu, exact, rouge_1, rouge_l
 

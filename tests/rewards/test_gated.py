@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.microscope import Reading
-from hocket.rewards import GatedAccumulation, WeightedSum
-from hocket.signals import returns
+from hocket.core.errors import ConfigurationError
+from hocket.core.signals import returns
+from hocket.lab.microscope import Reading
+from hocket.methods.agents.g_ra import GatedAccumulation
+from hocket.rewards.combine import WeightedSum
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 NUMBERS = st.sampled_from([0.0, 1.0, -0.5, 0.25, None])

@@ -11,15 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.checks.rewarded import said, shaped
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.recipes.graded_rewards import E_GRPO, PM4GRPO, R1_VL, TEMPSAMP_R1
-from hocket.rewards import AsymmetricCurve, Closeness, EntityMatch, IntervalIoU, OrderedStages
-from hocket.rewards.conformance import Conformance, activities, conformance, harmonic_mean
-from hocket.rewards.curves import asymmetric_curve
-from hocket.rewards.graded import closeness, interval_iou, interval_of, matched_share, number_of
-from hocket.rewards.key_steps import keyword_density, match_ratio
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.lab.toys.rewarded import said, shaped
+from hocket.methods.group_relative.crowdvlm_r1 import Closeness, closeness, number_of
+from hocket.methods.group_relative.e_grpo import E_GRPO, EntityMatch, matched_share
+from hocket.methods.group_relative.pm4grpo import PM4GRPO, Conformance, activities, conformance, harmonic_mean
+from hocket.methods.group_relative.r1_vl import R1_VL, keyword_density, match_ratio
+from hocket.methods.group_relative.temporal_r1 import IntervalIoU, interval_iou, interval_of
+from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, AsymmetricCurve, asymmetric_curve
+from hocket.rewards.key_steps import OrderedStages
 from hocket.types import Scenario, Trajectory, Turn
 
 BOUNDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda ends: (float(min(ends)), float(max(ends))))

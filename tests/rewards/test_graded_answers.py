@@ -10,27 +10,34 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.microscope import Reading
-from hocket.rewards import (
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.lab.microscope import Reading
+from hocket.methods.group_relative.ace_rl import (
     Checklist,
     EndsWith,
-    FormatGrade,
     HasSection,
     InOrder,
-    LanguageShare,
-    LengthBand,
     Mentions,
-    Routed,
     WordRange,
+    decompose,
+    instruction,
 )
-from hocket.rewards.checklist import decompose, instruction
-from hocket.rewards.formats import chosen_share, token_match
-from hocket.rewards.language import script_share, thoughts, vocabulary_share
-from hocket.rewards.length_band import band_penalty
-from hocket.rewards.router import ROUTES, final_answer
-from hocket.rewards.similarity_bags import bag_similarity, box_in, box_overlap, max_average, near_number, overlap
+from hocket.methods.group_relative.curr_reft import FormatGrade, chosen_share
+from hocket.methods.group_relative.hybrid_multi_aspect_reward import LengthBand, band_penalty
+from hocket.methods.group_relative.mixed_r1 import (
+    ROUTES,
+    Routed,
+    bag_similarity,
+    box_in,
+    box_overlap,
+    max_average,
+    near_number,
+    overlap,
+)
+from hocket.methods.group_relative.qwen3_korean import LanguageShare, script_share, thoughts, vocabulary_share
+from hocket.rewards.formats import token_match
+from hocket.rewards.router import final_answer
 from hocket.types import Scenario, Trajectory, Turn
 
 WORDS = st.lists(st.sampled_from(["red", "box", "small", "green", "table", "a", "the"]), min_size=1, max_size=6)

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.packing import pack
-from hocket.rewards import InformationGain, WeightedSum
-from hocket.rewards.information_gain import gains
-from hocket.signals import REWARD
-from hocket.types import Level, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.packing import pack
+from hocket.core.signals import REWARD
+from hocket.methods.agents.igpo import InformationGain, gains
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -9,21 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.microscope import Reading
-from hocket.rewards import (
-    BudgetLength,
-    CosineLength,
-    DecayingExits,
-    LengthOnceRight,
-    LongerIsBetter,
-    RelativeLength,
-    StandardisedLength,
-    TagFormat,
-    ToolEfficiency,
-)
-from hocket.rewards.tool_calls import efficiency, parts_of
-from hocket.signals import returns
+from hocket.core.errors import ConfigurationError
+from hocket.core.signals import returns
+from hocket.lab.microscope import Reading
+from hocket.methods.group_relative.conciser import LengthOnceRight
+from hocket.methods.group_relative.gcpo_geometryzero import LongerIsBetter
+from hocket.methods.group_relative.grpo_lead import StandardisedLength
+from hocket.methods.group_relative.lc_r1 import RelativeLength
+from hocket.methods.group_relative.open_rs import CosineLength
+from hocket.methods.group_relative.otc import ToolEfficiency, efficiency
+from hocket.methods.group_relative.s_grpo import DecayingExits
+from hocket.methods.group_relative.sem import parts_of
+from hocket.methods.group_relative.train_long_think_short import BudgetLength
+from hocket.rewards.tags import TagFormat
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -11,12 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rollout.rollout_cases import Stage, assignments
 
-from hocket.keys import Key
-from hocket.microscope import Reading
-from hocket.rewards import AppealedCorrection, NoiseCorrection, NoisyJudge, TextJudge
-from hocket.rewards.judge import accuracy, fit_preferences, fit_scores, fit_verdicts, heads, logistic, pair_accuracy
-from hocket.rewards.noise import backward, false_negative_rate, forward, true_share
-from hocket.rollout import Selected, WithAppeals
+from hocket.core.keys import Key
+from hocket.lab.microscope import Reading
+from hocket.methods.group_relative.curr_reft import Selected
+from hocket.methods.group_relative.noisy_verifier_correction import (
+    AppealedCorrection,
+    NoiseCorrection,
+    WithAppeals,
+    false_negative_rate,
+    true_share,
+)
+from hocket.rewards.judge import (
+    NoisyJudge,
+    TextJudge,
+    accuracy,
+    fit_preferences,
+    fit_scores,
+    fit_verdicts,
+    heads,
+    logistic,
+    pair_accuracy,
+)
+from hocket.rewards.noise import backward, forward
 from hocket.types import Scenario, Trajectory, Turn
 
 RATES = st.tuples(st.floats(0, 0.45), st.floats(0, 0.45))

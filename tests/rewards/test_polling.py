@@ -10,14 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.credit import BestTurnAgainstWorst
-from hocket.objectives import DPO
-from hocket.packing import pack
-from hocket.recipes.polling import GENII
-from hocket.rewards import GroupConsistency, WeightedSum
-from hocket.rewards.polling import polled
-from hocket.signals import REWARD
-from hocket.types import Batch, Evaluation, GroupBy, Level, Recorded, Scenario, Score, Trajectory, Turn
+from hocket.core.batch import Batch, GroupBy, Level, Recorded
+from hocket.core.packing import pack
+from hocket.core.signals import REWARD
+from hocket.methods.teams.genii import GENII, BestTurnAgainstWorst, GroupConsistency, polled
+from hocket.objectives.preference import DPO
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 ANSWER = st.sampled_from(["a", "b", None])

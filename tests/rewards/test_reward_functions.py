@@ -17,12 +17,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rewards import FunctionReward, Opinions, RewardError, load_reward, load_rewards
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.rewards import functions as module
-from hocket.rewards.opinions import opinions_of
+from hocket.rewards.functions import FunctionReward, load_reward, load_rewards
+from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.types import Scenario, Trajectory, Turn
 
 CHAT = ({"role": "system", "content": "s"}, {"role": "user", "content": "q"})

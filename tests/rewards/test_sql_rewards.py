@@ -8,28 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.checks.sql import problems, said
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rewards import (
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.methods.agents.claims.reasoning_sql import problems, said
+from hocket.methods.agents.reasoning_sql import (
     ClauseMatch,
-    ExecutionMatch,
     JudgeFailures,
     NgramOverlap,
-    NoisyJudge,
     SchemaLinking,
     ValidSyntax,
-)
-from hocket.rewards.sql import (
     clauses,
-    ends_in_order,
     frozen_tables,
     ngrams,
     overlap,
-    parsed,
-    same_rows,
     used,
 )
+from hocket.rewards.judge import NoisyJudge
+from hocket.rewards.sql import ExecutionMatch, ends_in_order, parsed, same_rows
 from hocket.tools.sql import Rows
 from hocket.types import Scenario
 

@@ -9,17 +9,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.keys import Key
-from hocket.markup import has_thought
-from hocket.microscope import Reading
-from hocket.recipes import GRPO
-from hocket.rewards import CallMatch, ListGain, SegmentsByText, SpanRewards, SubsetMatch, UnlikelinessReward
-from hocket.rewards.likelihood_rank import likelihood_ranks
-from hocket.rewards.spans import numbered_by, placed, span_rewards, spans_of
-from hocket.rewards.steps import StepScores
-from hocket.rewards.thinking import ThinkingPenalties, well_formed
-from hocket.signals import REWARD, returns
-from hocket.types import Level, Scenario, Trajectory, Turn
+from hocket.core.batch import Level
+from hocket.core.keys import Key
+from hocket.core.markup import has_thought
+from hocket.core.signals import REWARD, returns
+from hocket.lab.microscope import Reading
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.adacot import ThinkingPenalties, well_formed
+from hocket.methods.group_relative.fc_entropy_grpo import CallMatch
+from hocket.methods.group_relative.rank_grpo import ListGain
+from hocket.methods.group_relative.spectral_po import StepScores
+from hocket.methods.group_relative.text2grad import SpanRewards, placed, span_rewards, spans_of
+from hocket.methods.group_relative.unlikeliness_reward import UnlikelinessReward, likelihood_ranks
+from hocket.rewards.choices import SubsetMatch
+from hocket.rewards.spans import SegmentsByText, numbered_by
+from hocket.types import Scenario, Trajectory, Turn
 
 LAW = settings(max_examples=80, deadline=None, derandomize=True)
 

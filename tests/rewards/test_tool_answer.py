@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.keys import Key
-from hocket.markup import edit_distance
-from hocket.rewards import ToolAnswer
-from hocket.rewards.tool_answer import GRADES, plain, tools_called, well_tagged
+from hocket.core.keys import Key
+from hocket.core.markup import edit_distance
+from hocket.rewards.tool_answer import GRADES, ToolAnswer, plain, tools_called, well_tagged
 from hocket.types import Scenario, Trajectory, Turn
 
 LAW = settings(max_examples=80, deadline=None, derandomize=True)

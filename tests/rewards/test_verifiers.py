@@ -13,13 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.markup import tagged
-from hocket.packing import pack
-from hocket.rewards import ExactMatch, FunctionReward, RewardError, TaskVerifier
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.markup import tagged
+from hocket.core.packing import pack
+from hocket.rewards.functions import FunctionReward
+from hocket.rewards.opinions import RewardError
 from hocket.rewards.score import grade
-from hocket.rewards.verifiers import equal, last_line, last_number
+from hocket.rewards.verifiers import ExactMatch, TaskVerifier, equal, last_line, last_number
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.types import Scenario, Trajectory, Turn
 

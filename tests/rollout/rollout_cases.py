@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from rollout_cases import Stage, assignments, identity
 
-from hocket.rollout import AccuracySampling, DynamicSampling
-from hocket.types import Level, Score
+from hocket.core.batch import Level
+from hocket.methods.agents.tapo_tool import AccuracySampling
+from hocket.rollout.dynamic import DynamicSampling
+from hocket.types import Score
 
 REWARDS = {"mixed": (1.0, 0.0), "formless": (0.0, -1.0), "shades": (0.2, 0.4), "good": (0.95, 1.0), "lost": (1.0, None)}
 

@@ -6,7 +6,8 @@ import pytest
 from rollout_cases import Stage, assignments, identity
 
 from hocket.core.candidates import Branching
-from hocket.rollout import AgentTurnTree, Independent
+from hocket.methods.teams.at_grpo import AgentTurnTree
+from hocket.rollout.independent import Independent
 from hocket.types import Trajectory
 
 

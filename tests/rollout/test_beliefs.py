@@ -11,18 +11,21 @@ import pytest
 import torch
 from rollout_cases import NoHistory, Stage, assignments
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Sample
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.methods.agents.igpo import WithBeliefs
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
-from hocket.rollout import WithBeliefs
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Turn
-from hocket.workflows import Chat, Outcome, Seat, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat
+from hocket.workflows.workflow import Outcome, Workflow
 
 ASKED = Scenario("sum", "What is 2 + 3?", "5")
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from hocket.keys import Key
-from hocket.rollout import DifficultyAware
+from hocket.core.keys import Key
+from hocket.methods.group_relative.deepvideo_r1 import DifficultyAware
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Decoding, Scenario
 

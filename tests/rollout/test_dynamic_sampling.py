@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import NoHistory, Stage, assignments, identity
 
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.rollout import DynamicSampling
-from hocket.rollout.dynamic import has_signal
-from hocket.types import Level, Scenario, Score, Trajectory
+from hocket.core.batch import Level
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.rollout.dynamic import DynamicSampling, has_signal
+from hocket.types import Scenario, Score, Trajectory
 
 
 def curriculum(*names):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hocket.keys import Key
-from hocket.lab import Bench, World
-from hocket.recipes.graded_rewards import TEMPSAMP_R1
-from hocket.rollout import WithExpert
+from hocket.core.keys import Key
+from hocket.lab.bench import Bench
+from hocket.lab.world import World
+from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, WithExpert
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario
 

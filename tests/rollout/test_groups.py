@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.rollout.groups import groups
 from hocket.types import Assignment, Scenario, Trajectory
 

@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import Stage
 
-from hocket.components import from_plain, to_plain
-from hocket.core.method_columns import MESSAGE_VALUES
-from hocket.keys import Key
+from hocket.core.components import from_plain, to_plain
+from hocket.core.keys import Key
+from hocket.core.markup import edit_distance
 from hocket.lab.talk import TalkBench, total
-from hocket.markup import edit_distance
+from hocket.methods.teams.masprm import MESSAGE_VALUES, MessageSearch
+from hocket.methods.teams.optima import DialogueTree
 from hocket.recipes import find
-from hocket.rollout import UCT, AlternatingRollout, DialogueTree, Independent, MessageSearch
-from hocket.rollout.message_search import Tree
+from hocket.rollout.alternating import AlternatingRollout
+from hocket.rollout.independent import Independent
+from hocket.rollout.message_search import UCT, Tree
 from hocket.rollout.message_tree import Node, grafted
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing

@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 from rollout_cases import Stage, assignments, identity
 
-from hocket.components import from_plain, to_plain
-from hocket.credit import BestAgainstWorst, GreedyBaseline, GroupRelative
-from hocket.errors import ConfigurationError
-from hocket.packing import pack
-from hocket.rewards import WeightedSum
-from hocket.rollout import Demonstrations, DynamicSampling, Independent, Preferences, WithGreedyBaseline
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.packing import pack
+from hocket.credit.group import GroupRelative
+from hocket.credit.pairs import BestAgainstWorst
+from hocket.credit.reinforce import GreedyBaseline
+from hocket.rewards.combine import WeightedSum
+from hocket.rollout.baseline import WithGreedyBaseline
+from hocket.rollout.demonstrations import Demonstrations, Preferences
+from hocket.rollout.dynamic import DynamicSampling
+from hocket.rollout.independent import Independent
 from hocket.types import Assignment, Decoding, Scenario
 
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from hocket import recipes, tasks
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.lab import Bench, World
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.lab.bench import Bench
+from hocket.lab.world import World
 from hocket.nano import BASE
-from hocket.rollout import WithReference
+from hocket.rollout.reference import WithReference
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts, seat_references
 from hocket.train.config import configure

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from rollout_cases import NoHistory, Stage
 
-from hocket.components import from_plain, to_plain
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench, last_message
+from hocket.methods.agents.sdpo import ResampledTurn
 from hocket.recipes import find
-from hocket.rollout import NamedBy, ProbedTurns, ResampledTurn
-from hocket.rollout.named_turns import Finished, own_turns, resumed, values, worth
+from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns, own_turns, resumed, values, worth
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Experience, Scenario, Score, Trajectory, Turn
-from hocket.workflows import Outcome, Workflow
+from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue")
 SCENARIOS = [Scenario(f"s{number}", f"s{number}") for number in range(12)]

@@ -7,12 +7,13 @@ import asyncio
 import numpy as np
 import pytest
 
-from hocket.keys import Key
-from hocket.lab import World
+from hocket.core.keys import Key
 from hocket.lab.bench import Player
 from hocket.lab.policy import Tabular
-from hocket.rollout import GuidedCorrection, Refilled, Tempered
-from hocket.rollout.tempered import sampled_entropy
+from hocket.lab.world import World
+from hocket.methods.group_relative.aepo import Tempered, sampled_entropy
+from hocket.methods.group_relative.cppo import Refilled
+from hocket.methods.group_relative.edge_grpo import GuidedCorrection
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Decoding, Score
 

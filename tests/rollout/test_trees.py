@@ -9,21 +9,18 @@ import numpy as np
 import pytest
 from rollout_cases import NoHistory, Stage, assignments
 
-from hocket.keys import Key
-from hocket.lab import Tabular, World
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.lab.bench import Player
-from hocket.packing import pack
-from hocket.rollout import (
-    CompressedThoughts,
-    ContrastGroups,
-    DroppedThoughts,
-    FirstMention,
-    ForcedAnswers,
-    PlanTree,
-    SerialGroup,
-)
+from hocket.lab.policy import Tabular
+from hocket.lab.world import World
+from hocket.methods.group_relative.gcpo_geometryzero import ContrastGroups
+from hocket.methods.group_relative.lc_r1 import CompressedThoughts, FirstMention
+from hocket.methods.group_relative.mrt import ForcedAnswers, block_ends, cumulative_regret
+from hocket.methods.group_relative.pta_grpo import PlanTree
+from hocket.methods.group_relative.s_grpo import SerialGroup
+from hocket.methods.group_relative.ton import DroppedThoughts
 from hocket.rollout.branches import ending_tokens, thinking_span, tokens_covering
-from hocket.rollout.forced import block_ends, cumulative_regret
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Scenario, Score
 

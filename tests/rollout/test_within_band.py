@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rollout_cases import Stage, assignments
 
-from hocket.rollout import WithinBand
+from hocket.methods.teams.cpmobius import WithinBand
 
 
 class Shares(Stage):

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from hocket.checks.path_consistency import ACTIONS, BETA, PATHS, PLAIN, learnt, place, tree, write
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.lab.talk import Lookup
-from hocket.search import ConsistentValue
+from hocket.methods.agents.claims.oreo import ACTIONS, BETA, PATHS, PLAIN, learnt, place, tree, write
+from hocket.search.consistent import ConsistentValue
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
 

@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 import pytest
 import torch
 
-from hocket.errors import HocketError
-from hocket.keys import Key
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench, total
 from hocket.recipes import find
-from hocket.search import HeadValue, beam_search, best_of, tree_search, verdict
+from hocket.search.beam import beam_search, best_of
+from hocket.search.mcts import tree_search
+from hocket.search.values import HeadValue, verdict
 from hocket.stages import Play
 from hocket.train.loop import Playing
 from hocket.types import PAUSED, Assignment, Message, Quantity, Scenario, Trajectory
-from hocket.workflows import Outcome, Workflow
 from hocket.workflows.pipeline import Pipeline
 from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue", "green")
 SCENARIO = Scenario("one", "say red", answer="red")

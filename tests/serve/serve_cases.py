@@ -23,7 +23,7 @@ from hocket.serve.refusals import Refused
 from hocket.serve.source import Source
 from hocket.serve.spelling import Delta, Spelling
 from hocket.serve.wire import ChatRequest, RewardReport
-from hocket.workflows import Chat
+from hocket.workflows.chat import Chat
 
 WAIT = 30.0
 """Seconds after which something that should happen at once has not."""

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from serve_cases import WAIT, EchoDesk, Wire, error_of, events, hosted, post, question
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.serve.bounds import Bounds
 from hocket.serve.host import Host, is_loopback
 

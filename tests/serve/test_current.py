@@ -18,9 +18,9 @@ from serve_cases import WAIT, error_of, events, hosted, joined, nano_desk, post
 from tiny_runs import train
 from transformers import AutoModelForCausalLM
 
+from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.keys import Key
 from hocket.nano import BASE
 from hocket.serve.bounds import Bounds
 from hocket.serve.current import CurrentDesk

@@ -18,21 +18,25 @@ import openai
 import pytest
 from serve_cases import WAIT, events, joined
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.lobby import Lobby
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Engine, Request, Sample
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.serve.outside import OutsideAgent
 from hocket.testing import Script, ScriptedEngine
 from hocket.tools.calculator import CALCULATOR
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import Chat, Limits, Outcome, Seat, TextPlayer
+from hocket.workflows.chat import Chat
+from hocket.workflows.episode import Limits
 from hocket.workflows.library import find
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Seat
+from hocket.workflows.workflow import Outcome
 
 CHAT = Chat(build_tokenizer())
 Agent = Callable[..., Awaitable[Any]]

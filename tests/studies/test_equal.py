@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.studies.equal import Lens, gradient, made_up, ratio, relate
 from hocket.studies.planning import Planner, Run
 from hocket.studies.study import Entry, Study

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.recipes import find
 from hocket.studies.planning import Planner, equal_budget
 from hocket.studies.study import TUNING_SEEDS, Entry, Study, Tuning, entries, read, without_recipe

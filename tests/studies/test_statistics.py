@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from rliable import library, metrics
 from scipy import stats
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.studies import statistics
 from hocket.studies.statistics import (
     Array,

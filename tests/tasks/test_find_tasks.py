@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError, HocketError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.tasks import catalogue, find
 from hocket.tasks.sums import Sums
 from hocket.types import Scenario, Trajectory, Turn

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
 from hocket.tasks.jsonl import JsonLines, Row, divided
 from hocket.types import Score, Trajectory, Turn

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
 from hocket.tasks.multihop import MultiHop
 from hocket.tasks.split import split_of

@@ -14,10 +14,10 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from hocket import tasks
-from hocket.checks.peer_pressure import CONTESTS, by, episode, read
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.lab.juries import Told, bayes, conformist, exactly, likelihood, record_chance, reliability
+from hocket.methods.teams.claims.kairos import CONTESTS, by, episode, read
 from hocket.tasks.peer_quiz import LETTERS, Contest, PeerQuiz, Robustness
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.tasks import catalogue, find
 from hocket.tasks.reasoning import ReasoningGym
 from hocket.tasks.reasoning_guards import is_formula

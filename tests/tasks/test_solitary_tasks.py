@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.signals import REWARD
 from hocket.environments.household import Households, plan
 from hocket.environments.maze import DIRECTIONS, Mazes
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.signals import REWARD
 from hocket.tasks import find
 from hocket.tasks.household import HouseholdTask
 from hocket.tasks.maze import MazeTask
 from hocket.testing import rehearse
-from hocket.types import Level
 
 
 def test_a_plan_wins_an_errand_turn_by_turn() -> None:

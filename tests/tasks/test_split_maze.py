@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import tasks
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.tasks.split_maze import CollaborationGap, SplitMaze, SplitMazes, maze_of, posed
 from hocket.testing import Part, rehearse
 from hocket.types import Trajectory

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.tasks import find
 from hocket.tasks.split import split_of
 from hocket.tasks.sql_questions import LEVELS, draw_problem
 from hocket.testing import rehearse
 from hocket.tools.sql import query
-from hocket.workflows import SingleTurn
+from hocket.workflows.single import SingleTurn
 
 
 @pytest.mark.parametrize("level", sorted(LEVELS))

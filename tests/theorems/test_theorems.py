@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.lab.theorems import THEOREMS
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.testing import rehearse
 from hocket.tools.python import PythonTool, told
 from hocket.tools.sandbox import Finished, Sandbox, available

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.tools import sandbox as module
 from hocket.tools.sandbox import LAYERS, Finished, Sandbox, available
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.tools.corpus import RELATIONS, Corpus, Document, Question, read
 from hocket.tools.search import Index, Search, words
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.tools.sql import Caps, QueryError, ReadOnlySql, database, query
 
 SCRIPT = """CREATE TABLE book (id INTEGER PRIMARY KEY, title TEXT, price INTEGER);

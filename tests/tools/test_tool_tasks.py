@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rewards import CodeTests
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.rewards.code_tests import CodeTests
 from hocket.rewards.score import grade
 from hocket.tasks import find
 from hocket.tasks.code import CHAINS, Code, draw_problem
@@ -17,7 +17,7 @@ from hocket.testing import rehearse
 from hocket.tools.sandbox import available
 from hocket.tools.unit_tests import take_apart
 from hocket.types import Trajectory
-from hocket.workflows import SingleTurn
+from hocket.workflows.single import SingleTurn
 
 LOCKS = available()[0]
 needs_sandbox = pytest.mark.skipif(

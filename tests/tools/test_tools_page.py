@@ -9,7 +9,7 @@ from typing import Any
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.testing import Part, rehearse, tool_call
 from hocket.types import Scenario
-from hocket.workflows import Chat
+from hocket.workflows.chat import Chat
 
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.components import from_plain, to_plain
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.rewards import CodeTests
-from hocket.rewards.code_tests import code_of
+from hocket.core.components import from_plain, to_plain
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.rewards.code_tests import CodeTests, code_of
 from hocket.tools.sandbox import Sandbox, available
 from hocket.tools.unit_tests import Verdict, examine, take_apart
 from hocket.types import Scenario, Trajectory, Turn

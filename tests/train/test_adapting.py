@@ -11,7 +11,7 @@ import torch
 from tiny_runs import TINY
 
 from hocket import tasks
-from hocket.cli import split_settings
+from hocket.cli.parser import split_settings
 from hocket.train import adapting
 from hocket.train.adapting import PATIENCE, Adapting
 from hocket.train.config import configure

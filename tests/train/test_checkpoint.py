@@ -15,8 +15,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError, HocketError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
 from hocket.train.checkpoint import CheckpointError, Checkpoints, problem
 from hocket.train.disk import DiskWriter
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes

@@ -11,20 +11,22 @@ import yaml
 from tiny_runs import call, resume, rows, train
 
 from hocket import tasks
-from hocket.casting import Alternating, Shared
 from hocket.core.aliases import present, present_state
+from hocket.core.casting import Alternating, Shared
+from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
-from hocket.errors import ConfigurationError
-from hocket.hooks import PastSelves, TurnHorizon
+from hocket.hooks.past_selves import PastSelves
 from hocket.lab.talk import TalkBench
-from hocket.recipes.group_relative import GRPO
-from hocket.rewards import LearningProgress
+from hocket.methods.agents.agentgym_rl import TurnHorizon
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.teams.cpmobius import LearningProgress
 from hocket.stages import Hook, HookContext, Player
-from hocket.train.config import as_recipe, configure, read_pairs
+from hocket.train.config import configure, read_pairs
 from hocket.train.hooks import named
+from hocket.train.settings import as_recipe
 from hocket.types import Assignment, Scenario
-from hocket.workflows import Outcome, Workflow
 from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 COUNTING = """
 from dataclasses import dataclass

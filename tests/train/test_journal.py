@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hocket.errors import HocketError
+from hocket.core.errors import HocketError
 from hocket.stages import LedgerView
 from hocket.train.journal import MISSING, Journal
 from hocket.train.ledger import REMEMBERED, Ledger

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
 from hocket.train import machine as room
 from hocket.train.machine import Change, Machine
 from hocket.train.memory import MemoryPlan
@@ -109,7 +109,7 @@ def test_where_bf16_is_not_for(pretend: Pretend, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_precision_the_model_lacks_is_refused(tmp_path: Path) -> None:
-    from hocket import Trainer
+    from hocket.run import Trainer
     from hocket.tasks import find
     from hocket.train.config import configure
 

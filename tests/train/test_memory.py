@@ -28,7 +28,7 @@ AUTO = MemorySettings()
 
 
 def nano() -> CausalLM:
-    from hocket.keys import Key
+    from hocket.core.keys import Key
     from hocket.nano import BASE
 
     return CausalLM.from_pretrained(BASE, key=Key.of(0))

@@ -21,19 +21,19 @@ from one_process import Inside, one_process
 from tiny_runs import REWARDS, TINY, assert_same, call, resume, rows, train
 
 from hocket import tasks
-from hocket.cli import split_settings
+from hocket.cli.parser import split_settings
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.evaluating import evaluate_detached
+from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.curriculum import Shuffled
+from hocket.core.packing import pack
+from hocket.curriculum.shuffled import Shuffled
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
-from hocket.errors import ConfigurationError, HocketError
-from hocket.evaluating import evaluate_detached
-from hocket.keys import Key
+from hocket.methods.base.grpo import GRPO
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
-from hocket.recipes import GRPO
-from hocket.rewards import FunctionReward
+from hocket.rewards.functions import FunctionReward
 from hocket.stages import LedgerView, Task
 from hocket.train import overlap as module
 from hocket.train.assemble import build_parts

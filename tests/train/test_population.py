@@ -15,25 +15,24 @@ from hypothesis import strategies as st
 from tiny_runs import TINY, assert_same, rows
 
 from hocket import tasks
-from hocket.casting import Separate
-from hocket.checks.seats import kuhn, nash_conv
-from hocket.cli import split_settings
+from hocket.cli.parser import split_settings
+from hocket.core.casting import Separate
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.hooks import PastSelves
-from hocket.hooks.past_selves import Pool, Pools
-from hocket.keys import Key
+from hocket.hooks.past_selves import PastSelves, Pool, Pools
 from hocket.lab.talk import Lookup, TalkBench
-from hocket.objectives import EntropyBonus
+from hocket.methods.teams.claims.mars_self_play import kuhn, nash_conv
+from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY, PAST_SELVES
+from hocket.objectives.entropy import EntropyBonus
 from hocket.policies.causal_lm import CausalLM
-from hocket.recipes import MARS_SELF_PLAY
-from hocket.recipes.self_play import PAST_SELVES
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Decoding, Scenario
-from hocket.workflows import Outcome, TextPlayer, Workflow
+from hocket.workflows.player import TextPlayer
 from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 MOVES = ("rock", "paper", "scissors")
 PAYOFF = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

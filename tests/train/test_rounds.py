@@ -13,13 +13,14 @@ import torch
 from tiny_runs import call
 
 from hocket import tasks
-from hocket.checks.coach import bench, mass
+from hocket.core.batch import Level
 from hocket.lab.talk import TalkBench
+from hocket.methods.teams.claims.cpmobius import bench, mass
 from hocket.rewards.deferred import pay
 from hocket.train.config import configure
 from hocket.train.loop import Parts
 from hocket.train.trainer import Trainer
-from hocket.types import Level, Scenario, Trajectory, Turn
+from hocket.types import Scenario, Trajectory, Turn
 
 
 def trajectory(*policies: str) -> Trajectory:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tiny_runs import TINY, assert_same, call, last_checkpoint, resume, rows, train, weights
 
 from hocket import tasks
-from hocket.cli import split_settings
+from hocket.cli.parser import split_settings
 from hocket.engine.continuous import Continuous
 from hocket.nano import BASE
 from hocket.policies.loading import read_model

@@ -19,16 +19,17 @@ import tiny_models
 from tiny_runs import REWARDS, TINY, rows, weights
 
 from hocket import tasks
-from hocket.cli import split_settings
-from hocket.errors import HocketError
-from hocket.keys import Key
-from hocket.packing import pack
+from hocket.cli.parser import split_settings
+from hocket.core.batch import Batch, Level
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.sequences import TOKEN_BUDGET
 from hocket.train.config import configure
 from hocket.train.sparing import Sparing, SparingProblem, out_of_memory
 from hocket.train.trainer import Trainer, resumed
-from hocket.types import Batch, Evaluation, Level, Quantity, Scenario, Terms, Trajectory, Turn
+from hocket.types import Evaluation, Quantity, Scenario, Terms, Trajectory, Turn
 
 REFUSED = "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)"  # noqa: E501
 

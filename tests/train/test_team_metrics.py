@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hocket.core.batch import Level
 from hocket.train.team_metrics import team_metrics
-from hocket.types import Level, Scenario, Score, Trajectory, Turn
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 
 def turn(role: str) -> Turn:

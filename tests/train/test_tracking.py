@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.errors import ConfigurationError, HocketError
-from hocket.packing import pack
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.packing import pack
 from hocket.train.episodes import episodes, read_episodes, write_episodes
 from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.tracking import KEYS, MetricsLog, TensorBoardTracker, open_trackers, read_metrics
-from hocket.types import Level, Scenario, Score, Trajectory, Turn
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 # ---------------------------------------------------------------- metrics
 

@@ -6,13 +6,14 @@ import math
 
 import torch
 
-from hocket.casting import Separate
+from hocket.core.batch import Batch
+from hocket.core.casting import Separate
+from hocket.core.packing import pack
 from hocket.lab.talk import TalkBench
-from hocket.packing import pack
 from hocket.recipes import find
-from hocket.types import Batch, Scenario
-from hocket.workflows import Outcome, Workflow
+from hocket.types import Scenario
 from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue")
 

@@ -6,7 +6,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.workflows import Chat
+from hocket.workflows.chat import Chat
 
 CHATML = """\
 {%- for m in messages -%}

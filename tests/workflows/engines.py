@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from hocket.engine.lobby import Lobby
 from hocket.engine.requests import Request, Sample
 from hocket.testing import Script, ScriptedEngine
-from hocket.workflows import Chat
+from hocket.workflows.chat import Chat
 
 
 class SlowEngine(ScriptedEngine):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
+from hocket.methods.agents.agentflow import InTheFlow
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.agentflow import InTheFlow
 from hocket.workflows.library import find
 
 QUESTION = Scenario("q", "How many legs has a spider?", "8")

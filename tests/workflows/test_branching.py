@@ -19,16 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import kernels
+from hocket.core.batch import Batch
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
-from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.family import head_size
 from hocket.testing import ScriptedEngine
-from hocket.types import Assignment, Batch, Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows import Agent, Limits, Outcome, Seat, Team, TextPlayer, Workflow
+from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory, Turn
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Agent, Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 ROLES = ("left", "right")
 WORDS = ("go", "and then?", "12 + 3", "<think>a</think> so", "ab\n\n ab", "no")

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.core.batch import Level
+from hocket.methods.teams.mashost import EXIT, BuiltTeam, Graph, Member, read_step, without, written
 from hocket.testing import Part, rehearse
-from hocket.types import Level, Scenario, Trajectory
-from hocket.workflows.built_team import EXIT, BuiltTeam, Graph, Member, read_step, without, written
+from hocket.types import Scenario, Trajectory
 from hocket.workflows.library import find
 
 ROLES = ("solver", "checker")

@@ -8,16 +8,20 @@ from collections.abc import Mapping
 
 import pytest
 
+from hocket.core.batch import Level
 from hocket.core.candidates import TURN_REWARD, Branching
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.requests import Request
-from hocket.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.packing import pack
 from hocket.testing import ScriptedEngine
-from hocket.types import Assignment, Decoding, Level, Scenario, Trajectory
-from hocket.workflows import Chat, Limits, Outcome, Seat, TextPlayer, Workflow
+from hocket.types import Assignment, Decoding, Scenario, Trajectory
+from hocket.workflows.chat import Chat
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
 from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 SCENARIO = Scenario("x", "begin")
 WORTH = {"one": 0.0, "two": 2.0, "three": 1.0}

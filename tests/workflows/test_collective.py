@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.curriculum.invented import INVENT
+from hocket.core.batch import Level
 from hocket.lab.sequential import backward_induction
+from hocket.methods.teams.cpmobius import INVENT, CoachPlayer, unique_majority
+from hocket.methods.teams.mac_spgg import PublicGood, PublicGoods
 from hocket.testing import rehearse
-from hocket.types import Decoding, Level, Scenario, Trajectory
+from hocket.types import Decoding, Scenario, Trajectory
 from hocket.workflows import library
-from hocket.workflows.coach_player import CoachPlayer, unique_majority
 from hocket.workflows.crowd_vote import CrowdVote
-from hocket.workflows.public_goods import PublicGood, PublicGoods
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 QUESTION = Scenario("q", "2 + 2?", answer="4")

@@ -13,13 +13,17 @@ from engines import SlowEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.requests import Request
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory, Turn
-from hocket.workflows import Chat, Outcome, Reply, Seat, Team, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
 from hocket.workflows.foreign import Correspondent
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 
 class Writing(Workflow):

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from hocket.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError
+from hocket.methods.teams.cory import PioneerObserver
+from hocket.methods.teams.mlpo import LeaderPeers
+from hocket.methods.teams.rema import MetaReasoner
+from hocket.methods.teams.waltzrl import ConversationFeedback
 from hocket.testing import Script, rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows import SingleTurn, Workflow
 from hocket.workflows.debate import DebateVote
-from hocket.workflows.feedback import ConversationFeedback
-from hocket.workflows.leader_peers import LeaderPeers
 from hocket.workflows.library import find, library
-from hocket.workflows.meta_reasoner import MetaReasoner
-from hocket.workflows.pioneer_observer import PioneerObserver
 from hocket.workflows.planner_worker import PlannerWorker
+from hocket.workflows.single import SingleTurn
+from hocket.workflows.workflow import Workflow
 
 SUM = Scenario("s", "What is 1 + 2 + 4?", answer="7")
 

@@ -11,16 +11,20 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
-from hocket.keys import Key
 from hocket.nano import BASE
-from hocket.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import Chat, Outcome, Seat, SingleTurn, Team, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.single import SingleTurn
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 pytestmark = pytest.mark.skipif(not (BASE / "config.json").is_file(), reason="the base has not been pretrained here")
 

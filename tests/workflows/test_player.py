@@ -11,15 +11,20 @@ import engines
 import pytest
 from test_team import SCENARIO, Doing, echo
 
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.lobby import Lobby
 from hocket.engine.requests import ContextFull, Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.stages import Player
 from hocket.testing import ScriptedEngine, rehearse
-from hocket.types import Assignment, Decoding, Level, Scenario, Score, Trajectory
-from hocket.workflows import LimitReached, Limits, Outcome, Seat, SingleTurn, Team, TextPlayer, Workflow
+from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory
+from hocket.workflows.episode import LimitReached, Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.single import SingleTurn
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 KEY = Key.of(3)
 

@@ -13,14 +13,19 @@ import numpy as np
 import pytest
 from test_team import SCENARIO, Doing, echo
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.engine.lobby import Lobby
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import Limits, Outcome, Reply, Seat, Team, TextPlayer, ending
+from hocket.workflows import ending
+from hocket.workflows.episode import Limits
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Seat, Team
+from hocket.workflows.workflow import Outcome
 
 CHAT = chats.chat("nano")
 Act = Callable[[Scenario, Team], Awaitable[Outcome | None]]

@@ -10,13 +10,16 @@ import engines
 import numpy as np
 import pytest
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.engine.requests import Request
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
-from hocket.packing import pack
 from hocket.testing import ScriptedEngine, rehearse
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import Agent, Chat, Outcome, Seat, Team, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Agent, Seat, Team
+from hocket.workflows.workflow import Outcome, Workflow
 
 SCENARIO = Scenario("s", "What is 2+2?", answer="4")
 

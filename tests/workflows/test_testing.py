@@ -13,7 +13,9 @@ from test_team import SCENARIO, Doing
 from hocket.testing import Cut, Fails, Hangs, Late, Part, ScriptedEngine, rehearse, tool_call
 from hocket.tools.protocol import read_calls
 from hocket.types import Message, Scenario
-from hocket.workflows import LimitReached, Limits, Outcome, Team
+from hocket.workflows.episode import LimitReached, Limits
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "workflows.md"
 
@@ -127,9 +129,9 @@ def test_limits_reach_a_rehearsal() -> None:
 def test_the_engine_alone_answers_lists_and_functions_at_once() -> None:
     import chats
 
+    from hocket.core.errors import HocketError
+    from hocket.core.keys import Key
     from hocket.engine.requests import Request
-    from hocket.errors import HocketError
-    from hocket.keys import Key
     from hocket.types import Decoding
 
     chat = chats.chat("nano")

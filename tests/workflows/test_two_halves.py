@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hocket.lab.talk import TalkBench
+from hocket.methods.teams.optima import TwoHalves
 from hocket.recipes import find
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.library import find as workflow
 from hocket.workflows.pipeline import Pipeline
-from hocket.workflows.two_halves import TwoHalves
 
 RIGHT, WRONG = "<answer>red</answer>", "<answer>blue</answer>"
 SCENARIO = Scenario("one", "which", answer=RIGHT, metadata={"halves": ("left half", "right half")})

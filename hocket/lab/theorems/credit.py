@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from hocket.core.keys import Key
 from hocket.credit.formulas import leave_one_out as leave_one_out_of
-from hocket.keys import Key
 from hocket.lab.theorems.theorem import (
     Theorem,
     advantages,

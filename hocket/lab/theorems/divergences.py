@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.lab.theorems.theorem import Theorem, apart, excess
 from hocket.objectives.divergence import Estimator, kl_estimate
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.credit import BestAgainstWorst
-from hocket.keys import Key
+from hocket.core.keys import Key
+from hocket.credit.pairs import BestAgainstWorst
+from hocket.lab.microscope import look
 from hocket.lab.theorems.theorem import (
     Theorem,
     advantages,
@@ -26,11 +27,10 @@ from hocket.lab.theorems.theorem import (
     rewarded,
     rewards,
 )
-from hocket.microscope import look
-from hocket.objectives import ClippedSurrogate, PolicyGradient
 from hocket.objectives.drift import clip_drift, tanh_drift
+from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.quadratic import quadratic_drift
-from hocket.objectives.surrogate import clipped_surrogate
+from hocket.objectives.surrogate import ClippedSurrogate, clipped_surrogate
 
 SAMPLES = 4
 

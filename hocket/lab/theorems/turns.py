@@ -16,14 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.credit import GroupRelative, StepRelative, TurnAndOutcome, TurnRelative
-from hocket.keys import Key
+from hocket.core.batch import GroupBy
+from hocket.core.keys import Key
+from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.turn_level import TurnAndOutcome, TurnRelative
+from hocket.lab.microscope import look
 from hocket.lab.theorems.theorem import Theorem, apart, bent
-from hocket.microscope import look
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.stages import Credit
-from hocket.types import GroupBy
 
 SAMPLES = 3
 MOVES = 3

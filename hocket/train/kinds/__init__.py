@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from hocket.components import load_object
-from hocket.errors import ConfigurationError, nearest
+from hocket.core.components import load_object
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.stages import Task
 from hocket.train.kinds.control import CONTROL
 from hocket.train.kinds.kind import ACCURACY, RETURN, Kind, Measure

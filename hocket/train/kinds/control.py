@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.stages import Player, Policy, Task
 from hocket.train.kinds.network import Network
 

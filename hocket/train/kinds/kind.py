@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from hocket.intervals import mean_interval, wilson
+from hocket.core.intervals import mean_interval, wilson
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.settings import Config

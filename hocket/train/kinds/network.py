@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hocket.errors import ConfigurationError
-from hocket.keys import Key
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.stages import Player, Policy, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import Kind

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from hocket.core.columns import ANSWER
+from hocket.core.errors import ConfigurationError
 from hocket.engine.lobby import Lobby
-from hocket.errors import ConfigurationError
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
@@ -16,10 +16,14 @@ from hocket.train.models import configured_models, load_policy, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.settings import Config, RoleSettings
 from hocket.types import Trajectory, before_training
-from hocket.workflows import Chat, Limits, SingleTurn, TextPlayer, Workflow
+from hocket.workflows.chat import Chat
+from hocket.workflows.episode import Limits
 from hocket.workflows.library import checked_workflow
 from hocket.workflows.library import find as find_workflow
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.single import SingleTurn
 from hocket.workflows.team import Labeller, Seat
+from hocket.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
     from hocket.engine.requests import Engine

@@ -1,0 +1,266 @@
+"""What a person sees while training: a live line with the reward moving, and the closing summary."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from hocket.core.casting import Shared
+from hocket.train.kinds import kind_of
+from hocket.train.settings import Config
+from hocket.train.trainer import Trainer
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """The values as `width` blocks at most, each the mean of its stretch, scaled between least and largest."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return ""
+    size = max(1, math.ceil(len(finite) / width))
+    points = [sum(finite[i : i + size]) / len(finite[i : i + size]) for i in range(0, len(finite), size)]
+    low, high = min(points), max(points)
+    span = high - low or 1.0
+    return "".join(BLOCKS[1 + round((point - low) / span * 7)] for point in points)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as m:ss or h:mm:ss."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """A number, or a dash when there is none."""
+    return "–" if value is None or not math.isfinite(value) else format(value, form)
+
+
+class LiveDisplay:
+    """Watches a run on a terminal; falls back to a line now and then where there is none."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.rewards: list[float] = []
+        self.evaluations: list[tuple[int, float]] = []
+        self.last: dict[str, Any] = {}
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} steps"),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            expand=True,
+        )
+        self.bar: TaskID | None = None
+        self.live = Live(self._page(), console=console, refresh_per_second=4, transient=False)
+        self.began = time.monotonic()
+        self.first_step = 0
+        self.steps: int = 0
+
+    # ------------------------------------------------------------ observer
+
+    def started(self, trainer: Trainer) -> None:
+        config = trainer.config
+        self.first_step = trainer.progress.step
+        self.steps = trainer.total_steps
+        self.bar = self.progress.add_task(
+            f"{config.method} on {config.task}", total=self.steps, completed=self.first_step, left=""
+        )
+        who = kind_of(trainer.task).describe(config)
+        onward = f", continuing from step {self.first_step}" if self.first_step else ""
+        self.console.print(
+            f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/]{played(config)} with "
+            f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
+            f"→ {trainer.folder.path}{onward}",
+            soft_wrap=not self.console.is_terminal,
+        )
+        if self.console.is_terminal:
+            self.live.start()
+
+    def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        self.last = row
+        if row["step"] == 0:
+            self.began = time.monotonic()
+        if "reward/mean" in row:
+            self.rewards.append(row["reward/mean"])
+        measured = row.get("eval/accuracy", row.get("eval/return"))
+        if measured is not None:
+            self.evaluations.append((row["step"], measured))
+        if self.bar is not None:
+            self.progress.update(self.bar, completed=row["step"], left=self._left(row["step"]))
+        if self.console.is_terminal:
+            self.live.update(self._page())
+        elif measured is not None:
+            self.console.print(self._line(row, measured))
+
+    def said(self, message: str) -> None:
+        # Not broken into lines where nobody looks at a terminal, so that logs can be searched.
+        self.console.print(f"[yellow]![/] {escape(message)}", soft_wrap=not self.console.is_terminal)
+
+    def close(self) -> None:
+        """Stops the live part; what was shown stays."""
+        if self.live.is_started:
+            self.live.stop()
+
+    # ------------------------------------------------------------ what is drawn
+
+    def _left(self, step: int) -> str:
+        done = step - self.first_step
+        if done < 2:
+            return ""
+        return f"{clock((time.monotonic() - self.began) / done * (self.steps - step))} left"
+
+    def _line(self, row: Mapping[str, Any], measured: float) -> str:
+        return (
+            f"step {row['step']:4d}/{self.steps}  measured {measured:.3f}  reward {number(row.get('reward/mean'))}  "
+            f"tokens/s {number(row.get('throughput/tokens'), ',.0f')}  {self._left(row['step'])}"
+        )
+
+    def _page(self) -> Group:
+        row = self.last
+        table = Table.grid(padding=(0, 3))
+        recent = self.rewards[-10:]
+        mean = sum(recent) / len(recent) if recent else math.nan
+        table.add_row("reward", f"[bold green]{number(mean)}[/]", Text(sparkline(self.rewards), style="green"))
+        shown = [value for _, value in self.evaluations]
+        latest = f"{shown[-1]:.3f}" if shown else "–"
+        first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"
+        signal, groups = number(row.get("groups/with_signal"), ".0f"), number(row.get("groups/total"), ".0f")
+        trend = Text(sparkline(shown) + f"  {first}", style="cyan")
+        table.add_row("unseen problems", f"[bold cyan]{latest}[/]", trend)
+        table.add_row(
+            "tokens/s",
+            number(row.get("throughput/tokens"), ",.0f"),
+            f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   "
+            f"groups with signal {signal}/{groups}",
+        )
+        for line in role_lines(row):
+            table.add_row(*line)
+        return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+def played(config: Config) -> str:
+    """What the run or its recipe prescribes: the workflow, and the cast where roles do not share one policy."""
+    recipe = config.phases[0][0]
+    flow, cast = config.workflow or recipe.workflow, type(recipe.cast)
+    words = f" played as [cyan]{escape(flow)}[/]" if flow else ""
+    return words + (f" with the cast [cyan]{cast.__name__}[/]," if cast is not Shared else "")
+
+
+ROLES_SHOWN = 6
+"""Lines for roles at most."""
+
+
+def role_lines(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """A line per learner of a team: its name, its reward where it is told apart, entropy, divergence and signal."""
+    names = [key.removesuffix("/entropy") for key in row if key.endswith("/entropy") and key.count("/") == 1]
+    lines = []
+    for name in names[:ROLES_SHOWN]:
+        reward = next((row[key] for key in (f"{name}/reward", f"reward/agent/{name}") if key in row), None)
+        kl, signal = row.get(f"{name}/kl/reference"), row.get(f"{name}/groups/with_signal")
+        told = [f"entropy {number(row.get(f'{name}/entropy'), '.2f')}"]
+        told += [f"kl {number(kl)}"] if kl is not None else []
+        told += (
+            [f"signal {number(signal, '.0f')}/{number(row.get('groups/total'), '.0f')}"] if signal is not None else []
+        )
+        lines.append((escape(name), f"[bold green]{number(reward)}[/]" if reward is not None else "", "   ".join(told)))
+    if len(names) > ROLES_SHOWN:
+        lines.append(("", "", f"[dim]and {len(names) - ROLES_SHOWN} more roles[/]"))
+    return lines
+
+
+# ---------------------------------------------------------------- the closing summary
+
+
+def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
+    """What was gained, what changed in the answers, where things are and what to try next."""
+    before, after, measure = summary["before"], summary["after"], summary["measure"]
+    share = measure == "accuracy"
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
+    for heading in ("", "before", "after", "change"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    table.add_row(
+        measure,
+        _value(before.get(measure), share=share),
+        f"[bold]{_value(after.get(measure), share=share)}[/]",
+        f"[bold green]{_change(before, after, measure, share=share)}[/]",
+    )
+    table.add_row("[dim]95 % interval", _interval(before, share=share), _interval(after, share=share), "")
+    table.add_row("[dim]unseen problems", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
+    for name in [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]:
+        fraction = name != "length" and not name.startswith("reward/")
+        label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"
+        change = _change(before, after, name, share=fraction)
+        table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
+    changed = [sample for sample in summary["samples"] if sample["right_after"] and not sample["right_before"]]
+    rest = Table.grid(padding=(0, 3))
+    rest.add_column(style="dim")
+    rest.add_column(overflow="fold")
+    for name, text in (
+        ("", ""),
+        *(_example(changed[0]) if changed else ()),
+        ("run", str(folder)),
+        ("report", str(folder / "report.html")),
+        ("time", f"{clock(summary['seconds'])} for {summary['steps']} steps"),
+        ("", ""),
+        ("train on", resume),
+        ("measure", f"{program()} eval {folder}" + (" --samples 8" if share else "")),
+        ("compare", f"{program()} recipes lists other methods, one --recipe away"),
+    ):
+        rest.add_row(name, escape(text))
+    return Panel(
+        Group(table, rest), title=f"[bold]{summary['name']}[/] {summary['reason']}", expand=False, padding=(1, 2)
+    )
+
+
+def program() -> str:
+    """How this command is called here: by its name where a shell would find it."""
+    here = Path(sys.argv[0])
+    return (
+        "hocket" if shutil.which("hocket") or here.name != "hocket" else min(str(here), os.path.relpath(here), key=len)
+    )
+
+
+def _example(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One problem that became right."""
+    return [
+        ("for example", sample["prompt"]),
+        ("before", f"{sample['before']} ✗"),
+        ("after", f"{sample['after']} ✓"),
+        ("", ""),
+    ]
+
+
+def _interval(found: Mapping[str, Any], *, share: bool) -> str:
+    if "low" not in found:
+        return "–"
+    return f"[dim]{_value(found['low'], share=share)} – {_value(found['high'], share=share)}[/]"
+
+
+def _value(value: float | None, *, share: bool) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f} %" if share else f"{value:.1f}"
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str, *, share: bool) -> str:
+    if name not in before or name not in after:
+        return "–"
+    change = after[name] - before[name]
+    return f"{100 * change:+.1f} points" if share else f"{change:+.1f}"

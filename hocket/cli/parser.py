@@ -1,0 +1,349 @@
+"""The command line: thin, and every command's work is a function elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from hocket import __version__
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+
+DESCRIPTION = """hocket trains language models, teams of agents and other decision-makers by reinforcement
+learning.
+
+  hocket train                                      GRPO makes a small model better, in a minute
+  hocket train --task reasoning-gym:chain_sum       another task (see `hocket tasks`)
+  hocket train --recipe dapo                        another method (see `hocket recipes`)
+  hocket train --task data.jsonl --reward my.py:fn  your own data and reward
+  hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
+  hocket train --engine vllm                        sampled by vLLM (see docs/engines.md)
+  hocket report RUN                                 one page with everything about a run"""
+
+TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about a
+minute on one core.
+
+Settings come from defaults < recipe < CONFIG.yaml < flags. Beside the flags below, every
+setting of the run and of the recipe is a flag by its dotted key:
+
+  --rollout.samples 16 --curriculum.prompts 8      samples per prompt, prompts per step
+  --update.lr 5e-5 --update.warmup 10              learning rate and warm-up steps
+  --objective.high 0.28 --credit.scale null        the recipe's own (see `hocket recipes NAME`)
+  --decoding.temperature 0.9 --decoding.max_tokens 96
+  --evaluation.every 25 --evaluation.n 1000        unseen problems, measured greedily
+  --checkpoint.seconds 60 --checkpoint.steps 25    whichever comes first
+  --lora.rank 16 --track tensorboard --threads 1
+  --roles.worker.frozen true                       settings of one role of a workflow"""
+
+
+STUDY = """Compares recipes on the same tasks, base, budget and seeds, in parallel; docs/studies.md says how.
+What is finished stays in the study's folder, and the same command goes on from there.
+
+  hocket study --recipes grpo,dapo,gspo --task sums --seeds 5
+  hocket study benchmarks/studies/group_relative.yaml --dry-run
+  hocket study STUDY.yaml --update.epochs 2 --measure.n 400   settings of all runs, of the study"""
+
+
+MICROSCOPE = """what recipes make of one recorded batch, in float64 and without a model
+
+A batch is one JSON object: {"version": 1, "trajectories": [..], "state": {..}}. A trajectory has
+  group, scores {name: number}, logp [..]                 and what it has of
+  per decision: logp_behaviour, logp_proximal, logp_ref, entropy, value, trained, segment, turn,
+                tokens, token_scores {name: [..]}
+  per turn:     turn_scores, agent, state
+  id, source ("own", "baseline", "expert"), truncated, final_value, parent {id, length}
+  what stages read besides: text, label, embedding, history, info {pieces, tool_calls, ..}
+state holds step and progress (the share of the run that lies before, for schedules), and what
+stages remember. Where order matters (ties, pairs, serial groups) rows are ordered by id.
+"""
+
+
+SERVE = """Offers a run's newest checkpoint, or a model, as an OpenAI-compatible endpoint: chat completions
+(streaming too) under /v1, its description at /openapi.json. When a newer checkpoint appears, it
+is loaded between answers. docs/serving.md says more.
+
+  hocket serve RUN                                   on this machine alone, no key needed
+  hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key"""
+
+
+PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you
+take one of its seats, the agent the others.
+
+  hocket play RUN                                    /help lists what can be typed
+  hocket play RUN --seat player_1 --temperature 1
+  hocket play nano --logp                            how likely each token was"""
+
+
+COMMANDS = {
+    **{"train": "training", "eval": "runs", "report": "runs", "compare": "runs", "study": "studies"},
+    **{"recipes": "methods", "primitives": "methods", "catalogue": "methods", "tasks": "lists", "workflows": "lists"},
+    **{"microscope": "microscope", "serve": "serving", "play": "serving", "pretrain": "machine", "doctor": "machine"},
+}
+"""The module of each command, imported when it is run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    try:
+        return _dispatch([argument for argument in arguments if argument != "--debug"])
+    except HocketError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"hocket: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe left (`hocket tasks | head`); nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        more = "" if debug else " (run again with --debug for the traceback)"
+        if debug:
+            traceback.print_exc()
+        print(f"hocket: {type(error).__name__}: {error}{more}", file=sys.stderr)
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    parser = build_parser()
+    names = parser.commands
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
+    command = names.get(arguments[0]) if arguments else None
+    pairs: list[tuple[str, Any]] = []
+    if command is not None and command.get_default("takes_settings"):
+        arguments, pairs = split_settings(arguments, command.flags)
+    known = parser.parse_args(arguments)
+    if not hasattr(known, "run_command"):
+        parser.print_help()
+        return 0
+    module = importlib.import_module(f"hocket.cli.{COMMANDS[known.run_command]}")
+    return int(getattr(module, known.run_command)(known, pairs))
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as written, and room for the longest name of a command beside its text."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        # argparse forgets that commands are indented further than the flags.
+        self._action_max_length = max(self._action_max_length, 14)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports bad usage the way the rest of the library does, and knows its own flags."""
+
+    commands: dict[str, _Parser]
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        self.flags: set[str] = set()
+        super().__init__(*args, **keywords)
+
+    def add_argument(self, *names: Any, **keywords: Any) -> Any:
+        self.flags.update(name for name in names if name.startswith("-"))
+        return super().add_argument(*names, **keywords)
+
+    def error(self, message: str) -> Any:
+        raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
+
+
+def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Takes settings (`--a.b 1 --c=x --d`) out of the arguments, leaving those whose flag is among `flags`.
+
+    Values are read as YAML, and a setting without a value is true.
+    """
+    import yaml
+
+    kept: list[str] = []
+    pairs: list[tuple[str, Any]] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        key, equals, text = word[2:].partition("=")
+        if not word.startswith("--") or not key or f"--{key}" in flags:
+            kept.append(word)
+            if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
+                kept.append(rest.pop(0))
+            continue
+        if not equals:
+            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        pairs.append((key.replace("-", "_"), value))
+    return kept, pairs
+
+
+def build_parser() -> _Parser:
+    """All commands and their flags."""
+    raw = _Help
+    parser = _Parser(prog="hocket", description=DESCRIPTION, formatter_class=raw, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"hocket {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks (any command)")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, text: str, *, settings: bool = False, details: str | None = None) -> _Parser:
+        added: _Parser = commands.add_parser(
+            name, help=text, description=details or text, formatter_class=raw, allow_abbrev=False
+        )
+        added.set_defaults(run_command=name, takes_settings=settings)
+        return added
+
+    _train(command("train", "train a policy", settings=True, details=TRAIN))
+    _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k", settings=True))
+    recipes = command("recipes", "list the methods, show or compare them, or check what they claim")
+    recipes.add_argument("name", nargs="?", help="a recipe to show in full")
+    checks = "run the checks of catalogue rows, or of a FILE.py (all without ID)"
+    recipes.add_argument("--check", metavar="ID", nargs="*", action="extend", help=checks)
+    recipes.add_argument("--stale", action="store_true", help="with --check: rows whose code has changed since")
+    recipes.add_argument("--quick", action="store_true", help="with --check: leave out what trains for long")
+    recipes.add_argument("--workers", type=int, default=1, metavar="N", help="with --check: so many at a time")
+    recipes.add_argument("--keep", action="store_true", help="with --check: keep the verdicts, which the list shows")
+    recipes.add_argument(
+        "--docs", metavar="DIR", help="write the generated pages and the cards that lists are read from"
+    )
+    recipes.add_argument("--compare", metavar="NAME", nargs=2, help="two recipes: settings, conventions, gradients")
+    _json(recipes)
+    primitives = command("primitives", "every stage that recipes are composed of, wherever it lives, in a line each")
+    primitives.add_argument("--stage", metavar="NAME", help="curriculum, rollout, rewards, credit, objectives, ...")
+    _json(primitives)
+    _json(command("catalogue", "the published rows hocket answers for, and whether what they claim was seen here"))
+    listing = command("tasks", "list the tasks, or show samples of one")
+    listing.add_argument("name", nargs="?", help="a task to sample")
+    listing.add_argument("--n", type=int, default=3, help="samples to show (3)")
+    listing.add_argument("--all", action="store_true", help="list every reasoning-gym dataset too")
+    _json(listing)
+    workflows = command("workflows", "list the workflows and their settings, or describe one")
+    workflows.add_argument("name", nargs="?", help="a workflow to describe, as `hocket train --workflow` takes it")
+    _json(workflows)
+    report = command("report", "write a run's page and print where it is")
+    report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    report.add_argument("--runs", default="runs", metavar="DIR")
+    compare = command("compare", "runs side by side, in the terminal and as a page")
+    compare.add_argument("run", metavar="RUN", nargs="+")
+    compare.add_argument("--runs", default="runs", metavar="DIR")
+    compare.add_argument("--html", metavar="FILE", help="also write a page with the curves")
+    _json(compare)
+    _study(
+        command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
+    )
+    pretrain = command("pretrain", "make the nano base again from procedurally generated text")
+    pretrain.add_argument("--seed", type=int, default=None)
+    pretrain.add_argument("--out", default="nano-base", metavar="DIR")
+    microscope = command(
+        "microscope", "what recipes make of one recorded batch: credit, weights, gradients", details=MICROSCOPE
+    )
+    microscope.add_argument("--batch", metavar="FILE.json", help="a recorded batch")
+    microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="one or several")
+    microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="changes every recipe")
+    microscope.add_argument("--seed", type=int, default=0, metavar="N", help="for recipes that draw")
+    microscope.add_argument("--html", metavar="FILE", help="write a page: the same tokens under each recipe")
+    microscope.add_argument("--record", metavar="RUN", help="write a batch from a run instead")
+    microscope.add_argument("--runs", default="runs", metavar="DIR")
+    microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
+    microscope.add_argument("--out", metavar="FILE.json", help="where --record writes")
+    _json(microscope)
+    _serve(command("serve", "offer a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
+    _play(command("play", "talk to a trained agent, or take a seat beside it", settings=True, details=PLAY))
+    doctor = command("doctor", "versions, threads, precision, missing extras, and a ten-second self-test")
+    _json(doctor)
+    parser.commands = dict(commands.choices)
+    return parser
+
+
+def _train(parser: _Parser) -> None:
+    parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags win over it")
+    for flag, metavar, text in (
+        ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl or FILE.py:NAME"),
+        ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
+        ("--model", "PATH", "nano, a transformers folder, or a hub name"),
+        ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
+        ("--run", "NAME", "name of the run folder (the next free one)"),
+        ("--runs", "DIR", "where run folders are (runs)"),
+        ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument(
+        "--reward",
+        metavar="FILE.py:FUNCTION[=WEIGHT]",
+        action="append",
+        help="a reward function; several add up; `task` is the task's own verifier",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
+    parser.add_argument("--quiet", action="store_true", help="no live display")
+    _json(parser)
+
+
+def _eval(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder with --task")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
+    parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    _json(parser)
+
+
+def _study(parser: _Parser) -> None:
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags win over it")
+    parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
+    parser.add_argument("--baseline", metavar="NAME", help="what the others are compared with (grpo)")
+    parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
+    parser.add_argument("--model", metavar="PATH", help="nano, a transformers folder, or a hub name")
+    parser.add_argument("--seeds", type=int, metavar="N", help="testing seeds of every recipe and task (5)")
+    parser.add_argument("--steps", type=int, metavar="N", help="the budget of a run: steps (30)")
+    parser.add_argument("--prompts", type=int, metavar="P", help="times prompts per step (8)")
+    parser.add_argument("--samples", type=int, metavar="G", help="times answers per prompt (8)")
+    parser.add_argument("--lr", metavar="A,B,C", help="learning rates to choose from, on tuning seeds")
+    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (one per core)")
+    parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
+    parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _serve(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--host", default="127.0.0.1", help="the interface; beyond this machine a key is required")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes a free one (8000)")
+    parser.add_argument("--key", action="append", default=[], help="what callers must send; others can see it in `ps`")
+    parser.add_argument("--key-variable", metavar="NAME", help="the environment variable that holds the key")
+    parser.add_argument("--max-tokens", type=int, default=1024, metavar="N", help="tokens of an answer (1024)")
+    parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="worked on at once (512)")
+    parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="bytes of a request (1048576)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of answers to requests without one (0)")
+    _json(parser)
+
+
+def _play(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--workflow", metavar="NAME", help="another workflow than the run's")
+    parser.add_argument("--seat", metavar="NAME", help="your seat or role; `none` only watches (the first of several)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="of the agent (the run's); 0 is greedy")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="tokens of an answer (the run's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
+    parser.add_argument("--logp", action="store_true", help="show how likely each token of an answer was")
+    parser.add_argument("--show", action="store_true", help="show others' answers as they come, secrets included")
+
+
+def _json(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,446 @@
+"""Stages as values: to plain data and back, and changed by dotted path.
+
+A component is a frozen dataclass. Its plain form is `{type: hocket.objectives.ClippedSurrogate, low: 0.2}`: what
+`hocket`'s stage packages export goes by `hocket.ROOM.NAME`, what an installed package holds by its dotted path, and
+what stands in a file by `FILE.py:NAME`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import importlib
+import importlib.util
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hocket.core.aliases import aliases
+from hocket.core.batch import GroupBy
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.stages import Reward, Stage
+
+ROOMS = (
+    *("curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks"),
+    *("types", "recipe", "casting", "policies", "tools", "train", "schedules", "workflows"),
+)
+"""Packages whose exported classes may be named in a configuration."""
+
+
+def is_component(value: object) -> bool:
+    """Whether `value` is an instance of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+# ---------------------------------------------------------------- to plain data
+
+
+def to_plain(value: Any) -> Any:
+    """Plain data (dicts, lists, numbers, strings) that `from_plain` turns back into an equal value."""
+    if isinstance(value, GroupBy):
+        return {"type": "hocket.types.GroupBy", "columns": list(value.columns)}
+    if is_component(value):
+        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return {"type": type_name(type(value)), **fields}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list, frozenset)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, types.FunctionType):
+        return type_name(value)
+    return value
+
+
+def type_name(thing: Any) -> str:
+    """`hocket.ROOM.NAME` for the library's own, `FILE.py:NAME` for what a file holds, else the dotted path."""
+    module = sys.modules[thing.__module__]
+    source = getattr(module, "__hocket_file__", None)
+    if source is not None:
+        return f"{source}:{thing.__qualname__}"
+    for room in ROOMS:
+        if f"{thing.__module__}.".startswith(f"hocket.{room}.") and thing.__qualname__ in _exported(room):
+            return f"hocket.{room}.{thing.__qualname__}"
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+# ---------------------------------------------------------------- from plain data
+
+
+def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
+    """Builds a value of type `hint` from plain data. `where` is the dotted key, for messages.
+
+    Raises:
+        ConfigurationError: naming the key, what is wrong and the mend.
+    """
+    if isinstance(data, Mapping) and "type" in data:
+        return _build(load_type(str(data["type"]), where), data, where)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(data, Mapping):
+        return _build(hint, data, where)
+    if is_component(data) or callable(data):
+        return data
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return _sequence(data, hint, where)
+    if isinstance(data, str) and _takes_function(hint):
+        return load_named(data, where)
+    return leaf(data, hint, where)
+
+
+def _takes_function(hint: Any) -> bool:
+    """Whether a function is wanted, and no text is."""
+    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return str not in members and any(typing.get_origin(member) is Callable for member in members)
+
+
+def _sequence(data: Sequence[Any], hint: Any, where: str) -> Any:
+    members = [from_plain(item, Any, f"{where}.{number}") for number, item in enumerate(data)]
+    slot = _slot(hint)
+    if any(is_component(member) for member in members) or (slot is not None and slot.several):
+        return tuple(members)
+    if not members and hint is not Any:
+        return ()
+    return leaf(members, hint, where)
+
+
+def _build(cls: Any, data: Mapping[str, Any], where: str) -> Any:
+    given = {name: value for name, value in data.items() if name != "type"}
+    if cls is GroupBy:
+        return GroupBy(*given.get("columns", ()))
+    hints = field_types(cls)
+    for name in given:
+        if name not in hints:
+            raise ConfigurationError(f"{_dotted(where, name)} is not a setting of {cls.__name__}{nearest(name, hints)}")
+    values = {name: from_plain(value, hints[name], _dotted(where, name)) for name, value in given.items()}
+    _check_slots(cls, values, where)
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{where or cls.__name__}: {error}") from error
+
+
+def leaf(data: Any, hint: Any, where: str) -> Any:
+    """A plain value checked against its type; numbers written as text (`1e-4`) are accepted for floats."""
+    simple = _simple(hint)
+    if isinstance(data, str) and _accepts(simple, float) and not _accepts(simple, str):
+        try:
+            data = float(data)
+        except ValueError:
+            pass
+    try:
+        return msgspec.convert(data, simple, strict=True)
+    except msgspec.ValidationError as error:
+        reason = str(error).split(" - at")[0]
+        raise ConfigurationError(f"{where} = {data!r}: {reason[0].lower()}{reason[1:]}") from None
+
+
+def _simple(hint: Any) -> Any:
+    """`hint` with everything msgspec cannot check (protocols, callables) turned into Any."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        # Values of a component's type were taken before; what is left must be one of the others.
+        plain = [member for member in typing.get_args(hint) if not dataclasses.is_dataclass(member)]
+        members = [_simple(member) for member in plain]
+        return Any if Any in members else functools.reduce(lambda left, right: left | right, members)
+    if origin in (tuple, list, dict, frozenset, typing.Literal) or hint in (int, float, str, bool, type(None)):
+        return hint
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint
+    return Any
+
+
+def _accepts(hint: Any, kind: type) -> bool:
+    return hint is kind or kind in typing.get_args(hint)
+
+
+def _dotted(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def field_types(cls: Any) -> Mapping[str, Any]:
+    """Resolved types of a component's settings by name."""
+    return _field_types(cls)
+
+
+@functools.cache
+def _field_types(cls: Any) -> Mapping[str, Any]:
+    # Resolving the names in annotations is most of the time that reading a configuration takes.
+    hints = typing.get_type_hints(cls)
+    return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init})
+
+
+def _exported(room: str) -> Sequence[str]:
+    """The names that a package of `ROOMS` offers."""
+    module = importlib.import_module(f"hocket.{room}")
+    return getattr(module, "__all__", [name for name in vars(module) if name[0].isupper()])
+
+
+def load_type(name: str, where: str = "") -> Any:
+    """The component called `hocket.ROOM.NAME`, `FILE.py:NAME` or `package.module.NAME`."""
+    loaded = load_named(name, f"{where}.type".lstrip("."))
+    if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
+        key = f"{where}.type".lstrip(".")
+        raise ConfigurationError(f"{key} = {name!r} is no dataclass; write hocket.ROOM.CLASS or FILE.py:NAME of one")
+    return loaded
+
+
+def load_named(name: str, where: str = "reference") -> Any:
+    """What `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path `package.module.NAME` names."""
+    if ".py:" in name:
+        return load_object(name, where)
+    name = aliases().get(name, name)
+    path, _, last = name.rpartition(".")
+    if not path or not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
+    package, _, room = path.rpartition(".")
+    try:
+        module = importlib.import_module(path)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"{where} = {name!r}: {path} cannot be imported ({reason})") from error
+    exported = _exported(room) if package == "hocket" and room in ROOMS else [n for n in vars(module) if n[0] != "_"]
+    if last not in exported:
+        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, exported)}")
+    return getattr(module, last)
+
+
+def load_object(reference: str, where: str = "") -> Any:
+    """What `FILE.py:NAME` names. The file is run as a module of its own; relative paths are from the current folder."""
+    file, _, name = reference.rpartition(":")
+    if not file.endswith(".py"):
+        raise ConfigurationError(f"{where or 'reference'} = {reference!r}: write FILE.py:NAME")
+    module = load_file(Path(file), where)
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise ConfigurationError(f"{where or file}: {file} has no {name!r}{nearest(name, public)}")
+    return getattr(module, name)
+
+
+def load_file(path: Path, where: str = "") -> types.ModuleType:
+    """Runs a user's file as a module, once per path."""
+    resolved = path.resolve()
+    name = f"hocket_user_{hashlib.blake2b(str(resolved).encode(), digest_size=8).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not resolved.is_file():
+        raise ConfigurationError(f"{where or 'file'}: there is no file {path}")
+    spec = importlib.util.spec_from_file_location(name, resolved)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__hocket_file__ = str(path)  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigurationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    return module
+
+
+# ---------------------------------------------------------------- components in their places
+
+
+class _Slot(NamedTuple):
+    """A setting that takes components: of which class, whether a list of them, and whether None."""
+
+    wanted: type[Any]
+    several: bool
+    optional: bool
+
+
+def misplaced(component: Any, where: str = "") -> str | None:
+    """Which setting of a component, or of one inside it, holds what belongs elsewhere; None when none does."""
+    cls: Any = type(component)
+    for name, slot in _slots(cls).items():
+        value, inner = getattr(component, name), _dotted(where, name)
+        wrong = _wrong(value, slot, inner)
+        if wrong:
+            return wrong
+        for place, one in _members(value, inner):
+            below = misplaced(one, place) if is_component(one) else None
+            if below:
+                return below
+    return None
+
+
+def _check_slots(cls: Any, values: Mapping[str, Any], where: str) -> None:
+    """Refuses what a stage cannot be built of; a recipe says more about its own slots, and checks itself."""
+    slots = _slots(cls) if issubclass(cls, Stage) else {}
+    for name in slots.keys() & values.keys():
+        wrong = _wrong(values[name], slots[name], _dotted(where, name))
+        if wrong:
+            raise ConfigurationError(wrong)
+
+
+@functools.cache
+def _slots(cls: Any) -> Mapping[str, _Slot]:
+    """The settings of a component that take stages or other components of one class."""
+    try:
+        hints = field_types(cls)
+    except (NameError, TypeError):  # Names known to type checkers alone.
+        return {}
+    slots = {name: _slot(hint) for name, hint in hints.items()}
+    return {name: slot for name, slot in slots.items() if slot is not None}
+
+
+def _slot(hint: Any) -> _Slot | None:
+    members = set(typing.get_args(hint)) or {hint}
+    wanted, *others = members - {type(None), Ellipsis} or {None}
+    component = isinstance(wanted, type) and (issubclass(wanted, Stage) or dataclasses.is_dataclass(wanted))
+    several = typing.get_origin(hint) is tuple
+    alone = several or typing.get_origin(hint) in (None, typing.Union, types.UnionType)
+    return _Slot(wanted, several, type(None) in members) if component and alone and not others else None
+
+
+def _members(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """The value of a setting, or each member of a tuple, with its path."""
+    if isinstance(value, tuple):
+        yield from ((f"{where}.{number}", one) for number, one in enumerate(value))
+    else:
+        yield where, value
+
+
+def _wrong(value: Any, slot: _Slot, where: str) -> str | None:
+    """Why `value` cannot stand in a slot, as a sentence with the mend; None when it can."""
+    if value is None and slot.optional:
+        return None
+    if slot.several and not isinstance(value, tuple):
+        return f"{where} takes a list; write [{{type: {_place(slot.wanted)}}}]"
+    for place, one in _members(value, where) if slot.several else ((where, value),):
+        if not (isinstance(one, slot.wanted) or (slot.several and slot.wanted is Reward and _rewards(one))):
+            return f"{place}: {_refused(one)} not {_article(slot.wanted)}; {_mend(one, slot.wanted)}"
+    return None
+
+
+def _place(wanted: type[Any]) -> str:
+    """Where components of a class are found: `hocket.credit.NAME`, or a class of its own."""
+    kind = issubclass(wanted, Stage) and Stage in wanted.__bases__
+    return f"hocket.{wanted.room}.NAME" if kind else type_name(wanted)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, Mapping, Sequence))
+
+
+def _refused(value: Any) -> str:
+    """`ClippedSurrogate is an objective,`, `Mine is`, or the value as it was written."""
+    if isinstance(value, Stage):
+        return f"{type(value).__name__} is {_article(next(c for c in type(value).__mro__ if Stage in c.__bases__))},"
+    return f"{value!r} is" if _is_plain(value) else f"{type(value).__name__} is"
+
+
+def _mend(value: Any, wanted: type[Any]) -> str:
+    own = not isinstance(value, Stage) and not _is_plain(value) and not type(value).__module__.startswith("hocket.")
+    if own and issubclass(wanted, Stage):
+        return f"derive its class from {wanted.__module__}.{wanted.__name__}"
+    return f"write {{type: {_place(wanted)}}}"
+
+
+def _article(cls: type[Any]) -> str:
+    name = cls.__name__.lower() if Stage in cls.__bases__ else cls.__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _rewards(value: Any) -> bool:
+    """Whether an object is a reward though its class derives from nothing here."""
+    return callable(value) and hasattr(value, "name") and hasattr(value, "weight")
+
+
+# ---------------------------------------------------------------- changed by dotted path
+
+
+def replaced(component: Any, path: str, value: Any, where: str = "") -> Any:
+    """A copy of `component` with the setting at dotted `path` changed; see `replaced_all`."""
+    return replaced_all(component, {path: value}, where)
+
+
+def replaced_all(component: Any, edits: Mapping[str, Any], where: str = "") -> Any:
+    """A copy of `component` with the settings at dotted paths changed; values may be plain data.
+
+    A number indexes a tuple. Settings of one component change together, so they are checked together. `where` is the
+    path of `component` itself, for messages.
+
+    Raises:
+        ConfigurationError: for an unknown path (with the nearest one), a wrong type, or settings that clash.
+    """
+    if not is_component(component):
+        raise ConfigurationError(f"{where}: {component!r} has no settings; set it as a whole with {{type: ..., ...}}")
+    hints = field_types(type(component))
+    changed: dict[str, Any] = {}
+    for head, below in _by_head(edits).items():
+        inner = _dotted(where, head)
+        if head not in hints:
+            kind = getattr(component, "name", None) or type(component).__name__
+            raise ConfigurationError(f"{inner}: {kind} has no setting {head!r}{nearest(head, hints)}")
+        changed[head] = _edited(getattr(component, head), hints[head], below, inner)
+    _check_slots(type(component), changed, where)
+    try:
+        return dataclasses.replace(component, **changed)
+    except (TypeError, ValueError) as error:
+        place, reason = where or ", ".join(edits), str(error)
+        raise ConfigurationError(reason if reason.startswith(place) else f"{place}: {reason}") from error
+
+
+def _by_head(edits: Mapping[str, Any]) -> dict[str, list[tuple[str, Any]]]:
+    """Edits by the first word of their path: the rest of the path and the value, in order."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for path, value in edits.items():
+        head, _, rest = path.partition(".")
+        found.setdefault(head, []).append((rest, value))
+    return found
+
+
+def _edited(current: Any, hint: Any, edits: list[tuple[str, Any]], where: str) -> Any:
+    """One setting after its edits: a value for the whole of it, and paths below that."""
+    below: dict[str, Any] = {}
+    for rest, value in edits:
+        if rest:
+            below[rest] = value
+        else:
+            current, below = from_plain(value, hint, where), {}
+    if not below:
+        return current
+    return _edited_tuple(current, below, where) if isinstance(current, tuple) else replaced_all(current, below, where)
+
+
+def _edited_tuple(current: tuple[Any, ...], edits: Mapping[str, Any], where: str) -> tuple[Any, ...]:
+    members = list(current)
+    for place, below in _by_head(edits).items():
+        if not place.isdigit() or int(place) >= len(members):
+            raise ConfigurationError(f"{where}: {place!r} is not a place in a list of {len(members)}")
+        members[int(place)] = _edited(members[int(place)], Any, below, _dotted(where, place))
+    return tuple(members)
+
+
+def is_default(component: Any, path: str) -> bool:
+    """Whether the setting at an existing dotted `path` has the value its class gives it."""
+    *above, name = path.split(".")
+    for step in above:
+        component = component[int(step)] if isinstance(component, tuple) else getattr(component, step)
+    setting = next(f for f in dataclasses.fields(component) if f.name == name)
+    made = setting.default_factory() if setting.default_factory is not dataclasses.MISSING else setting.default
+    return bool(getattr(component, name) == made)
+
+
+def has_path(component: Any, path: str) -> bool:
+    """Whether `replaced` would find `path`."""
+    for name in path.split("."):
+        if isinstance(component, tuple):
+            if not name.isdigit() or int(name) >= len(component):
+                return False
+            component = component[int(name)]
+        elif is_component(component) and name in field_types(type(component)):
+            component = getattr(component, name)
+        else:
+            return False
+    return True

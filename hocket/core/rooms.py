@@ -1,0 +1,41 @@
+"""Rooms: packages whose modules are short and whose public names stand for themselves.
+
+    from hocket.credit import GAE        # imports hocket.credit.gae alone
+
+No list of exports is kept: what a room holds is read from the text of its files, and imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hocket.core.discovery import sources
+from hocket.core.errors import nearest
+
+_DEFINITION = re.compile(r"^(?:class|def|async def) ([A-Za-z]\w*)|^([A-Z]\w*)(?:: [^=\n]+)? = ", re.MULTILINE)
+
+
+@functools.cache
+def public(package: str) -> Mapping[str, str]:
+    """The module of each public class, function and constant of a package; of equal names the first module's."""
+    names: dict[str, str] = {}
+    for module, text in sources(package):
+        for match in _DEFINITION.finditer(text):
+            names.setdefault(match[1] or match[2], module)
+    return names
+
+
+def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a room."""
+
+    def attribute(name: str) -> Any:
+        module = None if name.startswith("_") else public(package).get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, public(package))}")
+        return getattr(importlib.import_module(module), name)
+
+    return attribute, lambda: sorted(public(package))

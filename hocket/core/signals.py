@@ -1,0 +1,80 @@
+"""The combined reward of a batch, read at the grain a stage wants."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch, Level
+from hocket.core.columns import TOKEN_TEXTS
+from hocket.core.errors import ConfigurationError
+from hocket.core.segments import segment_sum
+
+REWARD = {Level.TRAJECTORY: "reward", Level.TURN: "reward/turn", Level.DECISION: "reward/decision"}
+"""Where the combined reward stands, by level. A return is the sum over all three."""
+
+
+def token_texts(batch: Batch, reader: str) -> list[list[str]]:
+    """The text of every decision of each trajectory; empty texts where nothing was spelt.
+
+    Joined they are the response as it was decided, special tokens included. A stage that calls this has `TOKEN_TEXTS`
+    among its `reads`, so that training provides the column.
+
+    Raises:
+        ConfigurationError: without the column, or when a trajectory has another number of decisions than texts.
+    """
+    found = TOKEN_TEXTS.read(batch, reader)
+    lengths = batch.lengths().tolist()
+    pieces = [[""] * length if row is None else list(row) for row, length in zip(found, lengths, strict=True)]
+    for number, (row, length) in enumerate(zip(pieces, lengths, strict=True)):
+        if len(row) != length:
+            raise ConfigurationError(f"trajectory {number} has {length} decisions but {len(row)} pieces of text")
+    return pieces
+
+
+def counted_trajectories(batch: Batch) -> Tensor:
+    """Trajectories with at least one occurrence of non-zero weight, `[N]` bool; the others enter no statistic."""
+    seen = batch.occurrences
+    return segment_sum((seen.weight != 0).double(), seen.trajectory, batch.trajectories) > 0
+
+
+def turn_visits(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Visits of trajectories to turns, in order: the visit of each occurrence `[E]`, and where each begins, `[E]` bool.
+
+    A turn shared by several trajectories is visited once by each.
+    """
+    seen = batch.occurrences
+    turn = batch.turn[seen.decision]
+    starts = torch.ones(len(seen), dtype=torch.bool)
+    starts[1:] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+    return torch.cumsum(starts, 0) - 1, starts
+
+
+def rewards_by_occurrence(batch: Batch) -> Tensor:
+    """The combined reward where it was earned, `[E]` float64.
+
+    A decision's at the decision, a turn's at the turn's last decision, a trajectory's at its last decision.
+    """
+    seen = batch.occurrences
+    rewards = torch.zeros(len(seen), dtype=torch.float64)
+    if REWARD[Level.DECISION] in batch.scores:
+        rewards = rewards + batch.scores[REWARD[Level.DECISION]].values
+    if REWARD[Level.TURN] in batch.scores:
+        turn = batch.turn[seen.decision]
+        ends = torch.ones(len(seen), dtype=torch.bool)
+        ends[:-1] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+        rewards = rewards + torch.where(ends, batch.scores[REWARD[Level.TURN]].values[turn], 0.0)
+    if REWARD[Level.TRAJECTORY] in batch.scores:
+        last = batch.last()
+        owned = last >= 0
+        rewards = rewards.index_add(0, last[owned], batch.scores[REWARD[Level.TRAJECTORY]].values[owned])
+    return rewards
+
+
+def returns(batch: Batch) -> Tensor:
+    """The undiscounted return of each trajectory, `[N]` float64."""
+    total = segment_sum(rewards_by_occurrence(batch), batch.occurrences.trajectory, batch.trajectories)
+    if REWARD[Level.TRAJECTORY] in batch.scores:
+        # A trajectory without decisions still has its own reward.
+        total = torch.where(batch.last() < 0, batch.scores[REWARD[Level.TRAJECTORY]].values, total)
+    return total

@@ -1,0 +1,87 @@
+"""What a claim is, how a method's file of claims states it, and what came of it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Whether a claim held, and the figures seen, in a line."""
+
+    holds: bool
+    saw: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim of a catalogue row, and what puts it to the test.
+
+    Attributes:
+        row: the catalogue id. claim: what should hold, a sentence a reader of the paper recognises.
+        run: puts it to the test. An exception counts as a claim that does not hold.
+        source: where the claim stands (paper, equation), or that it was derived here.
+        slow: takes more than a few seconds (it trains something).
+    """
+
+    row: str
+    claim: str
+    run: Callable[[], Finding]
+    source: str = ""
+    slow: bool = False
+
+    def __call__(self) -> Verdict:
+        """Runs it."""
+        started = time.perf_counter()
+        try:
+            finding = self.run()
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{where.filename.rsplit('/', 1)[-1]}:{where.lineno}"
+            finding = Finding(False, f"{type(error).__name__} at {place}: {error}")
+        return Verdict(self.row, self.claim, bool(finding.holds), finding.saw, time.perf_counter() - started)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found. `seconds` are wall-clock."""
+
+    row: str
+    claim: str
+    holds: bool
+    saw: str
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Claims(list[Check]):
+    """The claims of one catalogue row, in the order in which its file states them.
+
+        claim = Claims("gigpo", "arXiv:2505.10978")
+
+        @claim("With w = 0 it is GRPO.")
+        def without_weight_it_is_grpo() -> Finding: ...
+
+    `source` is where a claim stands that names no place of its own.
+    """
+
+    def __init__(self, row: str, source: str = "") -> None:
+        super().__init__()
+        self.row, self.source = row, source
+
+    def __call__(
+        self, sentence: str, source: str = "", *, slow: bool = False
+    ) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
+        """Decorates what puts `sentence` to the test."""
+
+        def stated(run: Callable[[], Finding]) -> Callable[[], Finding]:
+            self.append(Check(self.row, sentence, run, source or self.source, slow))
+            return run
+
+        return stated

@@ -1,0 +1,46 @@
+"""The claims of every catalogue row: `hocket/methods/GROUP/claims/ROW.py`, imported when a row is asked for."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import hocket
+from hocket.core.components import load_file
+from hocket.lab.claims.claim import Check, Claims
+
+METHODS = Path(hocket.__file__).with_name("methods")
+
+
+@functools.cache
+def files() -> Mapping[str, Path]:
+    """The file of claims of every row, by the row's id."""
+    found = {file.stem.replace("_", "-"): file for file in METHODS.glob("*/claims/*.py") if file.stem != "__init__"}
+    return dict(sorted(found.items()))
+
+
+def checks_of(row: str) -> tuple[Check, ...]:
+    """The checks of one catalogue row, or of a user's `FILE.py`; none for a row without claims.
+
+    Raises:
+        ConfigurationError: for a file that cannot be run.
+    """
+    if row.endswith(".py"):
+        return _stated(load_file(Path(row), "--check"))
+    if row not in files():
+        return ()
+    parts = files()[row].relative_to(METHODS).with_suffix("").parts
+    return _stated(importlib.import_module(".".join(("hocket.methods", *parts))))
+
+
+@functools.cache
+def all_checks() -> tuple[Check, ...]:
+    """Every check of the library, rows in alphabetical order, checks as written."""
+    return tuple(check for row in files() for check in checks_of(row))
+
+
+def _stated(module: ModuleType) -> tuple[Check, ...]:
+    return tuple(check for value in vars(module).values() if isinstance(value, Claims) for check in value)

@@ -1,0 +1,131 @@
+"""Flow-GRPO: a planner trained in the flow (Li et al., AgentFlow, arXiv:2510.05592)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hocket.core.casting import Leading
+from hocket.core.columns import InfoColumn
+from hocket.core.keys import Key
+from hocket.core.markup import ANSWER
+from hocket.methods.base.grpo import GRPO
+from hocket.objectives.divergence import KLToReference
+from hocket.tools import find_all
+from hocket.tools.protocol import Tool, carried_out, read_calls
+from hocket.types import Scenario
+from hocket.workflows.team import Agent, Team
+from hocket.workflows.workflow import Outcome, Workflow, asked
+
+TURNS = InfoColumn("turns", "How many turns the planner took.")
+MEMORY = InfoColumn("memory", "The lines of the memory at the end.")
+
+
+PLANNER = "You plan. Read the question and the memory, and say the next thing to do, in a line."
+EXECUTOR = "You carry out one step. Read the memory, do the step, by a tool if one helps, and say what came of it."
+VERIFIER = "You verify. If the memory answers the question, say stop; else say continue."
+GENERATOR = "You answer. Read the question and the memory, and give the answer as <answer>...</answer>."
+STOP = "stop"
+
+
+@dataclass(frozen=True)
+class InTheFlow(Workflow):
+    """Planner, executor, verifier and generator around a compact memory: AgentFlow (arXiv 2510.05592).
+
+    In each turn the planner reads the question and the memory and says what to do; the executor does it, by tool calls
+    where there are tools; what came of it is a line of the memory; the verifier says whether that is enough. Then, or
+    after `turns`, the generator answers from the memory. Every call begins a conversation of its own, so what anybody
+    reads is bounded by the memory, however many turns there are. `Outcome.info` has `turns`, and `memory`, its lines.
+
+    Attributes:
+        turns: of the planner at most. kept: lines of memory that are shown, the latest. longest: characters of a
+            line's action, and of its result. tools_of: the executor's tools, names of tools with commas
+            between them, or what makes those of one episode.
+    """
+
+    name = "agentflow"
+    description = "a planner steers executor, verifier and generator by a memory"
+
+    turns: int = 4
+    kept: int = 8
+    longest: int = 200
+    tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] | str = ""
+
+    roles = ("planner", "executor", "verifier", "generator")
+
+    def __post_init__(self) -> None:
+        if min(self.turns, self.kept, self.longest) < 1:
+            raise ValueError(
+                f"turns, kept and longest must be at least 1, not {self.turns}, {self.kept} and {self.longest}"
+            )
+        if isinstance(self.tools_of, str):
+            object.__setattr__(self, "tools_of", find_all(self.tools_of))
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {"planner": PLANNER, "executor": EXECUTOR, "verifier": VERIFIER, "generator": GENERATOR}
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        given = self.tools_of
+        assert not isinstance(given, str)  # names became tools at construction
+        tools = given(scenario, team.key) if callable(given) else given
+        executor = team.executor.fresh(tools=[tool.schema for tool in tools]) if tools else team.executor
+        question = str(asked(team.assignment)[-1]["content"])
+        memory: list[str] = []
+        for number in range(1, self.turns + 1):
+            action = str(await team.planner.fresh()(self._told(question, memory)))
+            result = await _done(executor.fresh(), f"{self._told('', memory)}\nStep: {self._cut(action)}", tools)
+            memory.append(f"{number}. {self._cut(action)} -> {self._cut(result)}")
+            verdict = str(await team.verifier.fresh()(self._told(question, memory)))
+            if verdict.strip().casefold().startswith(STOP):
+                break
+        answer = await team.generator.fresh()(self._told(question, memory))
+        return Outcome(answer=str(answer), info={TURNS.name: len(memory), MEMORY.name: memory})
+
+    def _told(self, question: str, memory: Sequence[str]) -> str:
+        """The question, if it is to be told, and the latest lines of the memory."""
+        lines = [question] if question else []
+        return "\n".join([*lines, "Memory:", *(memory[-self.kept :] or ["nothing yet"])])
+
+    def _cut(self, text: str) -> str:
+        """A text on one line, and not too long."""
+        return " ".join(text.split())[: self.longest]
+
+
+async def _done(executor: Agent, step: str, tools: Sequence[Tool]) -> str:
+    """What came of a step: what its tools said, else what stands in the executor's answer tags, else all it said."""
+    reply = str(await executor(step))
+    calls = read_calls(reply) if tools else []
+    if calls:
+        return "; ".join(await asyncio.gather(*(carried_out(call, tools) for call in calls)))
+    tagged = ANSWER.search(reply)
+    return reply.strip() if tagged is None else tagged[1].strip()
+
+
+AGENTFLOW = GRPO.but(
+    name="agentflow",
+    title="Flow-GRPO: a planner trained in the flow",
+    source="Li et al., AgentFlow, arXiv:2510.05592",
+    family="agents",
+    catalogue_ids=("agentflow",),
+    axes=("team", "credit", "objective"),
+    formula="J = mean_i 1/T_i sum_t 1/|a_t| sum_j min(r A_i, clip(r) A_i) - beta KL,  "
+    "A_i = (R_i - mean R)/(std R + eps)",
+    conventions={
+        **GRPO.conventions,
+        "aggregation": "mean over a turn's decisions, over an episode's turns, over episodes",
+        "baseline": "one return per rollout; credit.by = (scenario, policy) counts one per turn, as the authors' code "
+        "does, so that long episodes weigh more in mean and deviation",
+        "clipping side": "0.2 below, 0.3 above, as in the authors' settings",
+        "KL": "k3 in the loss, coefficient 0.001, averaged like the surrogate",
+        "who learns": "the planner; a copy of the model as it was plays executor, verifier and generator",
+        "memory": "the workflow agentflow shows the latest lines of what was done and came of it, each cut",
+        "bias": "dividing by T_i makes turns of short episodes count more than the policy gradient would; with "
+        "objective.aggregate = sequence-sum and credit.scale = null it is (G - 1)/G of it",
+    },
+    workflow="agentflow",
+    cast=Leading(leader="planner"),
+    regularisers=(KLToReference("k3", coefficient=0.001, aggregate="sequence-turn-mean"),),
+    **{"objective.aggregate": "sequence-turn-mean", "objective.high": 0.3},
+)

@@ -1,0 +1,77 @@
+"""A doctor who asks a simulated patient (Feng et al., DoctorAgent-RL, arXiv:2505.19630, and the authors' code)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from hocket.core.casting import Leading
+from hocket.core.keys import Key
+from hocket.environments.casebook import agreeing
+from hocket.methods.base.grpo import GRPO
+from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
+from hocket.stages import Reward
+from hocket.types import Trajectory
+
+
+@dataclass(frozen=True)
+class QuestionInformation(Reward):
+    """What the questions brought to light.
+
+    `bits`: log2 of the possible conditions after the complaint less log2 of those left in the end, all conditions
+    being equally likely. It is bounded, however many questions are asked. `answers`, as released with DoctorAgent-RL:
+    1 for every question that the patient could answer and had not answered before.
+    """
+
+    count: Literal["bits", "answers"] = "bits"
+    name: str = "information"
+    weight: float = 1.0
+    outside: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.count not in ("bits", "answers"):
+            raise ValueError(f"count must be bits or answers, not {self.count!r}")
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        return [self.judge(trajectory) for trajectory in trajectories]
+
+    def judge(self, trajectory: Trajectory) -> float | None:
+        """What came to light in one episode."""
+        case = Consultation.of(trajectory)
+        if case is None:
+            return None
+        if self.count == "answers":
+            return float(case.kinds.count("question"))
+        possible = agreeing(case.book, {symptom: case.answer(symptom) for symptom in case.complaint})
+        return math.log2(len(possible) / len(case.left()))
+
+
+DOCTOR_AGENT_RL = GRPO.but(
+    name="doctoragent-rl",
+    title="A doctor who asks a simulated patient",
+    source="Feng et al., DoctorAgent-RL, arXiv:2505.19630, and the authors' code",
+    catalogue_ids=("doctoragent-rl",),
+    axes=("team", "reward", "environment"),
+    formula="R = 10 (share right of condition and advice) + bits learnt - 2 malformed - 2 repeated - 1 unknown - "
+    "5 [no diagnosis] - 0.2 turns;  A_i = (R_i - mean_g R)/(std_g R + eps)",
+    conventions={
+        **GRPO.conventions,
+        "diagnosis": "two grades of 0 to 5 as released, here by rule: 5 if the record's condition is named, 5 if its "
+        "advice is",
+        "information": "bits about the condition; rewards.1.count = answers pays 1 for every answered question, as "
+        "released, whatever it tells",
+        "compliance": "amounts as released; 0.2 a turn is ours, rewards.2.turn",
+        "turn limit": "the task's; the released one draws 2 to 10 for each dialogue and tells it",
+        "loss": "the doctor's tokens alone",
+        "patient": "a script, or with played a copy of the model as it was; what it draws is part of the environment",
+        "warm start": "plan: [{recipe: sft, ..}, {recipe: doctoragent-rl, ..}] puts one before",
+        "workflow": "the task's (simulated-user?desk=consultation)",
+    },
+    note="demonstrations of sft are single answers, so the supervised warm start knows no dialogues; grades of the "
+    "diagnosis are by rule; a toy doctor that at first repeats questions and names what the answers exclude collapses "
+    "to guessing at once",
+    cast=Leading(leader="agent", others="patient"),
+    rewards=(DiagnosisQuality(), QuestionInformation(), Compliance()),
+)

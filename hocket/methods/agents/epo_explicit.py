@@ -1,0 +1,136 @@
+"""Explicit Policy Optimisation: a strategist beside a frozen agent (Liu et al., arXiv:2502.12486, and the authors'
+process labels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from hocket.core.batch import Batch, GroupBy, Level, LevelScores
+from hocket.core.casting import Leading
+from hocket.core.columns import InfoColumn
+from hocket.core.keys import Key
+from hocket.core.signals import REWARD, returns, turn_visits
+from hocket.credit.turn_level import TurnRelative
+from hocket.methods.base.conventions import COMMON
+from hocket.methods.base.reinforce import REINFORCE
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.rollout.groups import groups
+from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping
+from hocket.types import Assignment, Experience
+
+
+@dataclass(frozen=True)
+class JudgedTurns(Rollout):
+    """`samples` trajectories per scenario, and for each, when it is scored, the turns that a judge calls decisive.
+
+    The process labels of EPO (arXiv 2502.12486). Column `decisive` holds their places among all turns, a list per
+    trajectory; it is for `hocket.rewards.DecisiveTurns`. Metric `rollout/decisive` is their mean number.
+
+    Attributes:
+        judge: who names them. role: whose turns can be named; None, or a role nobody plays: everybody's.
+    """
+
+    samples: int = 8
+    judge: TurnJudge = field(default_factory=lambda: ProbedTurns(by="change"))
+    role: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, not {self.samples}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The trajectories in assignment order."""
+        played = await groups(play, [replace(one, samples=self.samples) for one in asked])
+        trajectories = [one for group in played for one in group]
+        await score(trajectories)
+        finished = [
+            Finished(asking, one, own_turns(one, self.role))
+            for asking, group in zip(asked, played, strict=True)
+            for one in group
+            if one.failure is None
+        ]
+        named = await self.judge(finished, play=play, score=score, key=key.derive("judge"))
+        for trajectory in trajectories:
+            DECISIVE.write(trajectory, [])
+        for one, turns in zip(finished, named, strict=True):
+            DECISIVE.write(one.dialogue, sorted(one.own[turn] for turn in turns))
+        found = [len(turns) for turns in named]
+        return Experience(trajectories, metrics={"rollout/decisive": sum(found) / len(found)} if found else {})
+
+
+@dataclass(frozen=True)
+class DecisiveTurns(Shaping):
+    """`r_t = R` at each turn that was named decisive, R the trajectory's return, and 0 at all others.
+
+    The process reward of EPO (arXiv 2502.12486, and the authors' code). Reads the column `decisive`, places of turns
+    per trajectory (`hocket.rollout.JudgedTurns`); where no turn is named nothing is earned. A reward stands at the last
+    decision of its turn, so that a turn which trajectories share may have another one in each. Without the column
+    nobody was asked, and rewards stay as they are.
+    """
+
+    def __call__(self, batch: Batch) -> Batch:
+        if not DECISIVE.present(batch):
+            return batch
+        seen, value = batch.occurrences, returns(batch)
+        visit, starts = turn_visits(batch)
+        owner, place = seen.trajectory[starts].tolist(), batch.index[batch.turn[seen.decision[starts]]].tolist()
+        named = [set(turns or ()) for turns in DECISIVE.rows(batch)]
+        decided = [at in named[trajectory] for trajectory, at in zip(owner, place, strict=True)]
+        ends = torch.ones(len(seen), dtype=torch.bool)
+        ends[:-1] = visit[1:] != visit[:-1]
+        here = ends & torch.tensor(decided, dtype=torch.bool)[visit]
+        earned = torch.where(here, value[seen.trajectory], torch.zeros((), dtype=torch.float64))
+        kept = {name: score for name, score in batch.scores.items() if name not in REWARD.values()}
+        return batch.but(scores={**kept, REWARD[Level.DECISION]: LevelScores(Level.DECISION, earned)})
+
+
+DECISIVE = InfoColumn("decisive", "The places of the turns that a judge called decisive, a list.")
+
+
+EPO_EXPLICIT = REINFORCE.but(
+    name="epo-explicit",
+    title="Explicit Policy Optimisation: a strategist beside a frozen agent",
+    source="Liu et al., arXiv:2502.12486, and the authors' process labels",
+    family="agents",
+    catalogue_ids=("epo-explicit",),
+    axes=("team", "credit", "reward"),
+    formula="L = -sum_t A_t mean_i log pi(s_{t,i} | h_t),  A_t = sum_{k>=t} gamma^(k-t) r_k,  "
+    "r_t = R if the judge calls the strategy of turn t decisive, else 0",
+    conventions={
+        **COMMON,
+        "aggregation": "mean over the tokens of a strategy, then over all strategies of the batch: the sum over turns "
+        "up to a factor",
+        "loss": "as recalled: the authors' training code was not found, so baseline and discount are chosen here",
+        "baseline": "none",
+        "discount": "0.9 per strategy",
+        "process labels": "the turn at which the expected score changed most, by 4 episodes from each history; the "
+        "authors ask GPT-4o to name decisive ones: rollout.judge = {type: hocket.rollout.NamedBy, judge: "
+        "FILE.py:FUNCTION}",
+        "score": "the sum of the episode's rewards",
+        "who learns": "the adviser; agents are the model as it was, or any others by --roles.policy.model",
+        "what is advised": "any workflow: --workflow 'advised?inner=NAME'",
+        "iterations": "every step samples with the weights as they are; no supervised start",
+    },
+    note="the other side is the environment's or a frozen model's: in self-play of two advised agents both are paid "
+    "the one score of the episode, not each its own",
+    workflow="advised",
+    cast=Leading(leader="adviser", others="actor"),
+    rollout=JudgedTurns(samples=8, judge=ProbedTurns(rollouts=4, by="change"), role="adviser"),
+    shaping=(DecisiveTurns(),),
+    credit=TurnRelative(by=GroupBy("scenario", "agent", "turn_index"), baseline="none", gamma=0.9),
+    objective=PolicyGradient(aggregate="turn-mean"),
+)

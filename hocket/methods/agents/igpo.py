@@ -1,0 +1,202 @@
+"""Information Gain-based Policy Optimisation (Wang et al., arXiv:2510.14967)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.columns import InfoColumn
+from hocket.core.keys import Key
+from hocket.credit.group import StepRelative
+from hocket.credit.turn_level import TurnRelative
+from hocket.methods.base.conventions import TURNS
+from hocket.methods.base.grpo import GRPO
+from hocket.rewards.shaping import added
+from hocket.rollout.branches import ANSWER
+from hocket.stages import Forecaster, Grade, LedgerView, More, Play, Rollout, Shaping, Words, forecaster_of, words_of
+from hocket.types import Assignment, Experience, Scenario, Trajectory
+
+
+@dataclass(frozen=True)
+class WithBeliefs(Rollout):
+    """`samples` trajectories per scenario, and for each turn the belief in the right answer as the turn began.
+
+    IGPO (arXiv 2510.14967): `b = exp( (1/|g|) sum_j log pi(g_j | h, phrase, g_<j) )`, g the tokens of the scenario's
+    answer (the first, where several are right) and h all that the agent had seen when the turn began, what the turn
+    before it brought included. The response is imposed, never sampled, under the policy that played, at its sampling
+    temperature. Column `beliefs` holds them, a list per trajectory in call order; None where nobody could tell (no
+    answer, no room in the context, a role that does not learn), and as a whole where the player has no likelihoods.
+
+    Attributes:
+        phrase: what is imposed before the answer and not counted.
+        measure: `probability`, b itself; or `log`, its logarithm, nats per token.
+    """
+
+    samples: int = 8
+    phrase: str = ANSWER
+    measure: Literal["probability", "log"] = "probability"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, not {self.samples}")
+        if self.measure not in ("probability", "log"):
+            raise ValueError(f"measure must be probability or log, not {self.measure!r}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The samples with their beliefs. Metric `rollout/belief` is the mean belief at the last turns."""
+        trajectories = await play([replace(assignment, samples=self.samples) for assignment in asked])
+        await self._ask(trajectories, forecaster_of(play), words_of(play))
+        await score(trajectories)
+        last = [held[-1] for one in trajectories if (held := BELIEFS.get(one)) and held[-1] is not None]
+        return Experience(trajectories, metrics={"rollout/belief": sum(last) / len(last)} if last else {})
+
+    async def _ask(
+        self, trajectories: Sequence[Trajectory], forecaster: Forecaster | None, words: Words | None
+    ) -> None:
+        """Writes the beliefs of every trajectory."""
+        for trajectory in trajectories:
+            BELIEFS.write(trajectory, None)
+        if forecaster is None or words is None:
+            return
+        lead = words.encode(self.phrase) if self.phrase else ()
+        golds = {one.scenario.id: _gold(one.scenario, words) for one in trajectories}
+        whole = [one for one in trajectories if one.failure is None and golds[one.scenario.id]]
+        asked = [(turn, (*lead, *golds[one.scenario.id])) for one in whole for turn in one.turns]
+        found = iter(await forecaster.likelihood(asked))
+        for one in whole:
+            BELIEFS.write(one, [self._belief(next(found), len(lead)) for _ in one.turns])
+
+    def _belief(self, logp: NDArray[np.float32] | None, lead: int) -> float | None:
+        """What is believed, from the log-probs of the phrase and the answer."""
+        if logp is None:
+            return None
+        mean = float(np.asarray(logp[lead:], np.float64).mean())
+        return mean if self.measure == "log" else math.exp(mean)
+
+
+def _gold(scenario: Scenario, words: Words) -> tuple[int, ...]:
+    """The tokens of a scenario's answer; none where it has no answer."""
+    answer: Any = scenario.answer
+    if isinstance(answer, (list, tuple)):
+        answer = answer[0] if answer else None
+    return () if answer is None or str(answer) == "" else words.encode(str(answer))
+
+
+def gains(beliefs: Sequence[float | None], agents: Sequence[int]) -> list[float]:
+    """What each turn added, `[T]`: the belief when its agent spoke next minus that when it spoke.
+
+    0 for an agent's last turn, whose worth the outcome tells, and where one of the two beliefs is unknown. So an
+    agent's gains sum to its last belief minus its first.
+    """
+    found = [0.0] * len(beliefs)
+    last: dict[int, int] = {}
+    for place, agent in enumerate(agents):
+        if agent in last:
+            before, after = beliefs[last[agent]], beliefs[place]
+            found[last[agent]] = 0.0 if before is None or after is None else after - before
+        last[agent] = place
+    return found
+
+
+@dataclass(frozen=True)
+class InformationGain(Shaping):
+    """`r_t += weight (b_t - b_{t-1})` for every turn but an agent's last: IGPO (arXiv 2510.14967).
+
+    b_t is the belief in the right answer after turn t and what it led to, as `hocket.rollout.WithBeliefs` measures it
+    and writes it into the column `beliefs`. A turn shared by several trajectories keeps the gain of the first.
+
+    Raises:
+        ConfigurationError: on a call, without that column.
+    """
+
+    weight: float = 1.0
+
+    def __call__(self, batch: Batch) -> Batch:
+        known = BELIEFS.read(batch, "InformationGain")
+        values = torch.zeros(batch.turns, dtype=torch.float64)
+        given = torch.zeros(batch.turns, dtype=torch.bool)
+        for number, path in enumerate(_paths(batch)):
+            beliefs = known[number]
+            if beliefs is None:
+                continue
+            held = [beliefs[place] if place < len(beliefs) else None for place in batch.index[path].tolist()]
+            own = torch.tensor(gains(held, batch.agent[path].tolist()), dtype=torch.float64)
+            fresh = ~given[path]
+            values[path[fresh]] = own[fresh]
+            given[path] = True
+        return added(batch, Level.TURN, self.weight * values)
+
+
+def _paths(batch: Batch) -> list[torch.Tensor]:
+    """The turns of each trajectory in time order."""
+    seen = batch.occurrences
+    found = []
+    for number in range(batch.trajectories):
+        turns = batch.turn[seen.decision[seen.trajectory == number]]
+        found.append(torch.unique_consecutive(turns))
+    return found
+
+
+BELIEFS = InfoColumn("beliefs", "Per turn the belief in the right answer as the turn began; None where unknown.")
+
+
+IGPO = GRPO.but(
+    name="igpo",
+    title="Information Gain-based Policy Optimisation",
+    source="Wang et al., arXiv:2510.14967",
+    family="agents",
+    catalogue_ids=("igpo",),
+    axes=("reward", "credit"),
+    formula="r_t = b_t - b_{t-1},  b_t = exp(1/|g| sum_j log pi(g_j | h_t, g_<j)),  r_T = R;  "
+    "A_t = sum_{k>=t} gamma^(k-t) (r_k - mean r)/(std r + eps)",
+    conventions={
+        **GRPO.conventions,
+        **TURNS,
+        "belief": "of the policy that played, at its temperature, after the imposed rollout.phrase; only the answer's "
+        "tokens count; detached",
+        "several right answers": "the first",
+        "order": "rewards are normalised, then summed, as in the authors' code",
+        "statistics": "gains and outcomes of all turns of the scenario together",
+        "degrees of freedom": "0: the sum of squares is divided by the number of turns, as in the authors' code",
+        "discount": "credit.gamma = 1 per turn",
+        "bias": "the mean is taken away once per turn still to come, so long episodes lose by it however large the "
+        "group is; igpo-unbiased subtracts the other trajectories' mean reward-to-go instead",
+    },
+    rollout=WithBeliefs(samples=8),
+    shaping=(InformationGain(),),
+    credit=StepRelative(by=GroupBy("scenario"), scale="std", ddof=0),
+)
+
+
+IGPO_UNBIASED = IGPO.but(
+    name="igpo-unbiased",
+    title="IGPO against the reward-to-go of the other trajectories that reached the turn",
+    formula="A_t = G_t - mean over other trajectories of G_t,  G_t = sum_{k>=t} gamma^(k-t) r_k,  r as in igpo",
+    conventions={
+        **IGPO.conventions,
+        "order": "rewards are summed, then compared turn by turn",
+        "statistics": "reward-to-go at the same turn of the other trajectories of the scenario; 0 if none came there",
+        "degrees of freedom": "no deviation is taken",
+        "epsilon": "none",
+        "bias": "none, with sums over decisions: the expected step is the policy gradient",
+        "aggregation": "sum over a trajectory's decisions, mean over trajectories",
+    },
+    credit=TurnRelative(by=GroupBy("scenario", "agent", "turn_index"), baseline="others"),
+    **{"objective.aggregate": "sequence-sum"},
+)

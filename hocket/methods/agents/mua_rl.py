@@ -1,0 +1,26 @@
+"""Learning with a simulated user in the rollout (Zhao et al., MUA-RL, arXiv:2508.18669)."""
+
+from __future__ import annotations
+
+from hocket.methods.base.grpo import GRPO
+from hocket.rewards.database_hash import DatabaseMatch
+
+MUA_RL = GRPO.but(
+    name="mua-rl",
+    title="Learning with a simulated user in the rollout",
+    source="Zhao et al., MUA-RL, arXiv:2508.18669",
+    catalogue_ids=("mua-rl",),
+    axes=("team", "environment", "reward"),
+    formula="R_i = [hash(final database) = hash(database after the right calls)] [every output was said];  "
+    "A_i = (R_i - mean_g R)/(std_g R + eps)",
+    conventions={
+        **GRPO.conventions,
+        "user": "in the rollout; what it draws differs from dialogue to dialogue of a group, as part of the "
+        "environment. A script by default, a policy in the role `user` where the workflow says played",
+        "loss": "the agent's tokens alone: user and tools are observation",
+        "outputs": "case and commas ignored, anywhere in a message that is no call, as in the released score",
+        "hash": "dict keys and sets in any order; lists in theirs",
+        "workflow": "the task's (simulated-user over a desk)",
+    },
+    rewards=(DatabaseMatch(),),
+)

@@ -1,0 +1,22 @@
+"""Clipped Importance Sampling Policy Optimisation (MiniMax-M1, arXiv:2506.13585)."""
+
+from __future__ import annotations
+
+from hocket.methods.base.grpo import GRPO
+from hocket.objectives.importance import ClippedImportanceWeight
+
+CISPO = GRPO.but(
+    name="cispo",
+    title="Clipped Importance Sampling Policy Optimisation",
+    source="MiniMax-M1, arXiv:2506.13585",
+    formula="L = -1/sum_i n_i sum_i sum_t sg[min(r_it, 1 + high)] A_i log pi_it",
+    conventions={
+        **GRPO.conventions,
+        "aggregation": "mean over all decisions of the batch",
+        "clipping side": "above alone, weight at most 1 + 4 (the paper gives no number; ScaleRL's order of magnitude)",
+        "detached": GRPO.conventions["detached"] + "; so is the clipped ratio",
+        "KL": "none, as in the paper",
+        "sampling": "plain groups; the paper adds DAPO's dynamic sampling and length penalty",
+    },
+    objective=ClippedImportanceWeight(low=None, high=4.0, aggregate="token-mean"),
+)

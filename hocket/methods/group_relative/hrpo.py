@@ -1,0 +1,43 @@
+"""Hybrid Latent Reasoning (Yue et al., arXiv:2505.18454, and the code its authors released)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hocket.methods.base.grpo import GRPO_KL
+from hocket.rollout.independent import Independent
+
+
+@dataclass(frozen=True)
+class LatentThoughts(Independent):
+    """`samples` of every scenario from a policy whose thoughts mix tokens with latents (HRPO, arXiv 2505.18454).
+
+    Policies of other kinds are refused: without gates the method would be another one.
+    """
+
+    needs_latents: ClassVar[bool] = True
+
+
+HRPO = GRPO_KL.but(
+    name="hrpo",
+    title="Hybrid Latent Reasoning",
+    source="Yue et al., arXiv:2505.18454, and the code its authors released",
+    catalogue_ids=("hrpo",),
+    axes=("policy", "rollout", "objective"),
+    formula=GRPO_KL.formula + ";  inputs of thoughts are a e + sqrt(1 - a^2) (i h), h stored by the rollout",
+    conventions={
+        **GRPO_KL.conventions,
+        "KL": "k3 in the loss, coefficient 0.005 (the paper's); the reference has the gates it began with",
+        "latents": "summaries of the rollout are constants when learning; gates and embeddings get gradients",
+        "mix": "1 - a^2 is computed as -expm1(2 log a), so that squares sum to 1 and a = 1 is exact; the released code "
+        "adds 1e-8",
+        "learning rates": "one; Lambda is stored divided by 20, where the released code has rates 20 and 200 times "
+        "the model's for gates and Lambda",
+        "summary": "embeddings averaged under the distribution sampled from, over the norm of its probabilities",
+    },
+    rollout=LatentThoughts(samples=8),
+    note="the policy is hocket.policies.latent.LatentLM, with a plain sampler for small models, built in Python; "
+    "hocket train builds ordinary language models and refuses",
+    **{"regularisers.0.coefficient": 0.005},
+)

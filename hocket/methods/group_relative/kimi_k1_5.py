@@ -1,0 +1,141 @@
+"""Kimi k1.5: mirror descent by regression, length reward, sampling by failure (Kimi Team, arXiv:2501.12599)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.keys import Key
+from hocket.core.segments import segment_extreme
+from hocket.core.signals import counted_trajectories
+from hocket.curriculum.shuffled import Shuffled
+from hocket.methods.base.conventions import CENTRED
+from hocket.methods.base.grpo import GRPO
+from hocket.objectives.regression import AdvantageRegression
+from hocket.rewards.outcomes import RIGHT, right
+from hocket.rewards.shaping import added
+from hocket.stages import Curriculum, LedgerView, Shaping, Task
+from hocket.types import Scenario
+
+
+@dataclass(frozen=True)
+class ByFailure(Curriculum):
+    """Prioritised sampling: with probability proportional to `1 - s`, s a scenario's success rate so far (Kimi k1.5).
+
+    Every scenario of the pool is asked once in random order, then `count` different ones are drawn (Gumbel top-k).
+    The success rate is the mean of its last `window` groups' rewards, cut to [0, 1].
+
+    Attributes:
+        prompts: scenarios per step. pool: how many scenarios take part; all of a smaller task.
+        floor: added to `1 - s`, so that solved scenarios come back now and then. window: past groups that count.
+    """
+
+    prompts: int = 16
+    pool: int = 256
+    floor: float = 0.05
+    window: int = 4
+
+    def __post_init__(self) -> None:
+        if self.prompts < 1 or self.pool < 1 or self.window < 1:
+            raise ValueError("prompts, pool and window must be at least 1")
+        if self.floor <= 0:
+            raise ValueError(f"floor must be positive, not {self.floor}")
+
+    def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
+        size = task.size("train")
+        pool = self.pool if size is None else min(self.pool, size)
+        first = [self._member(task, place, ledger, key) for place in range(asked, min(asked + count, pool))]
+        if len(first) == count:
+            return first
+        members = [self._member(task, place, ledger, key) for place in range(pool)]
+        weight = np.array([self.floor + 1 - self._success(ledger, member.id) for member in members])
+        chosen = list(first)
+        while len(chosen) < count:
+            noise = key.derive("failures", asked + len(chosen)).numpy().gumbel(size=pool)
+            order = np.argsort(-(np.log(weight) + noise), kind="stable")
+            chosen += [members[place] for place in order[: count - len(chosen)]]
+        return chosen
+
+    def _member(self, task: Task, place: int, ledger: LedgerView, key: Key) -> Scenario:
+        return Shuffled(prompts=1)(task, place, 1, ledger, key)[0]
+
+    def _success(self, ledger: LedgerView, scenario: str) -> float:
+        known = ledger.history(scenario)[-self.window :]
+        return float(np.clip(np.mean(known), 0.0, 1.0)) if known else 0.0
+
+
+def spread_length(length: Tensor, solved: Tensor, group: Tensor, size: int) -> Tensor:
+    """`c = 1/2 - (l - min_g l)/(max_g l - min_g l)` for right answers, `min(0, c)` for wrong ones, `[N]` float64.
+
+    All 0 in a group of equal lengths.
+    """
+    own = length.double()
+    shortest = segment_extreme(own, group, size, largest=False)[group]
+    width = segment_extreme(own, group, size, largest=True)[group] - shortest
+    score = 0.5 - (own - shortest) / width.clamp(min=1.0)
+    score = torch.where(solved, score, score.clamp(max=0.0))
+    return torch.where(width > 0, score, torch.zeros_like(score))
+
+
+@dataclass(frozen=True)
+class SpreadLength(Shaping):
+    """Adds `weight` times a score of the length's place within its group: Kimi k1.5 (arXiv 2501.12599, section 2.3.3).
+
+    The shortest right answer gets 1/2 and the longest -1/2; wrong answers are never rewarded for being short. Answers
+    are compared with all of their group, right or wrong.
+
+    Attributes:
+        weight: of the score; the report gives none, 0.5 keeps every right answer above every wrong one.
+        warmup: share of the run before which nothing is added, since it slows training at first.
+        least: an answer is right when its return before is at least this.
+    """
+
+    weight: float = 0.5
+    warmup: float = 0.25
+    least: float = RIGHT
+
+    def __post_init__(self) -> None:
+        if self.weight < 0 or not 0 <= self.warmup <= 1:
+            raise ValueError(f"weight must be at least 0 and warmup in [0, 1], not {self.weight} and {self.warmup}")
+
+    def __call__(self, batch: Batch) -> Batch:
+        if batch.progress < self.warmup:
+            return batch
+        used, groups = counted_trajectories(batch), GroupBy("scenario")(batch)
+        score = torch.zeros(batch.trajectories, dtype=torch.float64)
+        solved, length = right(batch, self.least), batch.lengths()
+        score[used] = spread_length(length[used], solved[used], groups.index[used], groups.size)
+        return added(batch, Level.TRAJECTORY, self.weight * score)
+
+
+KIMI_K1_5 = GRPO.but(
+    name="kimi-k1-5",
+    title="Kimi k1.5: mirror descent by regression, length reward, sampling by failure",
+    source="Kimi Team, arXiv:2501.12599",
+    catalogue_ids=("kimi-k1-5",),
+    axes=("objective", "reward", "rollout", "data", "system"),
+    formula="L = 1/N sum_i 1/(2 tau) (R_i - mean_g R - tau log pi(y_i)/pi_old(y_i))^2,  "
+    "R += 1/2 (1/2 - (l - min l)/(max l - min l)), at most 0 if wrong",
+    conventions={
+        **GRPO.conventions,
+        **CENTRED,
+        "aggregation": "log-ratios summed over a trajectory, mean over trajectories",
+        "clipping side": "nothing is clipped",
+        "KL": "tau = 0.1 is our choice; the report gives none",
+        "log Z": "replaced by the group's mean reward",
+        "length reward": "weight 0.5, after the first quarter of the run (the report gives neither)",
+        "prompts": "a pool of 256, asked in proportion to 1 - success",
+        "updates per batch": "2: in the first the policies are equal and tau plays no part",
+    },
+    note="Difficulty labels for an easy-to-hard order are not read; answers cut short are not resumed in a later step "
+    "(rollouts carry no memory); of long2short there are its pairs (hocket.credit.ShortestAgainstLonger, for DPO) and "
+    "length-rewarded training, not model merging.",
+    curriculum=ByFailure(),
+    shaping=(SpreadLength(),),
+    objective=AdvantageRegression(temperature=0.1),
+    **{"credit.scale": None, "update.epochs": 2},
+)

@@ -1,0 +1,239 @@
+"""Length compression for reasoning (Cheng et al., Optimizing Length Compression in Large Reasoning Models,
+arXiv:2506.14755).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hocket.core.batch import Batch, Occurrences
+from hocket.core.columns import InfoColumn
+from hocket.core.keys import Key
+from hocket.core.segments import segment_extreme
+from hocket.core.signals import counted_trajectories, returns
+from hocket.credit.group import GroupRelative
+from hocket.methods.base.conventions import CENTRED, LENGTH, RIGHT_ANSWERS
+from hocket.methods.base.dr_grpo import DR_GRPO
+from hocket.methods.base.grpo import GRPO
+from hocket.rewards.length import SCENARIO
+from hocket.rewards.members import with_return
+from hocket.rewards.outcomes import RIGHT
+from hocket.rewards.tags import TagFormat
+from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
+from hocket.rollout.dynamic import total
+from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping, Words, words_of
+from hocket.types import Assignment, Experience, Trajectory
+
+
+class Extractor(Protocol):
+    """Finds where a thought first reaches the right answer."""
+
+    def __call__(self, thought: str, answer: Any) -> int | None:
+        """How many characters of `thought` lead up to and include it; None if it never does."""
+        ...
+
+
+@dataclass(frozen=True)
+class FirstMention:
+    """The end of the first mention of the answer as a word or number of its own.
+
+    A script in place of LC-R1's trained extractor; a mention by chance (a term of the problem that equals the answer)
+    counts as found. With `behind` only mentions right behind that text count, such as `= `.
+    """
+
+    behind: str = ""
+
+    def __call__(self, thought: str, answer: Any) -> int | None:
+        known = answer if isinstance(answer, (list, tuple)) else [answer]
+        pattern = "|".join(re.escape(str(one).strip()) for one in known if str(one).strip())
+        if not pattern:
+            return None
+        found = re.search(rf"{re.escape(self.behind)}(?<![\w.])(?:{pattern})(?![\w]|\.\d)", thought)
+        return None if found is None else found.end()
+
+
+@dataclass(frozen=True)
+class CompressedThoughts(Rollout):
+    """`samples` trajectories, the right ones with their thought cut right after it first reaches the answer.
+
+    LC-R1 (arXiv 2506.14755). What remains of the thought, its closing tag and what follows are read again by the
+    policy, which gives their log-probs in the shorter context; all of it is learnt from, as the public trainer does.
+    The uncut original is set aside. Column `thinking` of a right trajectory holds `tag` (the place of the closing tag
+    among its decisions), `kept` and `original` (lengths of the thought) and `reached` (whether the thought reached the
+    answer).
+
+    Attributes:
+        extract: finds the place. least: the total score of a right trajectory.
+    """
+
+    samples: int = 8
+    extract: Extractor = field(default_factory=FirstMention)
+    least: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, not {self.samples}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The trajectories in their order, cut ones in place of their originals, which are discarded."""
+        words = words_of(play)
+        played = await play([replace(asking, samples=self.samples) for asking in asked])
+        await score(played)
+        shorter: dict[int, Assignment] = {}
+        for number, trajectory in enumerate(played):
+            tokens = self._cut(trajectory, words)
+            if tokens is not None:
+                asking = asked[number // self.samples]
+                first = asking.first + NUMBERED + trajectory.sample
+                shorter[number] = continued(asking, tokens.tolist(), first=first, more=0)
+        again = dict(zip(shorter, await play(list(shorter.values())), strict=True))
+        for number, trajectory in again.items():
+            _take_over(trajectory, played[number])
+        left = [replace_source(played[number]) for number in again]
+        return Experience([again.get(number, trajectory) for number, trajectory in enumerate(played)], left)
+
+    def _cut(self, trajectory: Trajectory, words: Words | None) -> NDArray[np.int64] | None:
+        """The tokens of the compressed response; None to leave it. Describes its thought in the column `thinking`."""
+        turn = only_turn(trajectory)
+        if turn is None or words is None or trajectory.scenario.answer is None or not self._right(trajectory):
+            return None
+        text = words.decode(turn.action.tolist())
+        opened, closed = text.find(OPENED), text.find(CLOSED)
+        if closed < 0 or opened > closed:
+            return None
+        begin = opened + len(OPENED) if opened >= 0 else 0
+        tag = tokens_covering(words, turn.action, closed + 1) - 1
+        start = tokens_covering(words, turn.action, begin)
+        reached = self.extract(text[begin:closed], trajectory.scenario.answer)
+        end = tag if reached is None else min(tokens_covering(words, turn.action, begin + reached), tag)
+        thought = {"tag": end, "kept": end - start, "original": tag - start, "reached": reached is not None}
+        COMPRESSED.write(trajectory, thought)
+        return np.concatenate([turn.action[:end], turn.action[tag:]]) if end < tag else None
+
+    def _right(self, trajectory: Trajectory) -> bool:
+        return sum(total(score) for score in trajectory.scores.values()) >= self.least
+
+
+def _take_over(shorter: Trajectory, original: Trajectory) -> None:
+    """Gives a compressed trajectory what its original earned and how it ended, and makes its decisions its own."""
+    shorter.scores, shorter.sample = dict(original.scores), original.sample
+    shorter.info |= original.info
+    shorter.terminated, shorter.truncated = original.terminated, original.truncated
+    for turn, source in zip(shorter.turns, original.turns, strict=False):
+        turn.forced = np.zeros(len(turn), np.bool_)
+        turn.finish = source.finish
+
+
+def replace_source(trajectory: Trajectory) -> Trajectory:
+    """The trajectory as one that only informs, so that no history counts its scenario's reward twice."""
+    trajectory.source = "baseline"
+    return trajectory
+
+
+@dataclass(frozen=True)
+class RelativeLength(Shaping):
+    """Adds `weight (1 - l_i / longest right answer of the group)` to every answer of a group that has a right one.
+
+    LC-R1 (arXiv 2506.14755), as its public trainer has it: wrong answers take part, and longer ones than the longest
+    right one lose. A group without a right answer gets no length term.
+    """
+
+    weight: float = 1.0
+    least: float = RIGHT
+
+    def __call__(self, batch: Batch) -> Batch:
+        value, groups = returns(batch), SCENARIO(batch)
+        among = counted_trajectories(batch) & (value >= self.least)
+        length = batch.lengths().double()
+        longest = segment_extreme(length[among], groups.index[among], groups.size, largest=True)[groups.index]
+        term = torch.where(longest > 0, 1 - length / longest.clamp(min=1.0), 0.0)
+        return with_return(batch, value + self.weight * term)
+
+
+@dataclass(frozen=True)
+class TagBonus(Credit):
+    """The advantages of `base`, and at the tag that ends a right thought `c (1 - kept/original)`, or `-c`.
+
+    LC-R1 (arXiv 2506.14755). The bonus is for the share of the thought that was cut away after the answer was found;
+    where the thought ends before it ever reached the answer the tag loses `penalty`, so that thoughts stay sufficient.
+    Reads column `thinking`, which `hocket.rollout.CompressedThoughts` writes for right trajectories; the others have
+    no bonus.
+
+    Attributes:
+        base: credit for the whole. bonus: the c for what was cut. penalty: the c for a thought without the answer.
+    """
+
+    base: Credit = GroupRelative(scale=None)
+    bonus: float = 1.0
+    penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.base.pairs:
+            raise ValueError("base yields pairs; set it to a credit that gives advantages")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        seen = self.base(batch)
+        advantage, lengths = seen.advantage.double().clone(), batch.lengths()
+        starts = (torch.cumsum(lengths, 0) - lengths).tolist()
+        for row, thinking in enumerate(COMPRESSED.rows(batch)):
+            if thinking is not None and int(thinking["tag"]) < int(lengths[row]):
+                place = starts[row] + int(thinking["tag"])
+                if seen.weight[place] != 0:
+                    advantage[place] += self.at_tag(thinking)
+        return replace(seen, advantage=advantage)
+
+    def at_tag(self, thinking: dict[str, Any]) -> float:
+        """What the tag of one right trajectory earns."""
+        if not thinking["reached"]:
+            return -self.penalty
+        return self.bonus * (1 - int(thinking["kept"]) / max(int(thinking["original"]), 1))
+
+
+COMPRESSED = InfoColumn(
+    "thinking",
+    "A right response's thought: place of its `tag`, tokens `kept` and `original`, "
+    "and whether the answer was `reached`.",
+)
+
+
+LC_R1 = DR_GRPO.but(
+    name="lc-r1",
+    title="Length compression for reasoning",
+    source="Cheng et al., Optimizing Length Compression in Large Reasoning Models, arXiv:2506.14755",
+    catalogue_ids=("lc-r1",),
+    axes=("reward", "credit", "rollout"),
+    formula="A_it = R_i - mean R + [t closes a right thought] (c2 (1 - kept/original) or -c2),  "
+    "R_i = verdict_i + tags_i + c (1 - l_i/longest right)",
+    conventions={
+        **GRPO.conventions,
+        **CENTRED,
+        **RIGHT_ANSWERS,
+        **LENGTH,
+        "compression": "right answers only, as in the public trainer; all that remains is learnt from",
+        "extractor": "the answer's first mention as a word of its own, a script in place of a trained one",
+        "length term": "for all answers of a group with a right one, after compression; c = shaping.0.weight = 1",
+        "bonus": "c2 = credit.bonus = credit.penalty = 1, at the closing tag, after centring",
+        "right answers": "compression asks the scores' sum; the length term the return before it",
+    },
+    rollout=CompressedThoughts(samples=8),
+    shaping=(RelativeLength(), TagFormat(weight=1.0)),
+    credit=TagBonus(),
+    **{"objective.aggregate": "sequence-mean"},
+)

@@ -1,0 +1,191 @@
+"""Agent- and turn-wise grouped GRPO (Zhao et al., Stronger Together, arXiv:2510.11062, and the authors' code)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch, Level, LevelScores, Occurrences
+from hocket.core.candidates import Branching
+from hocket.core.keys import Key
+from hocket.core.segments import segment_sum
+from hocket.core.signals import REWARD
+from hocket.credit.formulas import centred, scaled
+from hocket.credit.units import Units, agent_returns, turn_units
+from hocket.methods.base.conventions import PER_TURN
+from hocket.methods.base.grpo import GRPO
+from hocket.rollout.groups import groups
+from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout
+from hocket.types import Assignment, Experience
+
+
+@dataclass(frozen=True)
+class AgentTurnTree(Rollout):
+    """`candidates` answers to every question a workflow asks by `agent.candidates`; the episode goes on with one.
+
+    AT-GRPO (arXiv 2510.11062): candidates of a turn have one prompt, so they are comparable, whatever the role and the
+    history; each earns `alpha * team + own` at once, the best is executed and its outcome is everybody's history. The
+    others are trajectories of one turn, which follow the episode they left; the workflow says what each is worth.
+
+    An episode that asks for no candidates has nothing to compare, so its scenario is played further times, `candidates`
+    in all: samples of a single answer are a group with one prompt too, the ordinary one.
+
+    Attributes:
+        candidates: answers to each question. trunks: episodes of each scenario.
+        take: which is executed, the `best` or the `first`. alpha: weight of the reward called `team`.
+    """
+
+    candidates: int = 4
+    trunks: int = 1
+    take: Literal["best", "first"] = "best"
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.candidates < 2 or self.trunks < 1:
+            raise ValueError(
+                f"candidates must be at least 2 and trunks at least 1, not {self.candidates} and {self.trunks}"
+            )
+        Branching(self.candidates, self.take, self.alpha)
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Per scenario its episodes in order, each followed by the candidates it left."""
+        branching = Branching(self.candidates, self.take, self.alpha)
+        asked = [replace(one, samples=self.trunks, options=(*one.options, branching)) for one in asked]
+        played = await groups(play, asked)
+        plain = [number for number, trunks in enumerate(played) if not any(trunk.branches for trunk in trunks)]
+        again = [
+            replace(asked[n], samples=self.candidates - self.trunks, first=asked[n].first + self.trunks)
+            for n in plain
+            if self.candidates > self.trunks
+        ]
+        for number, further in zip(plain, await groups(play, again), strict=False):
+            played[number] += further
+        await score([trunk for trunks in played for trunk in trunks])
+        found = [one for trunks in played for trunk in trunks for one in (trunk, *trunk.branches)]
+        return Experience(found, metrics={"branches": float(sum(one.source == "branch" for one in found))})
+
+
+@dataclass(frozen=True)
+class PromptRelative(Credit):
+    """`A_k = (r_k - mean_g r) / (std_g r + epsilon)` over the turns g of an agent that answer an identical prompt.
+
+    AT-GRPO (arXiv 2510.11062): in a team prompts differ by role and by turn, so groups are taken per environment, agent
+    and turn, and are made comparable by sampling several candidates at each turn (`hocket.rollout.AgentTurnTree`).
+    Members of a group here have the same scenario, agent and prompt by construction: every token from the beginning of
+    the agent's conversation on. Turns that nobody else answered get 0.
+
+    r_k is the turn's own reward where any member of the group has a score of its turn; so what happened after the
+    candidate that was executed does not count for it alone. In a group without such scores it is the agent's
+    reward-to-go, so with one agent, one turn and plain sampling this is `GroupRelative`. Turns whose weights are all 0
+    enter no statistic and get 0.
+
+    Attributes:
+        scale, ddof, epsilon: as in `GroupRelative`; the epsilon is the paper's.
+    """
+
+    scale: Literal["std"] | None = "std"
+    ddof: int = 1
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.scale not in ("std", None):
+            raise ValueError(f"scale must be 'std' or null, not {self.scale!r}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        units = turn_units(batch)
+        group, size = prompt_groups(batch, units)
+        value = self._values(batch, units, group, size)[units.counted]
+        group = group[units.counted]
+        credit = centred(value, group, size)
+        if self.scale == "std":
+            credit = scaled(credit, credit, group, size, ddof=self.ddof, epsilon=self.epsilon)
+        spread = torch.zeros(len(units.counted), dtype=torch.float64)
+        spread[units.counted] = credit
+        return replace(batch.occurrences, advantage=spread[units.member])
+
+    def _values(self, batch: Batch, units: Units, group: Tensor, size: int) -> Tensor:
+        assert units.turn is not None
+        judged = segment_sum(turns_judged(batch)[units.turn].double(), group, size) > 0
+        local = REWARD[Level.TURN]
+        own = batch.scores[local].values[units.turn] if local in batch.scores else torch.zeros_like(units.value)
+        return torch.where(judged[group], own.double(), agent_returns(batch, units, 1.0))
+
+
+def turns_judged(batch: Batch) -> Tensor:
+    """Which turns have a score of their own, `[U]` bool."""
+    scores = {n: s for n, s in batch.scores.items() if s.level is Level.TURN}
+    # The combined reward counts 0 where nobody had an opinion; only the scores it was made of tell.
+    named: dict[str, LevelScores] = {n: s for n, s in scores.items() if n != REWARD[Level.TURN]} or scores
+    found = torch.zeros(batch.turns, dtype=torch.bool)
+    for score in named.values():
+        found |= ~score.values.isnan()
+    return found
+
+
+def prompt_groups(batch: Batch, units: Units) -> tuple[Tensor, int]:
+    """Groups of visits to turns of one agent of a scenario with an identical prompt: their numbers `[M]`, and how many.
+
+    A prompt is what was observed and answered from the root of the conversation on. Where every decision has an
+    observation of its own (control), it is the first one.
+    """
+    assert units.turn is not None
+    prompts = _prompts(batch)
+    codes: dict[tuple[int, int, int], int] = {}
+    rows = zip(
+        batch.scenario[units.trajectory].tolist(), batch.agent[units.turn].tolist(), units.turn.tolist(), strict=True
+    )
+    group = [codes.setdefault((scenario, agent, prompts[turn]), len(codes)) for scenario, agent, turn in rows]
+    return torch.tensor(group, dtype=torch.long), len(codes)
+
+
+def _prompts(batch: Batch) -> list[int]:
+    """A number per turn, equal for equal prompts, `[U]`. Contexts stand before what extends them."""
+    sizes = torch.bincount(batch.turn, minlength=batch.turns).tolist()
+    answers = torch.split(batch.action[torch.argsort(batch.turn, stable=True)], sizes)
+    codes: dict[tuple[int, bytes, bytes], int] = {}
+    found: list[int] = []
+    for turn, parent in enumerate(batch.parent.tolist()):
+        seen = batch.observation[turn]
+        control = seen.ndim > 1 or seen.dtype.kind == "f"
+        before, said = (found[parent], answers[parent].numpy().tobytes()) if parent >= 0 else (-1, b"")
+        prompt = (before, said, (seen[:1] if control else seen).tobytes())
+        found.append(codes.setdefault(prompt, len(codes)))
+    return found
+
+
+AT_GRPO = GRPO.but(
+    name="at-grpo",
+    title="Agent- and turn-wise grouped GRPO",
+    source="Zhao et al., Stronger Together, arXiv:2510.11062, and the authors' code",
+    family="teams",
+    catalogue_ids=("at-grpo",),
+    axes=("team", "credit", "rollout"),
+    formula="A_k = (r_k - mean_g r)/(std_g r + 1e-8),  r = alpha r_team + r_own,  g: candidates of one agent's turn",
+    conventions={
+        **GRPO.conventions,
+        "epsilon": "1e-8, added to the standard deviation",
+        "group": "answers of one agent to an identical prompt of one scenario; a turn answered once gets 0",
+        "candidates": "4 per question a workflow asks by agent.candidates; the best goes on, the earliest of equals",
+        "rewards": "of the turn alone where candidates were scored; alpha = 1 in rollout.alpha",
+        "no candidates": "a workflow that asks for none is played 4 times, which with one turn is GRPO",
+        "aggregation": PER_TURN,
+        "who learns": "one policy for all roles; cast hocket.casting.Separate gives each its own",
+    },
+    rollout=AgentTurnTree(candidates=4, take="best", alpha=1.0),
+    credit=PromptRelative(scale="std", ddof=1, epsilon=1e-8),
+    **{"objective.aggregate": "turn-mean"},
+)

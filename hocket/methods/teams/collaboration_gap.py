@@ -1,0 +1,12 @@
+"""The Collaboration Gap: mazes of which two agents see half each; task `split_maze`, workflow `split-map`."""
+
+from __future__ import annotations
+
+from hocket.core.analyses import Analysis
+
+COLLABORATION_GAP = Analysis(
+    name="collaboration-gap",
+    title="The Collaboration Gap: mazes of which two agents see half each; task split_maze, workflow split-map",
+    where="hocket/tasks/split_maze.py",
+    kind="benchmark",
+)

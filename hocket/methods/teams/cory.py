@@ -1,0 +1,70 @@
+"""Coevolving with the Other You (Ma et al., arXiv:2410.06101, and the authors' code)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hocket.core.casting import Swapping
+from hocket.core.columns import InfoColumn
+from hocket.credit.each_agent import EachAgent
+from hocket.methods.base.ppo import PPO_RLHF
+from hocket.types import Scenario
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+PIONEER = InfoColumn("pioneer", "What the first answer is worth.")
+OBSERVER = InfoColumn("observer", "What the second answer is worth.")
+
+
+@dataclass(frozen=True)
+class PioneerObserver(Workflow):
+    """The pioneer answers alone, the observer after reading it: CORY (arXiv 2410.06101). The answer is the pioneer's.
+
+    Attributes:
+        shared: both earn the sum of the two verdicts; otherwise each its own.
+        shown: the observer sees the pioneer's answer; otherwise it is asked as the pioneer was.
+        intro: what stands before that answer.
+    """
+
+    name = "pioneer-observer"
+    description = "a second answer after reading the first (CORY)"
+
+    shared: bool = True
+    shown: bool = True
+    intro: str = "Another answer:"
+
+    roles = ("pioneer", "observer")
+    scores = True
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        question = asked(team.assignment)
+        first = await team.pioneer(question)
+        second = await team.observer(with_line(question, f"{self.intro} {first}") if self.shown else question)
+        pioneer, observer = team.verify(first), team.verify(second)
+        info = {PIONEER.name: pioneer, OBSERVER.name: observer}
+        if self.shared:
+            return Outcome(answer=str(first), rewards={"both": pioneer + observer}, info=info)
+        return Outcome(answer=str(first), turn_rewards={"own": {first: pioneer, second: observer}}, info=info)
+
+
+CORY = PPO_RLHF.but(
+    name="cory",
+    title="Coevolving with the Other You",
+    source="Ma et al., arXiv:2410.06101, and the authors' code",
+    family="teams",
+    catalogue_ids=("cory",),
+    axes=("team", "reward", "objective"),
+    formula="a1 ~ pi_1(.|q), a2 ~ pi_2(.|q, a1); each: PPO on r(q, a1) + r(q, a2) - its own beta KL(pi || ref)",
+    conventions={
+        **PPO_RLHF.conventions,
+        "reward": "the sum of both verdicts for both, at the last decision of each; workflow setting shared = false "
+        "gives each its own",
+        "value, GAE and whitening": "each agent's own; the other is part of its environment",
+        "role exchange": "every 5 steps (the released script's), cast.every",
+        "deployment": "the pioneer's answer alone is the team's",
+    },
+    note="on tables the pioneer's reward at equal KL lies on PPO's curve, not above it as the paper reports",
+    workflow="pioneer-observer",
+    cast=Swapping(every=5),
+    credit=EachAgent(PPO_RLHF.credit, by="policy"),
+)

@@ -1,0 +1,27 @@
+"""Multi-agent tool-integrated policy optimisation (Mo et al., arXiv:2510.04678, and the authors' code)."""
+
+from __future__ import annotations
+
+from hocket.methods.base.grpo import GRPO
+
+TOOLS = "observation, never a decision: no gradient; so is what another agent said"
+
+
+MATPO = GRPO.but(
+    name="matpo",
+    title="Multi-agent tool-integrated policy optimisation",
+    source="Mo et al., arXiv:2510.04678, and the authors' code",
+    family="teams",
+    catalogue_ids=("matpo",),
+    axes=("team", "credit", "environment"),
+    formula="A_i = (R_i - mean_g R)/(std_g R + eps) for the planner's decisions and for every worker's it called",
+    conventions={
+        **GRPO.conventions,
+        "rollout": "a planner with all its workers, whose contexts are their own: one trajectory, one reward",
+        "tool output": TOOLS,
+        "rewards": "the task's; the released setup has 0.9 accuracy + 0.1 tool format",
+        "aggregation": "mean over all decisions of planner and workers, then over rollouts",
+        "who learns": "one policy, told apart by system prompts",
+    },
+    workflow="planner-worker",
+)

@@ -1,0 +1,393 @@
+"""Optima, iSFT: the best dialogue of each scenario is imitated (Chen et al., arXiv:2410.08115, and the authors'
+code).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch, GroupBy, Level, Occurrences
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.markup import ANSWER, edit_distance
+from hocket.core.segments import segment_count, segment_extreme, segment_mean
+from hocket.core.signals import counted_trajectories, returns, turn_visits
+from hocket.credit.alternating import AlternatingCredit
+from hocket.credit.pairs import Pairing, members_by_group, paired_turns
+from hocket.credit.sibling_turns import Told, tree_of, turns_of
+from hocket.methods.base.conventions import COMMON
+from hocket.objectives.alternating import AlternatingObjective
+from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.preference import DPO
+from hocket.recipe import Recipe
+from hocket.rewards.members import with_return
+from hocket.rollout.alternating import AlternatingRollout
+from hocket.rollout.dynamic import total
+from hocket.rollout.groups import groups
+from hocket.rollout.independent import Independent
+from hocket.rollout.message_tree import Node, grafted, onward
+from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping
+from hocket.types import Assignment, Experience, Scenario, Trajectory
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+
+@dataclass(frozen=True)
+class DialogueTree(Rollout):
+    """`expansions` times a message is chosen per scenario, and the episode goes on from it `children` times to its end.
+
+    Optima (arXiv 2410.08115, and the authors' code). Messages are nodes; those before the chosen one are replayed, so
+    what dialogues have in common is one object, sampled and computed once. The beginning is expanded first. Then among
+    the `top` messages with the highest mean score of their episodes, after which something was said, one is drawn with
+    probability proportional to exp(mean). Messages that differ from one already expanded by less than `alike` of their
+    characters (edit distance over length) are passed over; the beginning is taken when none is left.
+
+    The score that guides the growth is the sum of an episode's scores as they stand; shaping comes later. A player
+    without workflows begins anew each time, so its trees have one level.
+    """
+
+    expansions: int = 8
+    children: int = 3
+    alike: float = 0.25
+    top: int = 10
+
+    def __post_init__(self) -> None:
+        if self.expansions < 1 or self.children < 1 or self.top < 1:
+            raise ValueError("expansions, children and top must be at least 1")
+        if self.expansions * self.children < 2:
+            raise ValueError("a tree needs two episodes to compare: raise expansions or children")
+        if not 0 <= self.alike <= 1:
+            raise ValueError(f"alike must lie in [0, 1], not {self.alike}")
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Per scenario all its episodes, in the order in which they were played."""
+        roots = [Node() for _ in asked]
+        expanded: list[list[Node]] = [[] for _ in asked]
+        found: list[list[Trajectory]] = [[] for _ in asked]
+        for number in range(self.expansions):
+            chosen = []
+            for root, before, asking in zip(roots, expanded, asked, strict=True):
+                chosen.append(self._chosen(root, before, key.derive(asking.scenario.id, number)))
+                before.append(chosen[-1])
+            played = await groups(
+                play,
+                [
+                    onward(asking, node, first=asking.first + number * self.children, samples=self.children)
+                    for asking, node in zip(asked, chosen, strict=True)
+                ],
+            )
+            await score([one for group in played for one in group])
+            for root, mine, group in zip(roots, found, played, strict=True):
+                mine += group
+                for one in group:
+                    if one.failure is None:
+                        grafted(root, one).back_up(math.fsum(map(total, one.scores.values())))
+        nodes = sum(1 for root in roots for _ in root.below()) - len(roots)
+        metrics = {"rollout/messages": float(nodes), "rollout/expanded": float(sum(map(len, expanded)))}
+        return Experience([one for group in found for one in group], metrics=metrics)
+
+    def _chosen(self, root: Node, expanded: Sequence[Node], key: Key) -> Node:
+        """The message to go on from."""
+        done = [node.turn.text for node in expanded if node.turn is not None]
+        fresh = [
+            node
+            for node in root.below()
+            if node.turn is not None
+            and node.children
+            and node not in expanded
+            and not any(_apart(node.turn.text, text) < self.alike for text in done)
+        ]
+        if not expanded or not fresh:
+            return root
+        best = sorted(fresh, key=lambda node: -node.mean)[: self.top]
+        weight = np.exp(np.array([node.mean for node in best]) - best[0].mean)
+        drawn = float(key.numpy().random()) * weight.sum()
+        return best[min(int((weight.cumsum() < drawn).sum()), len(best) - 1)]
+
+
+def _apart(one: str, other: str) -> float:
+    """The edit distance of two texts over the length of the longer one plus 1, as the authors have it."""
+    return edit_distance(one, other) / (max(len(one), len(other)) + 1)
+
+
+SYSTEM = "You and your partner know different things. Talk briefly, then give the answer as <answer>..</answer>."
+
+
+@dataclass(frozen=True)
+class TwoHalves(Workflow):
+    """Alice and Bob talk in turn about one question; each sees the question and its own half of the facts.
+
+    The information-asymmetric setting of Optima (arXiv 2410.08115). The halves are `metadata["halves"]`, two texts;
+    without them both know the question alone. A dialogue ends with an answer in tags that agrees with the partner's
+    last one, or, without `agree`, with the first answer; or after `messages`. The last answer given is the team's.
+
+    Attributes:
+        messages: at most. agree: whether both must give the answer. system: a system prompt for both, None for none.
+    """
+
+    name = "two-halves"
+    description = "two who hold half of the facts each talk (Optima)"
+
+    messages: int = 10
+    agree: bool = True
+    system: str | None = SYSTEM
+
+    roles = ("alice", "bob")
+    scores = True
+
+    def __post_init__(self) -> None:
+        if self.messages < 1:
+            raise ValueError(f"messages must be at least 1, not {self.messages}")
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {} if self.system is None else dict.fromkeys(self.roles, self.system)
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        halves: Sequence[str] = scenario.metadata.get("halves") or ("", "")
+        said: list[Reply] = []
+        answers: dict[str, str] = {}
+        final: Reply | None = None
+        for number in range(self.messages):
+            role = self.roles[number % 2]
+            new = [f"{self.roles[1 - number % 2].capitalize()}: {said[-1]}"] if said else []
+            if number < 2:
+                known = [f"You know: {halves[number]}"] if halves[number] else []
+                reply = await team[role](with_line(asked(team.assignment), "\n".join([*known, *new]) or "Begin."))
+            else:
+                reply = await team[role](*new)
+            said.append(reply)
+            found = ANSWER.search(str(reply))
+            if found is not None:
+                answers[role], final = found[1].strip(), reply
+                if not self.agree or len(set(answers.values())) == 1 < len(answers):
+                    break
+        right = 0.0 if final is None else team.verify(final)
+        return Outcome(answer=None if final is None else str(final), rewards={"task": right})
+
+
+@dataclass(frozen=True)
+class MessageCost(Shaping):
+    """Takes `weight * tokens / (most tokens among the scenario's samples)` from the return: Optima (arXiv 2410.08115).
+
+    Tokens are the decisions of all turns, whoever said them. Trajectories that do not count set no maximum.
+    """
+
+    weight: float = 0.6
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"weight must be at least 0, not {self.weight}")
+
+    def __call__(self, batch: Batch) -> Batch:
+        groups, among = GroupBy("scenario")(batch), counted_trajectories(batch)
+        length = batch.lengths().double()
+        most = segment_extreme(length[among], groups.index[among], groups.size, largest=True)[groups.index]
+        cost = torch.where(among, length / most.clamp(min=1.0), 0.0)
+        return with_return(batch, returns(batch) - self.weight * cost)
+
+
+def message_losses(batch: Batch) -> tuple[Tensor, Tensor]:
+    """The mean of -log p_reference over the decisions of each message, `[M]` float64, and whose it is, `[M]`.
+
+    A message is a trajectory's visit to a turn. Imposed decisions, and those whose log-prob is unknown, are left out,
+    and messages in which none is left.
+    """
+    seen, reference = batch.occurrences, batch.logp[Column.REFERENCE.name]
+    visit, starts = turn_visits(batch)
+    used = (reference.present & ~batch.forced)[seen.decision]
+    loss = -reference.values.detach().double()[seen.decision[used]]
+    size = int(starts.sum())
+    known = segment_count(visit[used], size) > 0
+    return segment_mean(loss, visit[used], size)[known], seen.trajectory[starts][known]
+
+
+@dataclass(frozen=True)
+class Readability(Shaping):
+    """Adds `weight / max_u NLL(u)` to the return, NLL(u) the reference's mean loss per token of message u.
+
+    Optima (arXiv 2410.08115): a private code is what the base model would hardly have written. The reference is the
+    policy before training, and it reads each message after what its speaker was told, as it was sampled; the authors'
+    code shows the base model the message alone. A loss below `floor` nats counts as `floor`, so that a dialogue of a
+    deterministic model is worth no more than `weight / floor`. A trajectory without a known log-prob gets nothing.
+    """
+
+    weight: float = 1.0
+    floor: float = 0.1
+
+    reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE})
+
+    def __post_init__(self) -> None:
+        if self.weight < 0 or self.floor <= 0:
+            raise ValueError(f"weight must be at least 0 and floor positive, not {self.weight} and {self.floor}")
+
+    def __call__(self, batch: Batch) -> Batch:
+        if Column.REFERENCE.name not in batch.logp:
+            raise ConfigurationError("Readability reads log-probs 'reference', which are missing")
+        loss, owner = message_losses(batch)
+        known = segment_count(owner, batch.trajectories) > 0
+        worst = segment_extreme(loss, owner, batch.trajectories, largest=True)
+        return with_return(batch, returns(batch) + torch.where(known, self.weight / worst.clamp(min=self.floor), 0.0))
+
+
+@dataclass(frozen=True)
+class BestAbove(Credit):
+    """Advantage 1 for the best trajectory of each group if its return is above `least`; all others get weight 0.
+
+    What is imitated in Optima's iSFT (arXiv 2410.08115): generate, rank, select. Among equals the first in assignment
+    order is taken; of the best ones of all groups the `share` with the highest return is kept, rounded up.
+    """
+
+    by: GroupBy = GroupBy("scenario")
+    least: float = 0.5
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.by.level is Level.TURN:
+            raise ValueError("whole trajectories are ranked: by may not name a column of turns")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must lie in (0, 1], not {self.share}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64 and weights."""
+        seen, value = batch.occurrences, returns(batch).tolist()
+        best = [max(members, key=lambda one: value[one]) for members in members_by_group(batch, self.by)]
+        order = batch.order.tolist()
+        best = sorted((one for one in best if value[one] > self.least), key=lambda one: (-value[one], order[one]))
+        kept = torch.zeros(batch.trajectories, dtype=torch.bool)
+        kept[best[: math.ceil(self.share * len(best) - 1e-9)]] = True
+        here = kept[seen.trajectory] & (seen.weight != 0)
+        weight = torch.where(here, seen.weight, torch.zeros_like(seen.weight))
+        return replace(seen, advantage=here.double(), weight=weight)
+
+
+@dataclass(frozen=True)
+class SiblingTurns(Pairing):
+    """Pairs of turns that answer the same history: the most valuable against the least. Optima (arXiv 2410.08115).
+
+    Episodes of a group form a tree, whose nodes are turns; a node is worth the mean return of the episodes through it.
+    Of the answers to one history the best and the worst make a pair if they differ by more than `margin` and the best
+    is worth more than `least`. Of a group's pairs the `share` whose better turn is worth most is kept, rounded down but
+    at least one. `pairs` name an episode through each of the two turns (the earliest), and `compared` the turns; only
+    their decisions keep a weight. Turns are the same if they are one object, which `hocket.rollout.DialogueTree` sees
+    to; where nothing is shared, first turns are compared. Among equals the first in assignment order is taken.
+    """
+
+    margin: float = 0.3
+    least: float = 0.15
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must lie in (0, 1], not {self.share}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with `pairs` and `compared`, `[P, 2]` each; advantages are left as they are."""
+        value, turns = returns(batch).tolist(), turns_of(batch)
+        found: list[tuple[Told, Told]] = []
+        for members in members_by_group(batch, self.by):
+            here = [pair for told in tree_of(members, turns).below() if (pair := self._pair(told, value)) is not None]
+            here.sort(key=lambda pair: -pair[0].value(value))
+            found += here[: max(1, int(self.share * len(here) + 1e-9))]
+        return paired_turns(
+            batch, [((better.leaves[0], better.turn), (worse.leaves[0], worse.turn)) for better, worse in found]
+        )
+
+    def _pair(self, told: Told, value: list[float]) -> tuple[Told, Told] | None:
+        answers = list(told.children.values())
+        if len(answers) < 2:
+            return None
+        better = max(answers, key=lambda one: one.value(value))
+        worse = min(answers, key=lambda one: one.value(value))
+        apart = better.value(value) - worse.value(value) > self.margin
+        return (better, worse) if apart and better.value(value) > self.least else None
+
+
+_REWARD = {
+    **COMMON,
+    "reward": "R = R_task - 0.6 tokens / (most tokens of the scenario's dialogues) + 1.0 / max_u NLL(u)",
+    "NLL(u)": "mean loss per token of message u under the policy before training, after what its speaker was told, "
+    "at the sampling temperature; at least 0.1",
+    "weights": "0.6 and 1, those of the released configurations",
+    "agents": "one policy plays all roles",
+    "iterations": "every step samples with the weights as they are; there is no reset to the base model",
+}
+
+
+OPTIMA_SFT = Recipe(
+    name="optima-sft",
+    title="Optima, iSFT: the best dialogue of each scenario is imitated",
+    source="Chen et al., arXiv:2410.08115, and the authors' code",
+    family="dialogue",
+    axes=("team", "reward", "rollout"),
+    formula="L = -mean_t log pi(a_t) over the best dialogue of each scenario with R > 0.5",
+    conventions={
+        **_REWARD,
+        "selection": "the best of 10 per scenario, if R > 0.5",
+        "aggregation": "mean over all decisions of the chosen dialogues, every speaker's",
+    },
+    workflow="two-halves",
+    rollout=Independent(samples=10),
+    shaping=(MessageCost(weight=0.6), Readability(weight=1.0)),
+    credit=BestAbove(least=0.5),
+    objective=NegativeLogLikelihood(aggregate="token-mean"),
+)
+
+
+OPTIMA_DPO = OPTIMA_SFT.but(
+    name="optima-dpo",
+    title="Optima, iDPO: turns of a dialogue tree that answer the same history are compared",
+    axes=("team", "reward", "rollout", "objective"),
+    formula="L = -mean_pairs log sigmoid(beta (d_w - d_l)), d = log pi(u | h) - log pi_ref(u | h), of messages "
+    "u_w, u_l with V(u_w) - V(u_l) > 0.3, V the mean R of the dialogues through a message",
+    conventions={
+        **_REWARD,
+        "tree": "8 expansions of 3 dialogues; the beginning first, then a message drawn by exp(mean score) from the "
+        "ten best; one that differs by less than a quarter from an expanded one is passed over",
+        "score that guides the tree": "the task's, since tokens and readability are compared only when all is said",
+        "pairs": "best against worst answer to one history, if they differ by more than 0.3 and the best is worth more "
+        "than 0.15; of a scenario's pairs the better half by the chosen one's value, at least one",
+        "aggregation": "log-probs summed over the decisions of each of the two messages, mean over pairs",
+        "reference": "the policy before training; DPO's and the reader of messages",
+        "beta": "0.1",
+    },
+    rollout=DialogueTree(expansions=8, children=3),
+    credit=SiblingTurns(margin=0.3, least=0.15, share=0.5),
+    objective=DPO(beta=0.1),
+)
+
+
+OPTIMA = OPTIMA_DPO.but(
+    name="optima",
+    title="Optima, iSFT-DPO: rounds of imitation and of comparison",
+    catalogue_ids=("optima",),
+    formula=f"by turns of 10 steps: {OPTIMA_SFT.formula};  {OPTIMA_DPO.formula}",
+    conventions={
+        **OPTIMA_SFT.conventions,
+        **OPTIMA_DPO.conventions,
+        "aggregation": f"iSFT: {OPTIMA_SFT.conventions['aggregation']}; iDPO: {OPTIMA_DPO.conventions['aggregation']}",
+        "rounds": "10 steps of iSFT, then 10 of iDPO, and so on; optima-sft and optima-dpo are the two alone",
+    },
+    rollout=AlternatingRollout((OPTIMA_SFT.rollout, OPTIMA_DPO.rollout), every=10),
+    credit=AlternatingCredit((OPTIMA_SFT.credit, OPTIMA_DPO.credit), every=10),
+    objective=AlternatingObjective((OPTIMA_SFT.objective, OPTIMA_DPO.objective), every=10),
+)
