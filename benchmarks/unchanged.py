@@ -21,7 +21,7 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,10 @@ def plain() -> dict[str, Any]:
 def listing() -> dict[str, Any]:
     """`hocket recipes --json`, by name; how long claims took is left out."""
     from hocket.recipes import all_recipes
+    from hocket.report.cards import card_of
     from hocket.report.methods import as_row
 
-    rows = {name: as_row(recipe) for name, recipe in sorted(all_recipes().items())}
+    rows = {name: as_row(card_of(recipe)) for name, recipe in sorted(all_recipes().items())}
     for row in rows.values():
         row["checks"] = sorted(([c["row"], c["claim"], c["holds"], c["saw"]] for c in row["checks"]), key=str)
     return rows
@@ -109,22 +110,25 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
+def renamed(value: Any) -> Any:
     """`value` with the old names of moved classes replaced by their present ones."""
+    from hocket.core.aliases import present_name
+
     if isinstance(value, dict):
-        return {key: renamed(one, names) for key, one in value.items()}
+        return {key: renamed(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [renamed(one, names) for one in value]
-    return names.get(value, value) if isinstance(value, str) else value
+        return [renamed(one) for one in value]
+    named = isinstance(value, str) and re.fullmatch(r"hocket(\.\w+){2,}", value)
+    return present_name(value) if named else value
 
 
 def read_anew(part: str, frozen: dict[str, Any]) -> dict[str, Any]:
     """What was frozen, as configurations of that time are read today."""
-    from hocket.core.aliases import aliases, present
+    from hocket.core.aliases import present
 
     if part == "plain":
         frozen = {name: present(recipe) for name, recipe in frozen.items()}
-    return dict(renamed(frozen, aliases()))
+    return dict(renamed(frozen))
 
 
 def differences(frozen: Any, now: Any, where: str = "") -> Iterator[str]:

@@ -7,9 +7,10 @@ First it is shown single moves: one in five the best, the others at random. Then
 
 import sys
 
+from hocket.keys import Key
+
 import hocket
 from hocket.environments.maze import DIRECTIONS, Mazes
-from hocket.keys import Key
 from hocket.recipes import GIGPO, SFT
 from hocket.tasks.maze import MazeTask
 from hocket.train.config import configure

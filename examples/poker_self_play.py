@@ -5,9 +5,10 @@ Run `python examples/poker_self_play.py [SEED]`.
 
 import sys
 
+from hocket.keys import Key
+
 import hocket
 from hocket.environments.openspiel import OpenSpiel, PlainWords
-from hocket.keys import Key
 from hocket.lab.exploitability import assess, language_model, situations
 from hocket.objectives import ExactKL
 from hocket.recipes import MARS_SELF_PLAY, SFT

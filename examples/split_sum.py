@@ -8,6 +8,7 @@ agent is asked the whole sum.
 
 from hocket.keys import Key
 from hocket.markup import ANSWER
+
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask

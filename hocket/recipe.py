@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -12,6 +11,7 @@ from hocket.core.casting import Cast, Shared
 from hocket.core.columns import Column
 from hocket.core.components import misplaced, replaced_all
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.rooms import public
 from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards.combine import WeightedSum
 from hocket.rollout.independent import Independent
@@ -184,7 +184,7 @@ def _call(stage: Any, slot: str, state: State, *given: Any) -> Any:
 
 
 ROOMS = {
-    "cast": "casting",
+    "cast": "core",
     "curriculum": "curriculum",
     "rollout": "rollout",
     "rewards": "rewards",
@@ -203,12 +203,12 @@ ROOMS = {
 def _unbuilt(recipe: Recipe) -> str | None:
     """Which slot holds words or numbers instead of a stage; None when none does."""
     if isinstance(recipe.cast, Stage):
-        return f"cast: {_kind(recipe.cast)} is no cast; write {{type: hocket.casting.NAME}}"
+        return f"cast: {_kind(recipe.cast)} is no cast; write {{type: hocket.core.NAME}}"
     for slot, room in ROOMS.items():
         stage = getattr(recipe, slot)
         for one in stage if isinstance(stage, tuple) else (stage,):
             if isinstance(one, (str, int, float, Mapping, list)):
-                known = importlib.import_module(f"hocket.{room}").__all__
+                known = public(f"hocket.{room}")
                 hint = nearest(one.rpartition(".")[2], known) if isinstance(one, str) else ""
                 return f"{slot} = {one!r} is no {slot}; write {{type: hocket.{room}.NAME}}{hint}"
     return None

@@ -19,10 +19,12 @@ INTERRUPTED = 130
 
 
 def out() -> Console:
+    """Where results go."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def err() -> Console:
+    """Where progress goes."""
     return Console(stderr=True, highlight=False)
 
 

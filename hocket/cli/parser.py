@@ -79,9 +79,21 @@ take one of its seats, the agent the others.
 
 
 COMMANDS = {
-    **{"train": "training", "eval": "runs", "report": "runs", "compare": "runs", "study": "studies"},
-    **{"recipes": "methods", "primitives": "methods", "catalogue": "methods", "tasks": "lists", "workflows": "lists"},
-    **{"microscope": "microscope", "serve": "serving", "play": "serving", "pretrain": "machine", "doctor": "machine"},
+    "train": "training",
+    "eval": "runs",
+    "report": "runs",
+    "compare": "runs",
+    "study": "studies",
+    "recipes": "methods",
+    "primitives": "methods",
+    "catalogue": "methods",
+    "tasks": "lists",
+    "workflows": "lists",
+    "microscope": "microscope",
+    "serve": "serving",
+    "play": "serving",
+    "pretrain": "machine",
+    "doctor": "machine",
 }
 """The module of each command, imported when it is run."""
 

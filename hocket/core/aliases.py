@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hocket.core.rooms import public
+
 CLASSES: dict[str, str] = {
     "hocket.curriculum.TurnHorizon": "hocket.hooks.TurnHorizon",
     "hocket.casting.PastSelves": "hocket.hooks.PastSelves",
 }
 """The present name of every class or function that configurations once named otherwise."""
+
+ROOMS = {"hocket.casting": "hocket.core", "hocket.schedules": "hocket.core"}
+"""Rooms that were renamed."""
 
 OLD_SLOTS = ("horizon",)
 """Slots that recipes once had."""
@@ -23,9 +28,13 @@ _SENTENCES = {
 """Settings as recipes once spoke of them."""
 
 
-def aliases() -> Mapping[str, str]:
-    """Present names by old ones."""
-    return CLASSES
+def present_name(name: str) -> str:
+    """The present name of a class or function; what moved from a room into a method's file is found there."""
+    room, _, last = CLASSES.get(name, name).rpartition(".")
+    room = ROOMS.get(room, room)
+    if room.count(".") == 1 and last not in public(room):
+        room = public("hocket.methods").get(last, room)
+    return f"{room}.{last}"
 
 
 def present(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +111,7 @@ def _apart(cast: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 def _renamed(component: Any) -> Any:
     if not isinstance(component, Mapping) or "type" not in component:
         return component
-    return {**component, "type": CLASSES.get(component["type"], component["type"])}
+    return {**component, "type": present_name(component["type"])}
 
 
 def _kind(component: Any) -> str:

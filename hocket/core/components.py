@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hocket.core.aliases import aliases
+from hocket.core.aliases import present_name
 from hocket.core.batch import GroupBy
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.rooms import public
 from hocket.stages import Reward, Stage
 
 ROOMS = (
     *("curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks"),
-    *("types", "recipe", "casting", "policies", "tools", "train", "schedules", "workflows"),
+    *("types", "recipe", "core", "policies", "tools", "train", "workflows"),
 )
 """Packages whose exported classes may be named in a configuration."""
 
@@ -69,7 +70,7 @@ def type_name(thing: Any) -> str:
     if source is not None:
         return f"{source}:{thing.__qualname__}"
     for room in ROOMS:
-        if f"{thing.__module__}.".startswith(f"hocket.{room}.") and thing.__qualname__ in _exported(room):
+        if f"{thing.__module__}.".startswith(f"hocket.{room}.") and thing.__qualname__ in public(f"hocket.{room}"):
             return f"hocket.{room}.{thing.__qualname__}"
     return f"{thing.__module__}.{thing.__qualname__}"
 
@@ -178,12 +179,6 @@ def _field_types(cls: Any) -> Mapping[str, Any]:
     return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init})
 
 
-def _exported(room: str) -> Sequence[str]:
-    """The names that a package of `ROOMS` offers."""
-    module = importlib.import_module(f"hocket.{room}")
-    return getattr(module, "__all__", [name for name in vars(module) if name[0].isupper()])
-
-
 def load_type(name: str, where: str = "") -> Any:
     """The component called `hocket.ROOM.NAME`, `FILE.py:NAME` or `package.module.NAME`."""
     loaded = load_named(name, f"{where}.type".lstrip("."))
@@ -197,7 +192,7 @@ def load_named(name: str, where: str = "reference") -> Any:
     """What `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path `package.module.NAME` names."""
     if ".py:" in name:
         return load_object(name, where)
-    name = aliases().get(name, name)
+    name = present_name(name)
     path, _, last = name.rpartition(".")
     if not path or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
@@ -207,9 +202,9 @@ def load_named(name: str, where: str = "reference") -> Any:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ConfigurationError(f"{where} = {name!r}: {path} cannot be imported ({reason})") from error
-    exported = _exported(room) if package == "hocket" and room in ROOMS else [n for n in vars(module) if n[0] != "_"]
-    if last not in exported:
-        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, exported)}")
+    offered = public(path) if package == "hocket" and room in ROOMS else [n for n in vars(module) if n[0] != "_"]
+    if last not in offered:
+        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, offered)}")
     return getattr(module, last)
 
 

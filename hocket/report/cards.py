@@ -1,7 +1,7 @@
 """Recipes as plain data, kept so that they can be listed and shown without importing what they are made of.
 
-`methods/cards.json` holds a card a line, with a digest of the code it was made from; the card of a recipe whose code has
-changed since is made anew. `hocket recipes --docs` writes the file.
+`methods/cards.json` holds a card a line, with a digest of the code it was made from; the card of a recipe whose code
+has changed since is made anew. `hocket recipes --docs` writes the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the last run of a row's claims found, kept beside them with a digest of what it was made from.
 
-`methods/GROUP/claims/ROW.json` holds the verdicts of `methods/GROUP/claims/ROW.py`. The digest covers the method's file,
-its claims and the pieces of the rooms that they use, in turn; a verdict of other code is stale.
+`methods/GROUP/claims/ROW.json` holds the verdicts of `methods/GROUP/claims/ROW.py`. The digest covers the method's
+file, its claims and the pieces of the rooms that they use, in turn; a verdict of other code is stale.
 """
 
 from __future__ import annotations

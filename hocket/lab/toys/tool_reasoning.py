@@ -22,4 +22,5 @@ def earned(reward: ToolAnswer, turns: Sequence[str], answer: str = "7", **info: 
 
 
 def shown(numbers: Any) -> str:
+    """Numbers as text."""
     return " ".join(f"{number:.2f}" for number in numbers)

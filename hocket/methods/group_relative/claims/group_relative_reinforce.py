@@ -196,7 +196,8 @@ def ratio_matters_little() -> Finding:
 
 PAGE = """# Group-relative REINFORCE is off-policy
 
-*Made by `python -m hocket.methods.group_relative.claims.group_relative_reinforce`; `hocket recipes --check group-relative-reinforce` runs the checks.*
+*Made by `python -m hocket.methods.group_relative.claims.group_relative_reinforce`;
+`hocket recipes --check group-relative-reinforce` runs the checks.*
 
 Maximise E[r] - tau KL(pi || pi_old). At the optimum r(y) - tau log(pi/pi_old)(y) is the same for every answer y. Ask
 this of any K samples, whoever drew them: the squared deviation from their mean is least where all pairs agree. One

@@ -142,7 +142,8 @@ def unstable_fixed_point() -> Finding:
 
 PAGE = """# Success amplification
 
-*Made by `python -m hocket.methods.group_relative.claims.grpo_success_amplification`; `hocket recipes --check grpo-success-amplification` runs the checks.
+*Made by `python -m hocket.methods.group_relative.claims.grpo_success_amplification`;
+`hocket recipes --check grpo-success-amplification` runs the checks.
 The examples are run as tests.*
 
 With rewards 0 and 1 and an old policy that is right with probability p, GRPO's advantage is (1-p)/sqrt(p(1-p)+e) for

@@ -256,7 +256,8 @@ def page() -> str:
 
 PAGE = """# Verifiers that err
 
-*Made by `python -m hocket.methods.group_relative.claims.noisy_verifier_correction`; `hocket recipes --check noisy-verifier-correction` runs the checks.*
+*Made by `python -m hocket.methods.group_relative.claims.noisy_verifier_correction`;
+`hocket recipes --check noisy-verifier-correction` runs the checks.*
 
 A verifier says 1 or 0 of an answer whose true verdict is r*. It accepts wrong answers at rate rho0 and rejects right
 ones at rate rho1, with rho0 + rho1 < 1. Two corrections are known (arXiv:2510.00915):

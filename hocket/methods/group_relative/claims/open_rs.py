@@ -175,8 +175,8 @@ def page(lessons: Sequence[Check] = claim) -> str:
         "# Lessons of a small budget",
         "What breaks reinforcement learning of small models, after *Reinforcement Learning for Reasoning in Small "
         "LLMs* (arXiv:2503.16219, catalogue row `open-rs`). Each lesson is a check: `hocket recipes --check open-rs` "
-        "runs them, and `python -m hocket.methods.group_relative.claims.open_rs` writes this page from what they see. The worlds are "
-        "toys with exact success rates; the paper saw the same on a model of 1.5 billion weights.",
+        "runs them, and `python -m hocket.methods.group_relative.claims.open_rs` writes this page from what they see. "
+        "The worlds are toys with exact success rates; the paper saw the same on a model of 1.5 billion weights.",
     ]
     for lesson in lessons:
         verdict = lesson()
