@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from hocket.cli.output import Pairs, emit, err, out
 from hocket.core.errors import ConfigurationError, nearest
 
+if TYPE_CHECKING:
+    from hocket.lab.claims.claim import Check, Verdict
+
 
 def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket recipes`."""
-    from hocket.recipes import all_recipes, find
     from hocket.report import methods
+    from hocket.report.cards import card, cards
 
     if options.check is not None:
         return _check(options)
@@ -23,49 +29,63 @@ def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
 
         print(*write_docs(Path(options.docs)), sep="\n")
     elif options.compare:
-        left, right = (find(name) for name in options.compare)
-        rows = [
-            {"setting": path, left.name: one, right.name: other}
-            for path, one, other in methods.differences(left, right)
-        ]
-        if options.json:
-            emit({"recipes": options.compare, "differences": rows, "gradients": methods.relations(left, right)})
-        else:
-            out().print(methods.comparison(left, right))
+        return _compare(*options.compare, as_json=options.json)
     elif options.name:
-        emit(methods.in_full(find(options.name))) if options.json else out().print(methods.page(find(options.name)))
+        found = card(options.name)
+        emit(methods.in_full(found)) if options.json else out().print(methods.page(found))
     elif options.json:
-        emit([methods.as_row(recipe) for recipe in all_recipes().values()])
+        emit([methods.as_row(one) for one in cards().values()])
     else:
-        out().print(methods.listing(all_recipes().values()))
+        out().print(methods.listing(cards().values()))
+    return 0
+
+
+def _compare(left: str, right: str, *, as_json: bool) -> int:
+    """Two recipes side by side."""
+    from hocket.recipes import find
+    from hocket.report import methods
+    from hocket.report.cards import card
+
+    if not as_json:
+        out().print(methods.comparison(find(left), find(right)))
+        return 0
+    differences = methods.differences(card(left), card(right))
+    rows = [{"setting": path, left: one, right: other} for path, one, other in differences]
+    emit({"recipes": [left, right], "differences": rows, "gradients": methods.relations(find(left), find(right))})
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
     """Runs the checks of catalogue rows and prints what they found; exit 1 when a claim does not hold."""
-    from hocket.lab.claims.record import keep
-    from hocket.lab.claims.registry import all_checks, checks_of
+    from hocket.lab.claims.record import keep, stale_rows
+    from hocket.lab.claims.registry import checks_of, files
     from hocket.lab.claims.running import run_checks
     from hocket.report.methods import verdict_table
 
-    rows = options.check or sorted({check.row for check in all_checks()})
+    rows = options.check or (stale_rows() if options.stale else list(files()))
     unknown = next((row for row in rows if not checks_of(row)), None)
     if unknown is not None:
-        raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, {c.row for c in all_checks()})}")
+        raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, files())}")
     asked = [check for row in rows for check in checks_of(row) if not (options.quick and check.slow)]
-    console, found = err(), []
+    sentences = {row: tuple(check.claim for check in checks_of(row)) for row in rows}
+    console = err()
+    found: list[Verdict] = []
     for verdict in run_checks(asked, options.workers):
         found.append(verdict)
         mark = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
         console.print(f"[dim]{len(found)}/{len(asked)}[/] {mark} {verdict.row}: {escape(verdict.claim)}")
         if options.keep:
-            keep(found)
-    place = {(check.row, check.claim): number for number, check in enumerate(asked)}
-    found.sort(key=lambda one: place[one.row, one.claim])
+            keep(found, sentences)
+    found = _as_asked(found, asked)
     if options.json:
-        by_row = {row: [one for one in found if one.row == row] for row in rows}
+        by_row = {row: [one for one in found if one.row == row] for row in sorted({one.row for one in found})}
         held = {row: "works" if all(one.holds for one in ones) else "fails" for row, ones in by_row.items()}
-        emit([{"id": row, "verdict": held[row], "checks": [one.to_json() for one in by_row[row]]} for row in rows])
+        emit(
+            [
+                {"id": row, "verdict": held[row], "checks": [one.to_json() for one in ones]}
+                for row, ones in by_row.items()
+            ]
+        )
     else:
         out().print(verdict_table(found))
         failed = sum(not one.holds for one in found)
@@ -73,13 +93,43 @@ def _check(options: argparse.Namespace) -> int:
     return 0 if all(one.holds for one in found) else 1
 
 
+def _as_asked(verdicts: Sequence[Verdict], asked: Sequence[Check]) -> list[Verdict]:
+    place = {(check.row, check.claim): number for number, check in enumerate(asked)}
+    return sorted(verdicts, key=lambda one: place[one.row, one.claim])
+
+
+def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket primitives`."""
+    from rich.table import Table
+
+    from hocket.report.primitives import ROOMS
+    from hocket.report.primitives import primitives as everything
+
+    if options.stage is not None and options.stage not in ROOMS:
+        raise ConfigurationError(f"--stage {options.stage}: there is no such stage{nearest(options.stage, ROOMS)}")
+    found = [one for one in everything() if options.stage in (None, one.stage)]
+    if options.json:
+        emit([dataclasses.asdict(one) for one in found])
+        return 0
+    for room, what in ROOMS.items():
+        here = [one for one in found if one.stage == room]
+        if here:
+            table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title_justify="left")
+            for one in here:
+                used = ", ".join(one.recipes[:4]) + (
+                    f" and {len(one.recipes) - 4} more" if len(one.recipes) > 4 else ""
+                )
+                table.add_row(f"  [bold]{one.name}[/]", escape(one.summary), f"[dim]{used}[/]")
+            out().print(f"[cyan]{room}[/] ({len(here)}): {what.lower()}", table, "", sep="\n")
+    return 0
+
+
 def catalogue(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket catalogue`."""
-    from hocket.lab.claims.analyses import ANALYSES
-    from hocket.report.methods import rows_table
+    from hocket.report.methods import analyses, rows_table
 
     if options.json:
-        emit([row.to_json() for row in ANALYSES])
+        emit(analyses())
     else:
         out().print(rows_table())
     return 0

@@ -32,9 +32,11 @@ Card = Mapping[str, Any]
 
 def card_of(recipe: Recipe) -> dict[str, Any]:
     """A recipe as plain data; what was found of its claims is not in it."""
+    from hocket.core.columns import InfoColumn
     from hocket.core.components import to_plain
 
     plain = to_plain(recipe)
+    columns = [column.name for column in recipe.reads if not isinstance(column, InfoColumn)]
     return {
         "name": recipe.name,
         "title": recipe.title,
@@ -43,7 +45,7 @@ def card_of(recipe: Recipe) -> dict[str, Any]:
         "family": recipe.family,
         "axes": list(recipe.axes),
         "parent": recipe.parent,
-        "needs": sorted({*(need.value for need in recipe.needs), *(column.value for column in recipe.reads)}),
+        "needs": sorted({*(need.value for need in recipe.needs), *columns}),
         "note": recipe.note,
         "formula": recipe.formula,
         "conventions": dict(recipe.conventions),
