@@ -1,4 +1,8 @@
-"""Clipped Importance Sampling Policy Optimisation (MiniMax-M1, arXiv:2506.13585)."""
+"""CISPO: GRPO that clips the importance weight, not the update (MiniMax-M1, arXiv:2506.13585).
+
+Where GRPO's clip silences a decision, here the ratio is only capped and held constant as a factor of the log-prob, so
+every decision keeps a gradient. That is `ClippedImportanceWeight` of `hocket.objectives.importance`; credit is GRPO's.
+"""
 
 from __future__ import annotations
 

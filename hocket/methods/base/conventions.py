@@ -1,4 +1,8 @@
-"""Conventions that several recipes state in the same words."""
+"""Conventions that several recipes state in the same words.
+
+A recipe's `conventions` say what its paper leaves open or codebases do differently. The dictionaries here are spread
+into them; the strings are values of single entries.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Decoupled Clip and Dynamic Sampling Policy Optimisation (Yu et al., arXiv:2503.14476)."""
+"""DAPO: GRPO with four repairs for long reasoning (Yu et al., arXiv:2503.14476).
+
+Groups without signal are asked again (`DynamicSampling` of `hocket.rollout.dynamic`), the clip leaves more room above
+than below, every decision of the batch weighs the same, and answers near the length limit lose reward softly
+(`OverlongPenalty` of `hocket.rewards.shaping`). No KL.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Direct Preference Optimisation, online: the best sample against the worst (Rafailov et al., arXiv:2305.18290;
-online pairs as in Guo et al., arXiv:2402.04792).
+"""Direct preference optimisation on the policy's own samples or recorded pairs (Rafailov et al., arXiv:2305.18290).
+
+A logistic loss on the difference of two log-ratios to the reference (`DPO` of `hocket.objectives.preference`) takes the
+place of a reward model. Online, a scenario's best sample meets its worst (`BestAgainstWorst` of `hocket.credit.pairs`),
+as in Guo et al., arXiv:2402.04792; `dpo-offline` reads pairs from the task (`Preferences`).
 """
 
 from __future__ import annotations

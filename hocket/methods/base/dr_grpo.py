@@ -1,4 +1,9 @@
-"""GRPO done right (Liu et al., Understanding R1-Zero-Like Training, arXiv:2503.20783)."""
+"""Dr. GRPO, GRPO done right: GRPO without its two divisions (Liu et al., arXiv:2503.20783).
+
+Advantages are not divided by the group's deviation, which favours scenarios that are nearly always right or wrong, nor
+losses by each answer's own length, which spares long wrong answers; a constant divides instead. Two settings of GRPO's
+own stages, no new piece.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Group Relative Policy Optimisation (DeepSeekMath, arXiv:2402.03300)."""
+"""GRPO: samples of one prompt are each other's baseline (DeepSeekMath, arXiv:2402.03300).
+
+In place of PPO's critic a sample's return is compared with mean and deviation of its group (`GroupRelative` of
+`hocket.credit.group`), and the clipped surrogate takes it at every token. Variants: the paper's KL term, weights for a
+sampler that differs from the learner, rewards of single steps (`StepRelative`), and a reference renewed each round.
+"""
 
 from __future__ import annotations
 

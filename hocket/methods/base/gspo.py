@@ -1,4 +1,9 @@
-"""Group Sequence Policy Optimisation (Zheng et al., arXiv:2507.18071)."""
+"""GSPO: GRPO with one importance ratio per answer (Zheng et al., arXiv:2507.18071).
+
+The ratio that is clipped is the geometric mean of the tokens' ratios, so a whole answer is kept or dropped: setting
+`ratio` of `ClippedSurrogate` (`hocket.objectives.surrogate`). `gspo-token` has the same value, differentiated token by
+token, for advantages that differ within an answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Proximal Policy Optimisation (Schulman et al., arXiv:1707.06347; GAE arXiv:1506.02438)."""
+"""PPO: several clipped steps on one batch, with a learnt value (Schulman et al., arXiv:1707.06347).
+
+Advantages come from a critic (`GAE` of `hocket.credit.gae`, arXiv:1506.02438), the critic is fitted beside
+(`ValueLoss`), and the clipped ratio (`ClippedSurrogate`) lets a batch serve 4 epochs of 4 mini-batches. `ppo-rlhf`
+takes a KL penalty from the reward of each token (`KLInReward`).
+"""
 
 from __future__ import annotations
 

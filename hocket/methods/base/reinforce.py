@@ -1,4 +1,9 @@
-"""REINFORCE (Williams 1992, doi:10.1007/BF00992696)."""
+"""REINFORCE: the plain policy gradient (Williams 1992, doi:10.1007/BF00992696).
+
+Each decision's log-prob is weighed by the reward that follows it (`ReturnToGo` of `hocket.credit.reinforce`, with
+`PolicyGradient` of `hocket.objectives.policy_gradient`). `reinforce-baseline` subtracts the mean return of earlier
+steps (`RunningMean`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""REINFORCE++ (Hu et al., arXiv:2501.03262)."""
+"""REINFORCE++: PPO's clipped loss without a critic, normalised over the batch (Hu et al., arXiv:2501.03262).
+
+One sample per prompt; the return, less a KL penalty per token (`KLInReward`), is whitened over all decisions of the
+batch rather than within a group (`ReturnToGo`). The variant with a baseline centres by group and divides by the batch's
+deviation (`GroupRelative` with `scale_by`).
+"""
 
 from __future__ import annotations
 

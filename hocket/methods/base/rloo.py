@@ -1,4 +1,9 @@
-"""REINFORCE Leave-One-Out (Ahmadian et al., Back to Basics, arXiv:2402.14740; Kool et al. 2019)."""
+"""RLOO: REINFORCE whose baseline is the mean of the other samples (Ahmadian et al., arXiv:2402.14740).
+
+A sample never enters its own baseline (Kool et al. 2019), so the gradient is unbiased, and the whole answer is one
+action: no ratio, no clip, no division by deviation or length. `GroupRelative` of `hocket.credit.group` with
+`leave_one_out`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Supervised fine-tuning (maximum likelihood; for instruction data Ouyang et al., arXiv:2203.02155, section 3.5)."""
+"""Supervised fine-tuning: maximum likelihood of demonstrations (as in Ouyang et al., arXiv:2203.02155, section 3.5).
+
+The answers are given, not sampled (`Demonstrations` of `hocket.rollout.demonstrations`), every token of one counts the
+same (`Uniform`), and the loss is `NegativeLogLikelihood` of `hocket.objectives.likelihood`.
+"""
 
 from __future__ import annotations
 
