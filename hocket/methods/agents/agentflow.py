@@ -1,4 +1,9 @@
-"""Flow-GRPO: a planner trained in the flow (Li et al., AgentFlow, arXiv:2510.05592)."""
+"""AgentFlow's Flow-GRPO: a planner trained inside a running agent system (Li et al., arXiv:2510.05592).
+
+A planner, an executor, a verifier and a generator share a short memory (`InTheFlow`); the planner alone learns, by
+GRPO: each of its turns is a sample of its own that gets the episode's advantage, and turns are averaged within an
+episode before episodes are.
+"""
 
 from __future__ import annotations
 

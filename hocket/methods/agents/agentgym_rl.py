@@ -1,5 +1,7 @@
-"""ScalingInter-RL: episodes of few turns first, of more turns later (Xi et al., AgentGym-RL, arXiv:2509.08755, and
-the authors' code).
+"""ScalingInter-RL: GRPO on episodes of few turns first, of more turns later (AgentGym-RL, Xi et al., arXiv:2509.08755).
+
+A hook (`TurnHorizon`) bounds the turns of an episode by a schedule over steps, 10, then 20, then 30 as the authors'
+code has it; credit and loss are GRPO's, and any other recipe can list the hook as well.
 """
 
 from __future__ import annotations

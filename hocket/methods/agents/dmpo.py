@@ -1,5 +1,8 @@
-"""Direct Multi-Turn Preference Optimisation: early turns weigh more, and lengths are normalised (Shi et al.,
-arXiv:2406.14868, and the authors' code).
+"""DMPO: DPO over whole agent episodes whose early turns weigh more (Shi et al., arXiv:2406.14868).
+
+Each turn's log-ratio to the reference is weighed by a discount normalised by the number of turns, so that episodes of
+different lengths are comparable: setting `turn_discount` of `DPO` (`hocket.objectives.preference`), 0.7 as in the
+authors' code.
 """
 
 from __future__ import annotations

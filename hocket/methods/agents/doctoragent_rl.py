@@ -1,4 +1,9 @@
-"""A doctor who asks a simulated patient (Feng et al., DoctorAgent-RL, arXiv:2505.19630, and the authors' code)."""
+"""DoctorAgent-RL: GRPO for a doctor who questions a simulated patient (Feng et al., arXiv:2505.19630).
+
+The reward adds up three parts: the diagnosis, what the questions brought to light (`QuestionInformation`, in bits or as
+the authors' code counts) and keeping to the rules; the other two stand in `hocket.rewards.consultation`. The doctor
+alone learns, a patient that a policy plays stays as it was.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Entropy-regularised policy optimisation for agents (Xu et al., EPO, arXiv:2509.22576)."""
+"""EPO: GRPO for agents with entropy held in a band about its own history (Xu et al., arXiv:2509.22576).
+
+Beside an entropy bonus, a penalty grows over the run for turns whose entropy leaves a band around the mean of earlier
+steps. `EntropyHistory` keeps that mean per turn index, `EntropyCorridor` charges the distance to the band, which has a
+gradient; the paper's constant does not.
+"""
 
 from __future__ import annotations
 

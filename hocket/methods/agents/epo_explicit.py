@@ -1,5 +1,7 @@
-"""Explicit Policy Optimisation: a strategist beside a frozen agent (Liu et al., arXiv:2502.12486, and the authors'
-process labels).
+"""EPO: REINFORCE for a strategist who advises a frozen agent turn by turn (Liu et al., arXiv:2502.12486).
+
+A judge reads each finished episode and names the decisive turns (`JudgedTurns`); the advice of these turns is paid the
+episode's score and all other advice nothing (`DecisiveTurns`), discounted turn by turn. Only the adviser learns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Gated Reward Accumulation (arXiv:2508.10548 (abstract))."""
+"""Gated reward accumulation: GRPO whose step rewards count only when the outcome is good (G-RA, arXiv:2508.10548).
+
+What single turns and decisions earn is added to the outcome only where that exceeds a threshold, so easy step rewards
+are worth nothing in an episode that failed: `GatedAccumulation`, also with several levels of priority.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Group-in-Group Policy Optimisation (Feng et al., arXiv:2505.10978)."""
+"""GiGPO: GRPO with a second comparison, among turns that began in the same state (Feng et al., arXiv:2505.10978).
+
+To the episode's advantage it adds that of each turn, its discounted reward-to-go against all turns of the scenario's
+samples that started from an equal state: `EpisodeAndTurn` of `hocket.credit.turn_level`, no further sampling and no
+critic. `gigpo-unbiased` compares with other trajectories alone and divides by no deviation.
+"""
 
 from __future__ import annotations
 

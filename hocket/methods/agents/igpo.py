@@ -1,4 +1,9 @@
-"""Information Gain-based Policy Optimisation (Wang et al., arXiv:2510.14967)."""
+"""IGPO: GRPO with a reward for every turn that makes the right answer likelier (Wang et al., arXiv:2510.14967).
+
+Before each turn the policy is asked how probable it finds the known answer (`WithBeliefs`); the rise is that turn's
+reward (`InformationGain`) and the last turn gets the outcome. Rewards are normalised over the scenario, then summed
+(`StepRelative` of `hocket.credit.group`); `igpo-unbiased` compares rewards-to-go turn by turn.
+"""
 
 from __future__ import annotations
 

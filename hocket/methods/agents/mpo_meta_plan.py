@@ -1,5 +1,7 @@
-"""Meta Plan Optimisation: a planner beside a frozen agent (Xiong et al., MPO, arXiv:2503.02682, and the authors'
-scripts).
+"""MPO, meta plans: DPO for a planner whose plans are worth what a frozen agent earns (Xiong et al., arXiv:2503.02682).
+
+Several plans per task, each followed in several episodes (`PlanRuns`), whose mean score is the plan's worth; the best
+and the worst plan are the pair (`PlanPairs`). Only the planner's tokens enter DPO's loss.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Multi-turn GRPO with turn-level advantages (Zeng et al., arXiv:2505.11821)."""
+"""Multi-turn GRPO: turns before the last get an advantage of their own (Zeng et al., arXiv:2505.11821).
+
+Turn rewards and outcome are normalised apart; decisions before the tool's result get both, those after it the outcome's
+alone: `TurnAndOutcome` of `hocket.credit.turn_level`.
+"""
 
 from __future__ import annotations
 

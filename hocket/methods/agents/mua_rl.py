@@ -1,4 +1,8 @@
-"""Learning with a simulated user in the rollout (Zhao et al., MUA-RL, arXiv:2508.18669)."""
+"""MUA-RL: GRPO for a tool user who talks with a simulated user (Zhao et al., arXiv:2508.18669).
+
+The user is part of the rollout, and what it draws part of the environment. One bit is earned, at the end: the database
+is as the right calls leave it and every required output was named (`DatabaseMatch` of `hocket.rewards.database_hash`).
+"""
 
 from __future__ import annotations
 

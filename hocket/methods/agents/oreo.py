@@ -1,4 +1,9 @@
-"""Offline Reasoning Optimisation: path-consistency learning (Wang et al., arXiv:2412.16145)."""
+"""OREO: offline learning from single traces by path consistency (Wang et al., arXiv:2412.16145).
+
+Value and policy are fitted to an equation that holds on every path of the KL-regularised optimum (`PathConsistency`),
+so right and wrong traces serve without being paired; each step fits the value first (`ValueFirstStep`), and its rises
+and falls tell which steps were good (`ValueSteps`). `oreo-step` counts lines of a response as steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Partial rewards for text-to-SQL (Pourreza et al., Reasoning-SQL, arXiv:2503.23157)."""
+"""Reasoning-SQL: GRPO for SQL with partial rewards (Pourreza et al., arXiv:2503.23157).
+
+Besides the execution's result a query earns for the tables and columns it uses (`SchemaLinking`), n-grams shared with
+the right one (`NgramOverlap`), running at all (`ValidSyntax`), a judge's view where it fails (`JudgeFailures`) and its
+tags, so that few groups are all equal; weights keep a right query ahead of any partial credit.
+"""
 
 from __future__ import annotations
 

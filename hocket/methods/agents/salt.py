@@ -1,4 +1,8 @@
-"""Step-level advantages from the trajectory graph (Li et al., arXiv:2510.20022)."""
+"""SALT: GRPO whose advantages are averaged over steps that several trajectories share (Li et al., arXiv:2510.20022).
+
+The samples of a scenario form a graph of states and actions. `MergedEdges` gives a step that several of them took the
+mean of their advantages, so that what winners and losers do alike counts little and credit stays where they part.
+"""
 
 from __future__ import annotations
 

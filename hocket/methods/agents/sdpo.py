@@ -1,5 +1,8 @@
-"""Segment-level Direct Preference Optimisation for social agents (Kong et al., arXiv:2501.01821, and the authors'
-code).
+"""SDPO: DPO on the few turns in which a dialogue went wrong or right (Kong et al., arXiv:2501.01821).
+
+A bad dialogue is played again from the turn that spoilt it (`ResampledTurn`); the best continuation and the original
+are the pair, cut to equally many turns from where they first differ (`SegmentPairs`). Turn-level and session-level DPO
+are the ends of its one setting.
 """
 
 from __future__ import annotations

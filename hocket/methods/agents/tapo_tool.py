@@ -1,5 +1,8 @@
-"""Tool-Augmented Policy Optimisation: DAPO over calls inside the reasoning (Wu et al., arXiv:2510.07038, and the
-authors' code).
+"""TAPO: DAPO over tool calls within the reasoning (Wu et al., arXiv:2510.07038).
+
+What tools return is no decision, in no ratio and no loss. Groups are asked again when all their samples are right or
+all wrong, not when rewards happen to be equal (`AccuracySampling`), and a second clip bounds the loss where the
+advantage is negative. The reward, `ToolAnswer` of `hocket.rewards.tool_answer`, pays nothing for calls.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Tool-Star, reinforcement learning alone: a bonus for answers reached with both kinds of tools (Dong et al.,
-arXiv:2505.16410, and the authors' reward code).
+"""Tool-Star: GRPO with a bonus for using both tools, alternating with DPO (Dong et al., arXiv:2505.16410).
+
+The reward (`ToolAnswer` of `hocket.rewards.tool_answer`) punishes bad form and adds 0.1 to a rewarded answer that
+called both search and Python. `tool-star-rl` stops there; `tool-star` follows every 30 steps by 10 of DPO on its own
+best and worst answers (`AlternatingCredit`, `AlternatingObjective`).
 """
 
 from __future__ import annotations
