@@ -1,4 +1,9 @@
-"""Agent- and turn-wise grouped GRPO (Zhao et al., Stronger Together, arXiv:2510.11062, and the authors' code)."""
+"""AT-GRPO: GRPO for teams that compares answers to one and the same prompt (Stronger Together, arXiv:2510.11062).
+
+Prompts differ by role and turn, so several candidates are drawn at each turn, the best is carried out and the episode
+goes on (`AgentTurnTree`); credit compares a turn's reward within its agent's answers to that prompt alone
+(`PromptRelative`).
+"""
 
 from __future__ import annotations
 

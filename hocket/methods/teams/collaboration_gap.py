@@ -1,4 +1,7 @@
-"""The Collaboration Gap: mazes of which two agents see half each; task `split_maze`, workflow `split-map`."""
+"""The Collaboration Gap: mazes of which two agents see half each; task `split_maze`, workflow `split-map`.
+
+A benchmark, so no recipe: how much worse a pair does than one agent that holds both halves. What it claims runs beside.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Local and global rewards mixed by rank consistency (Mao et al., Collaborative Multi-Agent Optimization for
-Personalized Memory System, arXiv:2603.12631).
+"""CoMAM: GRPO that pays each agent for the whole by how its own task serves the whole (Mao et al., arXiv:2603.12631).
+
+Agents have rewards of their own and a common one. `RankConsistent` adds them with a weight per agent, the larger the
+more consistently its own reward ranks the group's rollouts as the common one does (`consistency`), and normalises the
+sum over each agent's parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Coevolving with the Other You (Ma et al., arXiv:2410.06101, and the authors' code)."""
+"""CORY: PPO for two copies of a model, the second of which reads the first one's answer (Ma et al., arXiv:2410.06101).
+
+Pioneer and observer both earn the sum of their two verdicts (`PioneerObserver`), keep advantages and KL penalties apart
+(`EachAgent` of `hocket.credit.each_agent`) and exchange roles every few steps. The pioneer alone is deployed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""CPMobius: Coach and Player without data (Li et al., arXiv:2602.02979, and the authors' code)."""
+"""CPMobius: a coach invents the problems by which a player learns, without labelled training data (arXiv:2602.02979).
+
+The player learns by GRPO from agreement among its own answers (`CoachPlayer`, `unique_majority`) on problems it solves
+some of the time (`WithinBand`); the coach is paid what the player's accuracy on held-out problems gained
+(`LearningProgress`), which is known only after the player's update.
+"""
 
 from __future__ import annotations
 

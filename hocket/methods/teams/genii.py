@@ -1,5 +1,7 @@
-"""Genii: judges learn what the other judges agree with (Liu et al., Mitigating Judgment Preference Bias through
-Group-Based Polling, arXiv:2510.08145).
+"""Genii: DPO for judges on what the other judges agree with, without labels (Liu et al., arXiv:2510.08145).
+
+A judgment is worth the share of the other judges' verdicts that equal it (`GroupConsistency`). Each judge's best and
+worst judgment of a question are its pair (`BestTurnAgainstWorst`), and judges take turns at learning.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""GRPO in the context of peers (KAIROS) (Song et al., LLMs Can't Handle Peer Pressure, arXiv:2508.18321, and the
-authors' code).
+"""KAIROS: GRPO among peers who may be right or wrong (Song et al., arXiv:2508.18321).
+
+No new piece: GRPO with its KL term, a higher upper clip and 4 epochs, on a quiz whose prompts hold the peers' records
+and answers (task `peer_quiz`), and measures of how far peers help or mislead.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Latent Space Policy Optimisation: utterances are clustered, their game is solved, DPO follows the solution (Xu
-et al., Learning Strategic Language Agents in the Werewolf Game, arXiv:2502.04686).
+"""LSPO: talk in a game is clustered, that game is solved, DPO follows the solution (Xu et al., arXiv:2502.04686).
+
+Utterances of a role become a few intents (`k_means`), recorded episodes a game in these (`AbstractGame`), solved by
+counterfactual regret. `IntentPairs` then prefers utterances of intents played too rarely to those played too often. A
+small game of bluff to try it on is `OneNight`.
 """
 
 from __future__ import annotations

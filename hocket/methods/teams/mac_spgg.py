@@ -1,5 +1,8 @@
-"""Multi-Agent Cooperation by a Sequential Public Goods Game (Liang et al., Everyone Contributes!,
-arXiv:2508.02076).
+"""MAC-SPGG: PPO for a chain of agents paid as in a public-goods game (Liang et al., arXiv:2508.02076).
+
+Agents answer one after another, having read the earlier answers (`PublicGoods`); the payoff (`PublicGood`) shares the
+good, charges for effort and adds a bonus that makes contributing worth more than it costs. Advantages are each agent's
+own (`EachAgent` of `hocket.credit.each_agent`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Multi-agent reinforcement fine-tuning, a ratio per utterance (Liao et al., arXiv:2504.16129, and the authors'
-code).
+"""MARFT: PPO for a team that acts in order, with one ratio per utterance (Liao et al., arXiv:2504.16129).
+
+Advantages run along the chain of agents, from each one's value to that of the next one's input (`AgentGAE`), and a
+whole utterance is clipped (`TurnSurrogate` of `hocket.objectives.turn_ratio`). `marft-token` does both token by token.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Self-play against past selves (Heinrich et al., Fictitious Self-Play, ICML 2015; Bansal et al.,
-arXiv:1710.03748; prioritised by cast.hardness: Vinyals et al., Nature 2019).
+"""MARS: self-play in which turns are compared with those of the same seat (Yuan et al., arXiv:2510.15414).
+
+Where GRPO compares whole episodes, a turn here gets the rewards from it on, less the mean over turns of its seat, since
+seats differ in what they can expect: `TurnRelative` of `hocket.credit.turn_level`. `past-selves` seats snapshots of the
+policy as opponents (`PastSelves` of `hocket.hooks.past_selves`; Bansal et al., arXiv:1710.03748).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""MasHost: a controller builds the team (HRPO) (Yang et al., arXiv:2506.08507)."""
+"""MasHost: GRPO for a controller that builds a team of agents step by step (Yang et al., arXiv:2506.08507).
+
+`BuiltTeam` lets it add an agent with what that one reads, delete one or stop, and pays each action for what it changed
+in the answer; to the episode's advantage credit adds that reward (`EpisodeAndTurn` of `hocket.credit.turn_level`). The
+agents themselves stay as they were.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""MASPRM: a process reward model over the messages of a team (Yazdani et al., arXiv:2510.24803, and the authors'
-code).
+"""MASPRM: a value of partial team transcripts, learnt from tree search (Yazdani et al., arXiv:2510.24803).
+
+No policy gradient: a frozen team is searched (`MessageSearch`), the mean outcome through a message is its target
+(`MessageValues`), and a value head is fitted to it (`MessageValueLoss`), which then guides search at inference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Multi-agent tool-integrated policy optimisation (Mo et al., arXiv:2510.04678, and the authors' code)."""
+"""MATPO: GRPO for one model that is both planner and workers (Mo et al., arXiv:2510.04678).
+
+A rollout is the planner's conversation with those of all workers it called, and one advantage serves them all. No new
+piece: workflow `planner-worker` records the conversations as one trajectory, in which tool output and what other agents
+said are no decisions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Multi-agent guided Leader Policy Optimisation (Estornell et al., How to Train a Leader, arXiv:2507.08960)."""
+"""MLPO: GRPO for a leader that reads the answers of frozen peers (Estornell et al., arXiv:2507.08960).
+
+Peers answer first, alike in all samples of a question, so that the leader's answers have one prompt to be compared
+under; the leader alone learns (`LeaderPeers`).
+"""
 
 from __future__ import annotations
 

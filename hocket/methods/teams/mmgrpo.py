@@ -1,4 +1,9 @@
-"""Multi-module GRPO (Ziems et al., arXiv:2508.04660, and dspy.GRPO)."""
+"""mmGRPO: GRPO for programs of several modules, grouped by module and call (Ziems et al., arXiv:2508.04660).
+
+The k-th calls of a module in all rollouts of an input are a group, though their prompts differ, and each is worth its
+whole program's reward: `ModuleRelative`, with the released code's ways of treating rollouts that call a module more or
+less often and answers that cannot be read.
+"""
 
 from __future__ import annotations
 

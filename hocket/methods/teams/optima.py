@@ -1,5 +1,8 @@
-"""Optima, iSFT: the best dialogue of each scenario is imitated (Chen et al., arXiv:2410.08115, and the authors'
-code).
+"""Optima: agents learn to talk briefly and readably, by imitation and DPO on their own dialogues (arXiv:2410.08115).
+
+Tokens are charged (`MessageCost`) and what the base model finds likely is rewarded (`Readability`). `optima-sft`
+imitates each scenario's best dialogue (`BestAbove`); `optima-dpo` grows a tree of dialogues (`DialogueTree`) and
+compares answers to the same history (`SiblingTurns`); `optima` does both by turns.
 """
 
 from __future__ import annotations

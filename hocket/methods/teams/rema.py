@@ -1,4 +1,9 @@
-"""Reinforced Meta-thinking Agents (Wan et al., arXiv:2503.09501, and the authors' code)."""
+"""ReMA: GRPO for a meta-thinker who advises and a reasoner who answers (Wan et al., arXiv:2503.09501).
+
+Both earn the verdict on the last answer (`MetaReasoner`) and learn alternately. The ratio is one per turn, capped and
+with a second clip for negative advantages, and turns rather than tokens are averaged: `TurnSurrogate` of
+`hocket.objectives.turn_ratio`.
+"""
 
 from __future__ import annotations
 

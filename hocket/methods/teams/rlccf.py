@@ -1,5 +1,8 @@
-"""Reinforcement Learning from Coevolutionary Collective Feedback (Yuan et al., Wisdom of the Crowd,
-arXiv:2508.12338).
+"""RLCCF: GRPO on the vote of several models, without labels (Yuan et al., arXiv:2508.12338).
+
+The answer with most votes, each model's counted by how much it agrees with itself, stands for the right one, and every
+answer equal to it earns 1: `CrowdReward`. Each model compares its own samples alone (`EachAgent` of
+`hocket.credit.each_agent`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""WaltzRL: conversation and feedback agents trained together (Zhang et al., The Alignment Waltz,
-arXiv:2510.08240).
+"""WaltzRL: GRPO for an agent that answers and one that helps it by feedback (Zhang et al., arXiv:2510.08240).
+
+Feedback earns what it changed in the verdict on the answer, and for a right flag and good form
+(`ConversationFeedback`). A turn's own reward is compared with the same agent's turns at that place (`TurnRelative` of
+`hocket.credit.turn_level`). First feedback learns alone, then both.
 """
 
 from __future__ import annotations
