@@ -1,4 +1,8 @@
-"""Advantage-Augmented Policy Optimisation (Xiong et al., arXiv:2505.14264)."""
+"""AAPO: GRPO with a margin over what the reference model earns on the same prompt (Xiong et al., arXiv:2505.14264).
+
+To the group's advantage it adds the clipped difference to a sample of the reference (`ReferenceMargin`), so a group of
+equal rewards still teaches. The loss is a plain policy gradient: no ratio, no clip, no KL.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""ACE-RL: the share of a checklist's constraints that are met (ACE-RL, arXiv:2509.04903 (abstract; its further
-terms are left out)).
+"""ACE-RL: GRPO on the share of a checklist's demands that a text meets (arXiv:2509.04903, after its abstract).
+
+An instruction is taken apart into constraints (`decompose`), each judged on its own, here by programs in place of a
+model, and `Checklist` pays the share that hold. Loss and credit are GRPO's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Adaptive chain-of-thought triggering (Lou et al., AdaCoT: Pareto-Optimal Adaptive Chain-of-Thought Triggering,
-arXiv:2505.11896).
+"""AdaCoT: PPO that learns when to think before answering (Lou et al., arXiv:2505.11896).
+
+`ThinkingPenalties` charges thinking that was needed and left out, thinking that was not needed, and broken tags;
+`MaskDecision` takes the loss off the one token at which the choice is made, so that one-sided data cannot tip it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Arbitrary Entropy Policy Optimisation (Wang et al., Arbitrary Entropy Policy Optimization: Entropy Is
-Controllable in Reinforcement Fine-tuning, arXiv:2510.08141).
+"""AEPO: GRPO that holds entropy at a target by learning from hotter or colder samples (arXiv:2510.08141).
+
+Some further samples are drawn hot while entropy is below the target and cold while it is above (`Tempered`); they are
+paid their return in a REINFORCE term of their own and enter no group statistic (`RewardWhereTempered`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Balanced Policy Optimisation with adaptive clipping (Xi et al., arXiv:2510.18927)."""
+"""BAPO: GRPO whose clip bounds move until good samples have their share (Xi et al., arXiv:2510.18927).
+
+Before each update `AdaptiveClip` raises the lower bound, then the upper one, until decisions of positive advantage make
+up half of what carries a gradient (`positive_share`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Beta Normalisation Policy Optimisation (Xiao et al., arXiv:2506.02864)."""
+"""BNPO: GRPO normalised by a Beta density fitted to the batch's success rates (Xiao et al., arXiv:2506.02864).
+
+Centred rewards are divided not by the group's deviation but by that density at the group's mean (`BetaDensity`); plain
+centring and GRPO are two of its cases. Several rewards are normalised apart and averaged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""ConciseR, first stage: GRPO++ (Song and Zheng, Walk Before You Run, arXiv:2505.21178)."""
+"""ConciseR: GRPO that rewards short answers only where the whole group is right (Song and Zheng, arXiv:2505.21178).
+
+`conciser-1` clips higher and asks groups without signal again; `conciser`, the second stage, adds the length term
+(`LengthOnceRight`) and does not divide by the deviation of groups that are all right (`DeviationUnlessAllRight`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Completion Pruning Policy Optimisation (Lin et al., CPPO: Accelerating the Training of GRPO-Based Reasoning
-Models, arXiv:2503.22342).
+"""CPPO: GRPO that learns only from the samples of largest advantage (Lin et al., arXiv:2503.22342).
+
+Before any pass of the learner `Pruned` leaves out the rest of each group, without normalising again, and `Refilled`
+asks so many more scenarios that the batch keeps its size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Fuzzy Group Relative Policy Reward for counting (CrowdVLM-R1, arXiv:2504.03724)."""
+"""CrowdVLM-R1: GRPO for counting, paid by how near the guess is (arXiv:2504.03724).
+
+Instead of right or wrong, `Closeness` pays the more the smaller the relative error is, down to a cut; a point for the
+form of the answer is added. Shown on counts asked in text.
+"""
 
 from __future__ import annotations
 

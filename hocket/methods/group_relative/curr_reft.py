@@ -1,4 +1,8 @@
-"""Curriculum of formats: yes/no, choice, open (Curr-ReFT, arXiv:2503.07065 (recalled))."""
+"""Curr-ReFT: GRPO on yes/no, then choice, then open questions (arXiv:2503.07065).
+
+`FormatStages` asks the same scenarios in ever harder formats, which `FormatGrade` grades each in its way. The second
+stage, `curr-reft-self`, imitates the policy's own good samples (`Selected`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Dynamic dual-level down-sampling (Wang et al., Learning More with Less: A Dynamic Dual-Level Down-Sampling
-Framework, arXiv:2509.22115).
+"""D3S: GRPO on the samples and tokens with the strongest signal (Wang et al., arXiv:2509.22115).
+
+`DownSampled` keeps the share of the batch's samples whose advantages vary most, and of their tokens those with the
+largest advantage times entropy; both shares grow towards everything over the run.
 """
 
 from __future__ import annotations

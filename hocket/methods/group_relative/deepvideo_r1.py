@@ -1,4 +1,9 @@
-"""Regressive GRPO with difficulty-aware augmentation (Park et al., DeepVideo-R1, arXiv:2506.07464)."""
+"""DeepVideo-R1: GRPO as regression, with hints for hard and noise for easy scenarios (Park et al., arXiv:2506.07464).
+
+The centred log-ratios of a group are fitted to its advantages (`AdvantageRegression` of
+`hocket.objectives.regression`), so nothing is clipped; `DifficultyAware` tells a part of the solution where rewards lag
+and samples hotter where they lead.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Discriminative Constrained Optimisation (Li et al., arXiv:2505.12366)."""
+"""DisCO: right answers are ranked above wrong ones, within a trust region (Li et al., arXiv:2505.12366).
+
+In place of GRPO's advantage, which weighs questions by their difficulty, `Discriminative` sets a group's mean right
+score against its highest wrong ones, softly; in place of a clip, `HingeTrustRegion` charges KL beyond a radius.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Discovered Policy Optimisation (its DPO is no relative of direct preference optimisation) (Lu et al.,
-arXiv:2210.05639; mirror learning arXiv:2201.02373).
+"""Discovered policy optimisation: PPO with a penalty that was found by search (Lu et al., arXiv:2210.05639).
+
+Its abbreviation DPO is no relative of direct preference optimisation. The clip gives way to a drift without a corner,
+in closed form (`TanhDrift`) or as the small network that it was read off (`LearntDrift`); both enter `DriftSurrogate`
+of `hocket.objectives.drift`.
 """
 
 from __future__ import annotations

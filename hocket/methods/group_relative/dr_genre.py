@@ -1,5 +1,7 @@
-"""Decoupled rewards with weights per task (Dr Genre, arXiv:2503.06781 (weighted sum as in the abstract; the usual
-KL-regularised RL is assumed)).
+"""Dr Genre: several rewards, mixed by weights that each task has of its own (arXiv:2503.06781).
+
+`WeightedByTask` adds the scores up by the scenario's task; a KL penalty in the reward and advantages without a
+deviation make the KL-regularised optimum the fixed point.
 """
 
 from __future__ import annotations

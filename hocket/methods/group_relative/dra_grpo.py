@@ -1,4 +1,7 @@
-"""Diversity-aware Reward Adjustment (DRA-GRPO, arXiv:2505.09655)."""
+"""DRA-GRPO: GRPO that pays less for answers like the others of the group (arXiv:2505.09655).
+
+`RedundancyDiscount` divides each return by the sum of an answer's similarities to its group, before GRPO normalises.
+"""
 
 from __future__ import annotations
 

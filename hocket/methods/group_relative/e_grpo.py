@@ -1,4 +1,8 @@
-"""Entity-aware GRPO (Repurposing Synthetic Data for Fine-grained Search Agent Supervision, arXiv:2510.24694)."""
+"""E-GRPO: GRPO that ranks wrong answers by the known entities they came upon (arXiv:2510.24694).
+
+`EntityMatch` pays a wrong answer in the right form a part of a right one's reward, by its share of the question's
+entities against the best share of the group, so that groups of wrong answers teach, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Entropy-driven GRPO with guided error correction (Zhang et al., EDGE-GRPO, arXiv:2507.21848)."""
+"""EDGE-GRPO: GRPO with advantages scaled by confidence, and wrong answers continued (Zhang et al., arXiv:2507.21848).
+
+`EntropyScaled` enlarges what answers of low entropy earn or lose; `GuidedCorrection` replaces some wrong answers by
+what the policy says after a cue to look again, so that fewer groups are all wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""GRPO with an entropy bonus for reasoning before function calls (Hao et al., Exploring Superior Function Calls
-via Reinforcement Learning, arXiv:2508.05118).
+"""GRPO for function calls with a bonus for undecided reasoning tokens (Hao et al., arXiv:2508.05118).
+
+`EntropyLifted` adds to a reasoning token's advantage what grows with its entropy, at most a share of the advantage, so
+that signs stay. `CallMatch` pays calls whose syntax tree equals the reference's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Group contrastive policy optimisation (Wang et al., GeometryZero, arXiv:2506.07160)."""
+"""GCPO: GRPO that rewards auxiliary constructions where they help (GeometryZero, Wang et al., arXiv:2506.07160).
+
+Two probing groups are told to construct and not to (`ContrastGroups`); the difference of their success gives the sign
+of a bonus for samples that construct (`ContrastBonus`). Form and length are paid a little besides (`LongerIsBetter`).
+"""
 
 from __future__ import annotations
 

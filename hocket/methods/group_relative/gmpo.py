@@ -1,4 +1,8 @@
-"""Geometric-Mean Policy Optimisation (Zhao et al., arXiv:2507.20673)."""
+"""GMPO: GRPO with the geometric instead of the arithmetic mean of token ratios (Zhao et al., arXiv:2507.20673).
+
+One outlying token then moves an answer's ratio little. Tokens are clipped in log space on the pessimistic side
+(`clipped_log_ratio`), unlike GSPO, which clips the whole answer: `GeometricMean`.
+"""
 
 from __future__ import annotations
 

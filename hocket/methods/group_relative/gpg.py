@@ -1,4 +1,8 @@
-"""Group Policy Gradient (Chu et al., arXiv:2504.02546)."""
+"""GPG: plain policy gradient with the group's mean as baseline (Chu et al., arXiv:2504.02546).
+
+GRPO without ratio, clip, deviation and KL. `SignalShare` undoes the shrinking by groups whose rewards are all equal,
+and such groups are asked again while they are too many (`DynamicSampling` of `hocket.rollout.dynamic`).
+"""
 
 from __future__ import annotations
 

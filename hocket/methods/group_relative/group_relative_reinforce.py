@@ -1,5 +1,8 @@
-"""Group-relative REINFORCE, whoever sampled (Yao et al., Group-Relative REINFORCE Is Secretly an Off-Policy
-Algorithm, arXiv:2509.24203).
+"""Group-relative REINFORCE as an off-policy method, whoever sampled (Yao et al., arXiv:2509.24203).
+
+An analysis and its recipes `rec-*`. `MaskedPolicyGradient` is REINFORCE centred by group, with PPO's clip as a mask if
+at all; the others add a quadratic leash (`LogRatioPenalty`), lower the baseline (`LoweredBaseline`), drop surplus bad
+samples (`DropSurplusNegatives`) or weigh good ones more (`ExponentialWeight`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""GRPO with length-dependent accuracy, explicit penalty and difficulty weights (Zhang and Zuo, arXiv:2504.09696)."""
+"""GRPO-LEAD: GRPO that favours short right answers and weighs scenarios by difficulty (arXiv:2504.09696).
+
+`StandardisedLength` pays a right answer by its length among the group's right ones and a wrong one -1;
+`LogisticAccuracy` multiplies advantages, so that rare successes and rare failures count most.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GRPO with verifiable rewards: effective loss, dynamics and success amplification (Mroueh, arXiv:2503.06639)."""
+"""GRPO with verifiable rewards: effective loss, dynamics and success amplification (Mroueh, arXiv:2503.06639).
+
+An analysis, so no recipe: its equations are the claims beside this file, and docs/success-amplification.md shows them.
+"""
 
 from __future__ import annotations
 

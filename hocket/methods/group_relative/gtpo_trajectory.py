@@ -1,5 +1,7 @@
-"""Group-relative Trajectory-based Policy Optimisation (Simoni et al., GTPO: Trajectory-Based Policy Optimization
-in Large Language Models, arXiv:2508.03772).
+"""GTPO: GRPO that spares openings and endings which good and bad answers share (Simoni et al., arXiv:2508.03772).
+
+`ConflictTokens` finds equal tokens at equal places of samples of opposite sign, praises them doubly in good samples and
+blames them in none; samples of high entropy are left out, others pay for it. No ratio, no KL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Group Variance Policy Optimisation (Zhang et al., arXiv:2504.19599)."""
+"""GVPO: GRPO whose centred log-ratios are fitted to centred rewards (Zhang et al., arXiv:2504.19599).
+
+The partition function of the KL-regularised optimum cancels within a group, so that optimum is the least squares
+solution whoever sampled; nothing is clipped. `AdvantageRegression` of `hocket.objectives.regression`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Hybrid Latent Reasoning (Yue et al., arXiv:2505.18454, and the code its authors released)."""
+"""HRPO: GRPO for a policy that thinks in a mix of tokens and hidden summaries (Yue et al., arXiv:2505.18454).
+
+Credit and loss are GRPO's with its KL term. The method is the policy, `LatentLM` of `hocket.policies.latent`, whose
+gates decide how much of the last step's summary enters the next input; `LatentThoughts` refuses any other.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Hybrid and multi-aspect reward: a rule over a model, adherence and length (Beyond Monolithic Rewards,
-arXiv:2510.05283 (abstract; mixture and penalty are chosen here)).
+"""GRPO on a checker's verdict where there is one and a reward model's elsewhere (arXiv:2510.05283).
+
+`RuleOverModel` mixes the two by the checker's confidence and adds further aspects; `LengthBand` charges answers outside
+a band of lengths. The abstract gives no formulas; these are chosen here.
 """
 
 from __future__ import annotations

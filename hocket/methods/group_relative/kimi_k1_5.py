@@ -1,4 +1,9 @@
-"""Kimi k1.5: mirror descent by regression, length reward, sampling by failure (Kimi Team, arXiv:2501.12599)."""
+"""Kimi k1.5: policy optimisation as regression on rewards (Kimi Team, arXiv:2501.12599).
+
+The log-ratio to the old policy is fitted to the centred return (`AdvantageRegression` of
+`hocket.objectives.regression`) instead of being clipped; length is scored within the group after a warm-up
+(`SpreadLength`), and scenarios that fail often are asked more (`ByFailure`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Length compression for reasoning (Cheng et al., Optimizing Length Compression in Large Reasoning Models,
-arXiv:2506.14755).
+"""LC-R1: GRPO on thoughts cut where they first reach the answer (Cheng et al., arXiv:2506.14755).
+
+`CompressedThoughts` cuts right answers and reads them again, `RelativeLength` rewards short ones, and `TagBonus` pays
+or charges the closing tag alone, by what was cut or for stopping too early. Advantages are centred, not divided.
 """
 
 from __future__ import annotations

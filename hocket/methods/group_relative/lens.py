@@ -1,4 +1,8 @@
-"""Likelihood estimation with negative samples (Feng et al., Don't Waste Mistakes, arXiv:2510.08696)."""
+"""LENS: GRPO that punishes wrong answers by how sure of them the policy was (Feng et al., arXiv:2510.08696).
+
+`CalibratedReward` replaces the verdict by one that follows from reading the policy as a reward model, so that groups
+without a right answer learn, too.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Leave-One-Out PPO (Chen et al., Reinforcement Learning for Long-Horizon Interactive LLM Agents,
-arXiv:2502.01600).
+"""LOOP: PPO with the mean of the other samples as baseline, for agents of many turns (Chen et al., arXiv:2502.01600).
+
+GRPO with a leave-one-out mean, no deviation and several clipped epochs on a batch; neither critic nor reference, so one
+copy of the model. What the environment says is no decision. All pieces are GRPO's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Mixed Advantage Policy Optimisation (Huang et al., arXiv:2509.18849)."""
+"""MAPO: GRPO that normalises by the mean where a group is nearly all right or wrong (Huang et al., arXiv:2509.18849).
+
+`MixedDeviation` blends the z-score with the deviation relative to the mean, by how certain the group's outcome is,
+which pushes a rare success harder and a rare failure softer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Mirror Descent Policy Optimization, on-policy (Tomar et al., arXiv:2005.09814)."""
+"""MDPO: PPO with a KL penalty of growing weight in place of the clip (Tomar et al., arXiv:2005.09814).
+
+Mirror descent, approximately: several steps on a batch against `ForwardKLDrift`, an estimate of KL(new || old) from old
+actions whose step size falls over the run; it enters `DriftSurrogate` of `hocket.objectives.drift`.
+"""
 
 from __future__ import annotations
 

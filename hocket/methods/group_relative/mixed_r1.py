@@ -1,4 +1,8 @@
-"""Mixed-R1: each prompt names its reward (Mixed-R1, arXiv:2505.24164 (abstract))."""
+"""Mixed-R1: one GRPO run over tasks of several kinds, each prompt naming its reward (arXiv:2505.24164).
+
+`Routed` grades only the scenarios that ask for it, by equality, nearness of numbers, overlap of boxes or similarity of
+words (`bag_similarity`), so that every kind has statistics of its own.
+"""
 
 from __future__ import annotations
 

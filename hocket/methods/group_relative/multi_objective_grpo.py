@@ -1,5 +1,7 @@
-"""Multi-objective GRPO: weighted sum, then normalise (Optimizing Safe and Aligned Language Generation: A Multi-
-Objective GRPO Approach, arXiv:2503.21819).
+"""Multi-objective GRPO: several scores in a weighted sum, then normalised by group (arXiv:2503.21819).
+
+The sum is `WeightedSum` of `hocket.rewards.combine`, the rest GRPO. The variant normalises each score in its group
+before it adds them up (`NormalisedSum`), so that scales cancel and only weights trade scores off.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Diversity-enhanced reasoning in several roles (Diversity-Enhanced Reasoning for Subjective Questions,
-arXiv:2507.20187).
+"""MultiRole-R1: GRPO that rewards reasoning from several perspectives in varied words (arXiv:2507.20187).
+
+`RoleDiversity` adds a bounded term for the roles that headings name and for the share of different word pairs, in a
+form chosen here. It is the second stage; the first is supervised.
 """
 
 from __future__ import annotations

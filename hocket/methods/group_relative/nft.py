@@ -1,5 +1,7 @@
-"""Negative-aware fine-tuning (Chen et al., Bridging Supervised Learning and Reinforcement Learning,
-arXiv:2505.18116).
+"""NFT: supervised learning that also uses wrong answers, through the policy they imply (Chen et al., arXiv:2505.18116).
+
+`NegativeAwareLikelihood` raises the likelihood of right answers and lowers that of wrong ones under the mixture that
+the success rate defines (`implied_negative`). `Verdicts` of `hocket.credit.verdicts` tells it right from wrong.
 """
 
 from __future__ import annotations

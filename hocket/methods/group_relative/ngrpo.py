@@ -1,4 +1,8 @@
-"""Negative-enhanced GRPO (Nan et al., arXiv:2509.18851)."""
+"""NGRPO: GRPO that compares every group with one more sample of the best reward (Nan et al., arXiv:2509.18851).
+
+The virtual sample enters mean and deviation but is not learnt from, so a group of wrong answers gets negative
+advantages instead of none; the clip is asymmetric. Settings of `GroupRelative` and `ClippedSurrogate`, no new piece.
+"""
 
 from __future__ import annotations
 

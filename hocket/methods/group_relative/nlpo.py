@@ -1,4 +1,9 @@
-"""Natural Language Policy Optimization (Ramamurthy et al., arXiv:2210.01241, and the released RL4LMs)."""
+"""NLPO: PPO limited to tokens that an older copy of the policy finds likely (Ramamurthy et al., arXiv:2210.01241).
+
+The mask, a nucleus (`DelayedNucleus` of `hocket.rollout.nucleus`) is recorded at sampling and applies in the update;
+the copy is renewed every few steps (`DelayedMaskStep`). The KL charge of each token adapts to a target
+(`AdaptiveKLInReward`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Backward correction of a noisy verifier (Reinforcement Learning with Verifiable yet Noisy Rewards under
-Imperfect Verifiers, arXiv:2510.00915).
+"""GRPO corrected for a verifier with known or estimated error rates (arXiv:2510.00915).
+
+`NoiseCorrection` maps the verdict so that its mean is the true one's (backward) or points the same way (forward, needs
+the false-negative rate alone); the appeals variant estimates that rate by a second judge on some rejections
+(`WithAppeals`, `AppealedCorrection`). No deviation is divided by, as it would cancel the correction.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Small-budget reasoning with a cosine length reward (Dang and Ngo, Reinforcement Learning for Reasoning in Small
-LLMs, arXiv:2503.16219).
+"""open-rs: GRPO on a small budget with a reward that falls with length along a cosine (Dang and Ngo, arXiv:2503.16219).
+
+`CosineLength` pays a right answer more the shorter it is and charges a wrong one less the longer it is, in place of the
+plain verdict; a point for tags is added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Optimal tool calls (Wang et al., OTC: Optimal Tool Calls via Reinforcement Learning, arXiv:2504.14870)."""
+"""OTC: GRPO that pays right answers by how few tool calls they took (Wang et al., arXiv:2504.14870).
+
+`ToolEfficiency` multiplies the verdict by a factor that is 1 at the fewest calls of any right answer to the scenario so
+far, and remembers that number; a wrong answer gains nothing by it. `otc-ppo` does without groups.
+"""
 
 from __future__ import annotations
 

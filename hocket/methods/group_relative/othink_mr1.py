@@ -1,5 +1,7 @@
-"""OThink-MR1: GRPO-D, a KL weight that rises (Liu et al., OThink-MR1: Stimulating multimodal generalized reasoning
-capabilities via dynamic reinforcement learning, arXiv:2503.16081).
+"""OThink-MR1 (GRPO-D): GRPO whose KL weight rises over the run (Liu et al., arXiv:2503.16081).
+
+Explore first, stay near the reference later: the coefficient of `KLToReference` (`hocket.objectives.divergence`)
+follows a schedule. No new piece.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reasoning-aware GRPO by process mining (PM4GRPO, arXiv:2510.25065)."""
+"""PM4GRPO: GSPO that rewards reasoning which proceeds like a teacher's, by process mining (arXiv:2510.25065).
+
+Sentences become labelled activities (`activities`); a net is mined from the policy's own trace and the teacher's trace
+replayed on it, and `Conformance` adds how well the two agree to form and answer.
+"""
 
 from __future__ import annotations
 

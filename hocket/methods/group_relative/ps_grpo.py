@@ -1,5 +1,7 @@
-"""Paraphrased Set GRPO: group similarity rewards (Improving Consistency in Retrieval-Augmented Systems with Group
-Similarity Rewards, arXiv:2510.04392).
+"""PS-GRPO: GRPO that rewards giving the same answer to paraphrases of a question (arXiv:2510.04392).
+
+`Families` asks paraphrases in one step; `GroupSimilarity` pays a text its mean similarity to what was answered to the
+other paraphrases, in place of a verdict. Advantages are taken within one paraphrase.
 """
 
 from __future__ import annotations

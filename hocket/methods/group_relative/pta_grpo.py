@@ -1,4 +1,8 @@
-"""Plan then action (Dou et al., Plan Then Action, arXiv:2510.01833)."""
+"""PTA-GRPO: plans and the solutions that follow them are credited apart (Dou et al., arXiv:2510.01833).
+
+Several solutions are drawn from each of several plans (`PlanTree`); a plan's tokens get its mean return against the
+other plans', a solution's its own return against all solutions' (`PlanAndSolution`). That estimator is chosen here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Pre-estimated Value-based Policy Optimisation (Feng et al., arXiv:2508.21104)."""
+"""PVPO: GRPO whose baseline was measured beforehand with the reference policy (Feng et al., arXiv:2508.21104).
+
+`RememberedBaseline` subtracts a scenario's mean return under the reference, sampled at its first visit, so that groups
+of any size and of equal rewards teach. `WithReference` of `hocket.rollout.reference` also drops what the reference
+always solves and shows a demonstration of what nobody solves.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Reference-frozen normalisation with weights by weakness, risk and redundancy (Quark Medical Alignment,
-arXiv:2602.11661 (abstract; the product of the factors is chosen here)).
+"""Quark Medical Alignment: GRPO on many rewards, put on the scale of the untrained policy (arXiv:2602.11661).
+
+`FrozenScale` normalises each score by mean and deviation of the first batch, which never change, and weighs it by how
+weak the policy is on it, how risky its errors are and how redundant it is. Their product is chosen here.
 """
 
 from __future__ import annotations

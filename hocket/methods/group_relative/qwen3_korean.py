@@ -1,5 +1,7 @@
-"""Rule and judge must agree; thoughts in the target language (Making Qwen3 Think in Korean with Reinforcement
-Learning, arXiv:2508.10355 (the gate is chosen here)).
+"""Qwen3 in Korean: GRPO whose rewards count only where rule and judge agree (arXiv:2508.10355).
+
+`Gated` of `hocket.rewards.combine` asks both verdicts; behind the gate, `LanguageShare` pays the share of the target
+language in the thoughts.
 """
 
 from __future__ import annotations

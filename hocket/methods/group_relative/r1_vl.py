@@ -1,4 +1,8 @@
-"""Step-wise GRPO: key steps and valid order (R1-VL, arXiv:2503.12937)."""
+"""R1-VL (StepGRPO): GRPO that also rewards key steps and their order in the reasoning (arXiv:2503.12937).
+
+`KeySteps` adds up to a tenth of a point for the known steps that a text contains, right or wrong; `OrderedStages` of
+`hocket.rewards.key_steps` pays a well-ordered form.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Rank-GRPO: items of a list as units (Zhu et al., Rank-GRPO: Training LLM-based Conversational Recommender
-Systems, arXiv:2510.20150).
+"""Rank-GRPO: GRPO for ranked lists, item by item (Zhu et al., arXiv:2510.20150).
+
+An item earns the discounted gain from its rank on and is compared with the group's items at that rank (`RankRelative`);
+the clipped ratio is one per item. Items are lines (`SegmentsByText` of `hocket.rewards.spans`), and `ListGain` tells
+which are hits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""ReMax: REINFORCE with the greedy answer as baseline (Li et al., arXiv:2310.10505)."""
+"""ReMax: REINFORCE whose baseline is the reward of the greedy answer (Li et al., arXiv:2310.10505).
+
+One greedy answer per scenario beside the sampled one takes the place of groups and critics and keeps the gradient
+unbiased: `WithGreedyBaseline` of `hocket.rollout.baseline` draws it, `GreedyBaseline` of `hocket.credit.reinforce`
+subtracts it.
+"""
 
 from __future__ import annotations
 

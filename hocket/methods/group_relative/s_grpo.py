@@ -1,5 +1,7 @@
-"""Serial-group decaying-reward policy optimisation (Dai et al., S-GRPO: Early Exit via Reinforcement Learning in
-Reasoning Models, arXiv:2505.07686).
+"""S-GRPO: a group is one thought, cut off at several places and answered (Dai et al., arXiv:2505.07686).
+
+`SerialGroup` cuts and lets the policy answer; `DecayingExits` pays each right answer half of what the one before it
+got, so the earliest sufficient thought earns most. Advantages are centred, not divided.
 """
 
 from __future__ import annotations

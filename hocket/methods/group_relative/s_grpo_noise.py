@@ -1,4 +1,8 @@
-"""Stable GRPO: noise-aware advantages (Mitigating Think-Answer Mismatch in LLM Reasoning, arXiv:2508.05928)."""
+"""Stable GRPO: advantages shrunk where a group's outcome may be label noise (arXiv:2508.05928).
+
+`NoiseAware` multiplies each group's advantages by the correlation of noisy and true rewards that its success rate
+implies, so that a group with one odd label counts for nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Semantic-entropy-enhanced GRPO (Chen et al., arXiv:2505.12346)."""
+"""SEED-GRPO: Dr. GRPO with smaller updates where the group's answers disagree (Chen et al., arXiv:2505.12346).
+
+`SemanticEntropy` clusters a group by final answer and damps its advantages by the entropy over the clusters.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Search only when needed (Sha, Cui and Wang, SEM, arXiv:2505.07903)."""
+"""SEM: GRPO that learns to search only when the first guess is wrong (Sha, Cui and Wang, arXiv:2505.07903).
+
+`SearchTable` pays by three facts, whether the guess was right, whether there was a search, and whether the final answer
+is right; its numbers follow the paper's order and are chosen here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Slow-Fast Policy Optimization (Wang et al., arXiv:2510.04072, and the code its authors released)."""
+"""SFPO: GRPO that looks ahead, steps back and then takes its step (Wang et al., arXiv:2510.04072).
+
+`SlowFastStep` makes several updates on a batch, returns part of the way to the weights it came from and updates once
+more there; once entropy rises unusually it goes on as plain GRPO.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Spectral Policy Optimisation (Chen et al., Spectral Policy Optimization: Coloring your Incorrect Reasoning in
-GRPO, arXiv:2505.11595).
+"""Spectral PO: GRPO that grades groups without a right answer by how far each got (Chen et al., arXiv:2505.11595).
+
+`StepScores` replaces the rewards of such groups alone by a score of what stands before the first wrong step, from a
+judge or from equations checked in the text.
 """
 
 from __future__ import annotations

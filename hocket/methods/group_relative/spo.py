@@ -1,4 +1,8 @@
-"""Simple Policy Optimization (Xie et al., arXiv:2401.16025)."""
+"""SPO: PPO with a quadratic penalty on the ratio in place of the clip (Xie et al., arXiv:2401.16025).
+
+Decisions whose ratio went too far are drawn back instead of losing their gradient: `QuadraticDrift`, in
+`DriftSurrogate` of `hocket.objectives.drift`.
+"""
 
 from __future__ import annotations
 

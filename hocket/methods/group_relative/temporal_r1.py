@@ -1,5 +1,7 @@
-"""Semantic and temporal rewards, data chosen by variance (Reinforcement Learning Tuning for VideoLLMs,
-arXiv:2506.01908).
+"""Temporal-R1: GRPO on right choices and overlapping intervals, on scenarios whose rewards vary (arXiv:2506.01908).
+
+`IntervalIoU` adds how far the interval that was named overlaps the true one; `Chosen` trains on the scenarios on which
+the start model neither always succeeds nor always fails. Shown on intervals in text.
 """
 
 from __future__ import annotations

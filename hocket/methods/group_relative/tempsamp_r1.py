@@ -1,4 +1,8 @@
-"""An expert among the samples, rewards reshaped asymmetrically (TempSamp-R1, arXiv:2509.18056)."""
+"""TempSamp-R1: GRPO with an expert's answer in each group and rewards bent so that it does not rule (arXiv:2509.18056).
+
+`WithExpert` adds the answer or demonstration; `AsymmetricCurve` compresses rewards above a threshold and spreads those
+below before they are normalised.
+"""
 
 from __future__ import annotations
 

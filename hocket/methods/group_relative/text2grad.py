@@ -1,5 +1,7 @@
-"""Text2Grad: rewards of spans from written critiques (Wang et al., Text2Grad: Reinforcement Learning from Natural
-Language Feedback, arXiv:2505.22338).
+"""Text2Grad: PPO on rewards that a written critique gives to parts of the answer (Wang et al., arXiv:2505.22338).
+
+`SpanRewards` aligns the critique's quoted words with the answer's tokens and pays each token its span's score, besides
+the KL charge per token; value and GAE are PPO's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Think or not, first stage: thought dropout (Wang et al., Think or Not?, arXiv:2505.16854)."""
+"""TON: SFT with half of the thoughts emptied, then GRPO (Think or Not?, Wang et al., arXiv:2505.16854).
+
+`ton-sft` learns demonstrations with and without their thoughts (`DroppedThoughts`), so that both forms have
+probability; `ton` is GRPO with a form check that accepts an empty thought, and finds out when thinking pays.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Curriculum over token budgets (Hammoud et al., Train Long, Think Short, arXiv:2508.08940, section 3)."""
+"""Train Long, Think Short: GRPO under a token budget that shrinks over the run (Hammoud et al., arXiv:2508.08940).
+
+`ShrinkingBudget` asks for just so many tokens and lowers the number by steps; `BudgetLength` pays a length by its
+distance to the budget, whether or not the answer is right.
+"""
 
 from __future__ import annotations
 

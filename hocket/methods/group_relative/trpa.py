@@ -1,4 +1,8 @@
-"""Trust Region Preference Approximation (Su et al., arXiv:2504.04524)."""
+"""TRPA: DPO on all pairs of answers of different levels, near the sampling policy (Su et al., arXiv:2504.04524).
+
+Levels come from the order of rewards alone (`PreferenceLevels`), log-ratios are averaged over tokens, pairs won by the
+highest level count more, and a KL term to the policy that sampled is the trust region (`KLToOld`).
+"""
 
 from __future__ import annotations
 

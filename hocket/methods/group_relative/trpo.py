@@ -1,4 +1,8 @@
-"""Trust Region Policy Optimization (Schulman et al., arXiv:1502.05477; GAE arXiv:1506.02438)."""
+"""TRPO: the largest step whose KL to the old policy stays within a bound (Schulman et al., arXiv:1502.05477).
+
+PPO's forerunner. `TrustRegionStep` solves for the natural gradient by conjugate gradients on Fisher-vector products,
+scales it to the KL radius and backtracks until bound and gain hold; the critic learns after it. Advantages are GAE's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Test-Time Reinforcement Learning by answer frequency (TTRV, arXiv:2510.06783)."""
+"""TTRV: GRPO without labels, on how frequent an answer is in its own group (arXiv:2510.06783).
+
+`VoteReward` pays the share of samples that agree with an answer, less a term for the group's entropy, in place of a
+verdict; by setting, the majority's answers alone earn, as in TTRL.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Token-weighted GRPO (Dang et al., Reinforcing Video Reasoning with Focused Thinking, arXiv:2505.24718)."""
+"""TW-GRPO: GRPO that weighs tokens by how much the group's samples differ there (Dang et al., arXiv:2505.24718).
+
+The learner compares the samples' whole next-token distributions place by place (annotator `DIVERGENCE`);
+`PlaceWeighted` turns the difference into weights of at least 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""2-GRPO: groups of two (It Takes Two: Your GRPO Is Secretly DPO, arXiv:2510.00977)."""
+"""2-GRPO: GRPO with groups of two (It Takes Two: Your GRPO Is Secretly DPO, arXiv:2510.00977).
+
+Where the two answers differ in reward, one gets +1 and the other -1, as in a preference pair; where they agree, neither
+gets anything. Two settings, no new piece.
+"""
 
 from __future__ import annotations
 

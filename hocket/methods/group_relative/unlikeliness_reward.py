@@ -1,5 +1,7 @@
-"""Rewarding the unlikely (He et al., Rewarding the Unlikely: Lifting GRPO Beyond Distribution Sharpening,
-arXiv:2506.02355).
+"""Unlikeliness reward: GRPO that pays right answers more the less likely they were (He et al., arXiv:2506.02355).
+
+`UnlikelinessReward` ranks each group by mean log-prob under the sampling policy and lowers the rewards of likely
+samples before they are normalised; rewards of 0 stay.
 """
 
 from __future__ import annotations

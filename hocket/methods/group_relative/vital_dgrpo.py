@@ -1,4 +1,8 @@
-"""Difficulty-aware GRPO (Zhang et al., Thinking With Videos, arXiv:2508.04416)."""
+"""DGRPO of VITAL: GRPO that weighs hard groups more (Thinking With Videos, Zhang et al., arXiv:2508.04416).
+
+`Difficulty` multiplies a group's advantages by a weight that falls with its mean reward, 1 on average; its exponential
+form is chosen here.
+"""
 
 from __future__ import annotations
 
