@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-import hocket
 from hocket.core.components import load_file
 from hocket.lab.claims.claim import Check, Claims
-
-METHODS = Path(hocket.__file__).with_name("methods")
+from hocket.lab.claims.record import METHODS
 
 
 @functools.cache
