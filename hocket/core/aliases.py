@@ -29,11 +29,11 @@ _SENTENCES = {
 
 
 def present_name(name: str) -> str:
-    """The present name of a class or function; what moved from a room into a method's file is found there."""
+    """The present name of a class or function; what left its room is found in the core or in a method's file."""
     room, _, last = CLASSES.get(name, name).rpartition(".")
     room = ROOMS.get(room, room)
-    if room.count(".") == 1 and last not in public(room):
-        room = public("hocket.methods").get(last, room)
+    if room.count(".") == 1 and room.startswith("hocket.") and last not in public(room):
+        room = public("hocket.core").get(last) or public("hocket.methods").get(last, room)
     return f"{room}.{last}"
 
 

@@ -235,7 +235,7 @@ def _brief(value: Any) -> str:
     """A plain value in a line: stages as `Name(changed settings)`."""
     if isinstance(value, Mapping) and "type" in value:
         inner = ", ".join(f"{name}={_brief(item)}" for name, item in value.items() if name != "type")
-        return f"{str(value['type']).rsplit('.', 1)[-1]}({inner})"
+        return f"{str(value['type']).replace(':', '.').rsplit('.', 1)[-1]}({inner})"
     if isinstance(value, list):
         return "[" + ", ".join(_brief(item) for item in value) + "]"
     return "null" if value is None else str(value)

@@ -19,7 +19,7 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.bandit import flat
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.claim import Check, Claims, Finding
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import look
 from hocket.lab.stale import run_stale
@@ -29,8 +29,20 @@ from hocket.stages import Policy
 from hocket.types import Batch
 
 __all__ = [
-    *("EXACT", "SEEDS", "Check", "Claims", "Finding", "batches", "below", "each", "gap", "gradient", "inspect"),
-    *("runs", "same_gradient", "say"),
+    "EXACT",
+    "SEEDS",
+    "Check",
+    "Claims",
+    "Finding",
+    "batches",
+    "below",
+    "each",
+    "gap",
+    "gradient",
+    "inspect",
+    "runs",
+    "same_gradient",
+    "say",
 ]
 
 EXACT, SEEDS = 1e-12, range(5)

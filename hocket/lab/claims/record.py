@@ -122,7 +122,7 @@ def keep(verdicts: Iterable[Verdict], claims: Mapping[str, tuple[str, ...]]) -> 
         new.setdefault(verdict.row, {})[verdict.claim] = verdict
     for row, found in new.items():
         file, old = _claims(row), recorded(row)
-        if file is None or old is None:
+        if file is None or old is None or row not in claims:  # A file of a user's has verdicts, but no place for them.
             continue
         merged = found if old.stale else {**{one.claim: one for one in old.verdicts}, **found}
         if any(claim not in merged for claim in claims[row]):

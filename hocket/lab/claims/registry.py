@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 from hocket.core.components import load_file
+from hocket.core.discovery import sources
+from hocket.core.names import RECIPES
 from hocket.lab.claims.claim import Check, Claims
 from hocket.lab.claims.record import METHODS
 
@@ -21,7 +23,7 @@ def files() -> Mapping[str, Path]:
 
 
 def checks_of(row: str) -> tuple[Check, ...]:
-    """The checks of one catalogue row, or of a user's `FILE.py`; none for a row without claims.
+    """The checks of one catalogue row, of a user's `FILE.py`, or of an installed package's recipe; else none.
 
     Raises:
         ConfigurationError: for a file that cannot be run.
@@ -29,9 +31,20 @@ def checks_of(row: str) -> tuple[Check, ...]:
     if row.endswith(".py"):
         return _stated(load_file(Path(row), "--check"))
     if row not in files():
-        return ()
+        return _installed(row)
     parts = files()[row].relative_to(METHODS).with_suffix("").parts
     return _stated(importlib.import_module(".".join(("hocket.methods", *parts))))
+
+
+def _installed(name: str) -> tuple[Check, ...]:
+    """Those that the module of an installed package's recipe states, or `claims.MODULE` beside it."""
+    if name in RECIPES.own or name not in RECIPES.declared:
+        return ()
+    module = RECIPES.declared[name].module
+    package, _, stem = module.rpartition(".")
+    beside = f"{package}.claims.{stem}"
+    modules = (module, beside) if package and sources(beside) else (module,)
+    return tuple(check for one in modules for check in _stated(importlib.import_module(one)))
 
 
 @functools.cache
