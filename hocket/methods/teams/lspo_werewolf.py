@@ -1,8 +1,7 @@
 """LSPO: talk in a game is clustered, that game is solved, DPO follows the solution (Xu et al., arXiv:2502.04686).
 
-Utterances of a role become a few intents (`k_means`), recorded episodes a game in these (`AbstractGame`), solved by
-counterfactual regret. `IntentPairs` then prefers utterances of intents played too rarely to those played too often. A
-small game of bluff to try it on is `OneNight`.
+Utterances become a few intents (`k_means`), episodes a game in these (`AbstractGame`), solved by counterfactual regret;
+`IntentPairs` prefers what is meant too rarely to what is meant too often. A small game to try it on is `OneNight`.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ class OneNight(Workflow):
     After a claim the judge doubts (a word such as liar, doubt or wolf) or believes. Believed, the speaker wins 1;
     doubted, a villager wins `stake` and a wolf loses it. Each gets what the other loses.
 
-    With stake s a villager always claims, a wolf with `(s - 1) / (s + 1)`, and the judge doubts a claim with
-    `2 / (s + 1)`: only so can neither gain.
+    Neither can gain where villagers always claim, wolves with `(s - 1) / (s + 1)`, and judges doubt with `2 / (s + 1)`.
     """
 
     name = "one-night"
@@ -288,8 +286,7 @@ class AbstractGame:
     def solved(self, iterations: int) -> Strategy:
         """The average strategy of linear CFR (Zinkevich et al. 2007; Brown and Sandholm 2019).
 
-        Iteration t plays by regret matching, `sigma(a) ~ max(R(a), 0)` and evenly without regret; regrets and the
-        average count it t times.
+        Iteration t matches regrets, `sigma(a) ~ max(R(a), 0)`, evenly without; regrets and average count it t times.
         """
         regret = {situation: dict.fromkeys(intents, 0.0) for situation, intents in self.intents.items()}
         total = {situation: dict.fromkeys(intents, 0.0) for situation, intents in self.intents.items()}
