@@ -2,11 +2,11 @@
 
     hocket train --task examples/split_sum.py:SplitSums --workflow examples/split_sum.py:ScoutSolver
 
-Both are one policy unless `--cast '{type: hocket.casting.Separate}'` gives each its own. Without `--workflow` a single
+Both are one policy unless `--cast '{type: hocket.core.Separate}'` gives each its own. Without `--workflow` a single
 agent is asked the whole sum.
 """
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 from hocket.markup import ANSWER
 
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
