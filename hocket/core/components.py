@@ -197,13 +197,15 @@ def load_named(name: str, where: str = "reference") -> Any:
     if not path or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
     package, _, room = path.rpartition(".")
+    held = public(path) if package == "hocket" and room in ROOMS else {}
+    path = held.get(last, path)
     try:
         module = importlib.import_module(path)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ConfigurationError(f"{where} = {name!r}: {path} cannot be imported ({reason})") from error
-    offered = public(path) if package == "hocket" and room in ROOMS else [n for n in vars(module) if n[0] != "_"]
-    if last not in offered:
+    if last.startswith("_") or not hasattr(module, last):
+        offered = held or [one for one in vars(module) if not one.startswith("_")]
         raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, offered)}")
     return getattr(module, last)
 
