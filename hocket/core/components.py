@@ -197,15 +197,16 @@ def load_named(name: str, where: str = "reference") -> Any:
     if not path or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
     package, _, room = path.rpartition(".")
-    offered = public(path) if package == "hocket" and room in ROOMS else None
+    held = public(path) if package == "hocket" and room in ROOMS else {}
+    path = held.get(last, path)
     try:
-        module = importlib.import_module(path if offered is None else offered.get(last, path))
+        module = importlib.import_module(path)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ConfigurationError(f"{where} = {name!r}: {path} cannot be imported ({reason})") from error
-    known = [n for n in vars(module) if n[0] != "_"] if offered is None else list(offered)
-    if last not in known:
-        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, known)}")
+    if last.startswith("_") or not hasattr(module, last):
+        offered = held or [one for one in vars(module) if not one.startswith("_")]
+        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, offered)}")
     return getattr(module, last)
 
 

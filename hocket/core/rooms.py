@@ -29,13 +29,16 @@ def public(package: str) -> Mapping[str, str]:
     return names
 
 
-def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a room."""
+def lazy(package: str, **elsewhere: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a room; `elsewhere` are names it offers besides, with their modules."""
+
+    def held() -> dict[str, str]:
+        return {**public(package), **elsewhere}
 
     def attribute(name: str) -> Any:
-        module = None if name.startswith("_") else public(package).get(name)
+        module = None if name.startswith("_") else held().get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, public(package))}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, held())}")
         return getattr(importlib.import_module(module), name)
 
-    return attribute, lambda: sorted(public(package))
+    return attribute, lambda: sorted(held())

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from hocket.core.rooms import lazy
 
-__getattr__, __dir__ = lazy(__name__)
+__getattr__, __dir__ = lazy(__name__, OutsideAgent="hocket.serve.outside")

@@ -115,7 +115,7 @@ def test_every_declared_thing_is_what_its_source_says() -> None:
 
 
 def test_recipes_could_be_found_so() -> None:
-    known = Registry("recipe", ("hocket.recipes",), constant("Recipe", r"\w+\.but"), None)
+    known = Registry("recipe", ("hocket.methods",), constant("Recipe", r"\w+\.but"), None)
     assert {name: one.load() for name, one in known.declared.items()} == all_recipes()
     assert isinstance(known.find("grpo"), Recipe)
 

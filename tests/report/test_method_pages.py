@@ -11,6 +11,7 @@ from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import look
 from hocket.recipes import find
+from hocket.report.cards import card
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.report.methods import differences, relations
 from hocket.report.microscope import html
@@ -32,11 +33,11 @@ def test_the_docs_say_what_the_code_says(name, page):
 
 
 def test_differences_name_settings_and_replaced_stages():
-    found = {path: (left, right) for path, left, right in differences(find("grpo"), find("dr-grpo"))}
+    found = {path: (left, right) for path, left, right in differences(card("grpo"), card("dr-grpo"))}
     assert found["credit.scale"] == ("std", None)
     assert found["objective.aggregate"] == ("sequence-mean", "constant-length")
-    assert "objective" in {path for path, _, _ in differences(find("grpo"), find("cispo"))}
-    assert differences(find("grpo"), find("grpo")) == []
+    assert "objective" in {path for path, _, _ in differences(card("grpo"), card("cispo"))}
+    assert differences(card("grpo"), card("grpo")) == []
 
 
 def test_relations_between_recipes():

@@ -8,7 +8,7 @@ from pathlib import Path
 from hocket.lab.claims.claim import Finding
 from hocket.methods.group_relative.claims.open_rs import claim, page
 
-PAGE = Path(__file__).parents[2] / "docs" / "small-budget-lessons.md"
+PAGE = Path(__file__).parents[3] / "docs" / "small-budget-lessons.md"
 
 
 def test_the_page_is_generated():

@@ -8,7 +8,7 @@ import pytest
 
 from hocket.methods.group_relative.claims.noisy_verifier_correction import PAGE, claim
 
-TEXT = (Path(__file__).parents[2] / "docs" / "noisy-verifiers.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "noisy-verifiers.md").read_text()
 
 
 def test_its_words_are_those_of_the_module():
