@@ -123,7 +123,8 @@ def test_recipes_could_be_found_so() -> None:
 def test_finding_one_imports_no_other() -> None:
     code = (
         "import sys; from hocket.workflows.library import find; find('agentflow'); "
-        "print(sorted(m for m in ('agentflow', 'debate', 'built_team') if f'hocket.workflows.{m}' in sys.modules))"
+        "print([m for m in ('methods.agents.agentflow', 'methods.teams.mashost', 'workflows.debate') "
+        "if f'hocket.{m}' in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "['agentflow']", done.stderr
+    assert done.stdout.strip() == "['methods.agents.agentflow']", done.stderr
