@@ -11,6 +11,7 @@ from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import look
 from hocket.recipes import find
+from hocket.report.cards import card, card_of, cards
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.report.methods import differences, relations
 from hocket.report.microscope import html
@@ -32,11 +33,11 @@ def test_the_docs_say_what_the_code_says(name, page):
 
 
 def test_differences_name_settings_and_replaced_stages():
-    found = {path: (left, right) for path, left, right in differences(find("grpo"), find("dr-grpo"))}
+    found = {path: (left, right) for path, left, right in differences(card("grpo"), card("dr-grpo"))}
     assert found["credit.scale"] == ("std", None)
     assert found["objective.aggregate"] == ("sequence-mean", "constant-length")
-    assert "objective" in {path for path, _, _ in differences(find("grpo"), find("cispo"))}
-    assert differences(find("grpo"), find("grpo")) == []
+    assert "objective" in {path for path, _, _ in differences(card("grpo"), card("cispo"))}
+    assert differences(card("grpo"), card("grpo")) == []
 
 
 def test_relations_between_recipes():
@@ -56,3 +57,7 @@ def test_the_page_holds_every_number_and_no_markup_of_its_input():
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert [row["under"][0]["gradient"] for row in data["rows"]] == found[0]["gradient"]
     assert all(row["under"][1] is None for row in data["rows"])
+
+
+def test_kept_cards_are_what_the_recipes_say():
+    assert {name: card_of(find(name)) for name in cards()} == cards(), "run: hocket recipes --docs docs"
