@@ -20,7 +20,7 @@ FILE = "examples/split_sum.py"
 VARIANTS: dict[str, list[tuple[str, object]]] = {
     "single": [],
     "pair": [("workflow", f"{FILE}:ScoutSolver")],
-    "pair, two policies": [("workflow", f"{FILE}:ScoutSolver"), ("cast", {"type": "hocket.casting.Separate"})],
+    "pair, two policies": [("workflow", f"{FILE}:ScoutSolver"), ("cast", {"type": "hocket.core.Separate"})],
 }
 STEPS = 60
 

@@ -7,7 +7,7 @@ First it is shown single moves: one in five the best, the others at random. Then
 
 import sys
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 
 import hocket
 from hocket.environments.maze import DIRECTIONS, Mazes

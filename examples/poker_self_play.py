@@ -5,7 +5,7 @@ Run `python examples/poker_self_play.py [SEED]`.
 
 import sys
 
-from hocket.keys import Key
+from hocket.core.keys import Key
 
 import hocket
 from hocket.environments.openspiel import OpenSpiel, PlainWords

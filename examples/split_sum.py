@@ -2,12 +2,12 @@
 
     hocket train --task examples/split_sum.py:SplitSums --workflow examples/split_sum.py:ScoutSolver
 
-Both are one policy unless `--cast '{type: hocket.casting.Separate}'` gives each its own. Without `--workflow` a single
+Both are one policy unless `--cast '{type: hocket.core.Separate}'` gives each its own. Without `--workflow` a single
 agent is asked the whole sum.
 """
 
-from hocket.keys import Key
-from hocket.markup import ANSWER
+from hocket.core.keys import Key
+from hocket.core.markup import ANSWER
 
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
 from hocket.tasks.split import split_of

@@ -30,8 +30,8 @@ __all__ = ["Config", "ConfigurationError", "HocketError", "Recipe", "Run", "Trai
 
 _HOMES = {
     "Config": "hocket.train.settings",
-    "ConfigurationError": "hocket.errors",
-    "HocketError": "hocket.errors",
+    "ConfigurationError": "hocket.core.errors",
+    "HocketError": "hocket.core.errors",
     "Recipe": "hocket.recipe",
     "Run": "hocket.run",
     "Trainer": "hocket.run",

@@ -27,7 +27,7 @@ class Advised(Workflow):
     strategist of EPO (arXiv 2502.12486) does. Without, it is asked once per agent and episode, before the first turn,
     and its line opens each of the agent's conversations: the meta plan of MPO (arXiv 2503.02682).
 
-    The adviser is a policy of its own where the cast says so (`hocket.casting.Leading("adviser", "actor")`), and then
+    The adviser is a policy of its own where the cast says so (`hocket.core.Leading("adviser", "actor")`), and then
     whoever acts need not be trained. Rewards are those of the inner workflow.
 
     Attributes:

@@ -26,7 +26,7 @@ EXAMPLES = settings(max_examples=40, deadline=None)
 SEEDS = st.integers(0, 10**6)
 VOCABULARIES = st.one_of(st.integers(2, 70), st.sampled_from([127, 128, 129, 512, 1000, 4099]))
 SMALLEST, LARGEST = 2.0**-53, 1 - 2.0**-53
-"""The uniforms that `hocket.keys` makes lie between these."""
+"""The uniforms that `hocket.core.keys` makes lie between these."""
 
 
 def logits_of(seed, rows, vocabulary, dtype=torch.float32, scale=3.0, banned=0.0):

@@ -87,7 +87,7 @@ def test_equal_keys_give_equal_corpora(corpus: Corpus) -> None:
 
 def test_it_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from hocket.tools.corpus import Corpus; from hocket.keys import Key; import hashlib;"
+        "from hocket.tools.corpus import Corpus; from hocket.core.keys import Key; import hashlib;"
         "print(hashlib.sha256(repr(Corpus(200, Key.of(3)).documents).encode()).hexdigest())"
     )
     said = {
