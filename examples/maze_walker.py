@@ -7,8 +7,9 @@ First it is shown single moves: one in five the best, the others at random. Then
 
 import sys
 
-import hocket
 from hocket.core.keys import Key
+
+import hocket
 from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.recipes import GIGPO, SFT
 from hocket.tasks.maze import MazeTask

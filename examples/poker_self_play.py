@@ -5,8 +5,9 @@ Run `python examples/poker_self_play.py [SEED]`.
 
 import sys
 
-import hocket
 from hocket.core.keys import Key
+
+import hocket
 from hocket.environments.openspiel import OpenSpiel, PlainWords
 from hocket.lab.exploitability import assess, language_model, situations
 from hocket.objectives import ExactKL

@@ -6,9 +6,9 @@ Both are one policy unless `--cast '{type: hocket.core.Separate}'` gives each it
 agent is asked the whole sum.
 """
 
-from hocket.markup import ANSWER
-
 from hocket.core.keys import Key
+from hocket.core.markup import ANSWER
+
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask

@@ -202,6 +202,11 @@ class Stage:
         return any(part.plays_reference for part in self.parts())
 
     @fact
+    def needs_text(self) -> bool:
+        """Whether its scenarios are words."""
+        return any(part.needs_text for part in self.parts())
+
+    @fact
     def needs_latents(self) -> bool:
         """Whether it trains a policy with latent thoughts."""
         return any(part.needs_latents for part in self.parts())

@@ -127,7 +127,7 @@ def test_needs_follow_from_the_stages():
         (lambda: GRPO.but(regularisers=(DPO(),)), "DPO compares pairs"),
         (
             lambda: GRPO.but(cast="separate"),
-            r"cast = 'separate' is no cast; write {type: hocket.casting.NAME}; did you mean 'Separate'\?",
+            r"cast = 'separate' is no cast; write {type: hocket.core.NAME}; did you mean 'Separate'\?",
         ),
         (lambda: GRPO.but(cast={"typ": "hocket.casting.Shared"}), "cast = .* is no cast; write {type: "),
         (lambda: GRPO.but(objective="hocket.objectives.DPO"), "objective = .*; did you mean 'DPO'"),

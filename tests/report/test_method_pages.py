@@ -11,7 +11,7 @@ from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import look
 from hocket.recipes import find
-from hocket.report.cards import card
+from hocket.report.cards import card, card_of, cards
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.report.methods import differences, relations
 from hocket.report.microscope import html
@@ -57,3 +57,7 @@ def test_the_page_holds_every_number_and_no_markup_of_its_input():
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert [row["under"][0]["gradient"] for row in data["rows"]] == found[0]["gradient"]
     assert all(row["under"][1] is None for row in data["rows"])
+
+
+def test_kept_cards_are_what_the_recipes_say():
+    assert {name: card_of(find(name)) for name in cards()} == cards(), "run: hocket recipes --docs docs"

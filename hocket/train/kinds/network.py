@@ -47,7 +47,7 @@ class Network(Kind):
                 f"roles.{next(iter(config.roles))}: task {task.name} is {self.name}, where one policy plays alone; "
                 "drop it and set the recipe with --recipe"
             )
-        if any(getattr(recipe.curriculum, "needs_text", False) for recipe, _ in config.phases):
+        if any(recipe.curriculum.needs_text for recipe, _ in config.phases):
             raise ConfigurationError(
                 f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo"
             )

@@ -1,0 +1,91 @@
+"""Kept verdicts: they belong to the code they were made from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hocket.cli import main
+from hocket.lab.claims import record
+from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.registry import checks_of, files
+
+MINE = """
+from hocket.lab.claims.harness import Claims, Finding
+
+claim = Claims("mine", "here")
+
+
+@claim("one is one")
+def _() -> Finding:
+    return Finding(True, "1")
+
+
+@claim("two is one")
+def _() -> Finding:
+    return Finding(False, "2")
+"""
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the library's sources whose verdicts are read and kept."""
+    package = tmp_path / "hocket"
+    shutil.copytree(record.METHODS.parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "base.bin"))
+    monkeypatch.setattr(record, "METHODS", package / "methods")
+    for cached in (record.recorded, record._read):
+        cached.cache_clear()
+    yield package
+    for cached in (record.recorded, record._read):
+        cached.cache_clear()
+
+
+def changed(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    record.recorded.cache_clear()
+    record._read.cache_clear()
+
+
+def test_a_flipped_sign_in_a_method_makes_its_verdicts_stale(copied: Path) -> None:
+    assert record.status_of(("mrt",), "") == "works"
+    assert record.status_of(("gigpo",), "") == "works"
+    changed(copied / "methods/group_relative/mrt.py", "class ProgressBonus", "# flipped\n\n\nclass ProgressBonus")
+    assert record.status_of(("mrt",), "") == "works"  # A remark changes nothing.
+    changed(copied / "methods/group_relative/mrt.py", "coefficient", "-coefficient")
+    assert record.status_of(("mrt",), "") == "stale"
+    assert record.stale_rows() == ["mrt"]
+
+
+def test_a_changed_piece_of_a_room_makes_all_stale_that_use_it(copied: Path) -> None:
+    changed(copied / "credit/turn_level.py", "class EpisodeAndTurn", "CHANGED = 1\n\n\nclass EpisodeAndTurn")
+    assert {"gigpo", "mashost"} <= set(record.stale_rows())
+    assert record.status_of(("gmpo",), "") == "works"
+
+
+def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> None:
+    claims = {"gmpo": tuple(check.claim for check in checks_of("gmpo"))}
+    changed(copied / "methods/group_relative/gmpo.py", "class GeometricMean", "CHANGED = 1\n\n\nclass GeometricMean")
+    verdicts = [Verdict("gmpo", claim, True, "seen", 0.1) for claim in claims["gmpo"]]
+    record.keep(verdicts[:1], claims)
+    assert record.status_of(("gmpo",), "") == "stale"
+    record.keep(verdicts, claims)
+    assert record.status_of(("gmpo",), "") == "works"
+    assert [one.claim for one in record.verdicts_of("gmpo")] == list(claims["gmpo"])
+
+
+def test_every_row_has_a_kept_verdict_for_each_of_its_claims() -> None:
+    for row in files():
+        assert [one.claim for one in record.verdicts_of(row)] == [check.claim for check in checks_of(row)]
+
+
+def test_claims_of_a_file_are_run_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    assert main(["recipes", "--check", str(file), "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["id"], row["verdict"], [one["holds"] for one in row["checks"]]) == ("mine", "fails", [True, False])
