@@ -7,9 +7,8 @@ First it is shown single moves: one in five the best, the others at random. Then
 
 import sys
 
-from hocket.core.keys import Key
-
 import hocket
+from hocket.core.keys import Key
 from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.recipes import GIGPO, SFT
 from hocket.tasks.maze import MazeTask

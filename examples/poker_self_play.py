@@ -5,9 +5,8 @@ Run `python examples/poker_self_play.py [SEED]`.
 
 import sys
 
-from hocket.core.keys import Key
-
 import hocket
+from hocket.core.keys import Key
 from hocket.environments.openspiel import OpenSpiel, PlainWords
 from hocket.lab.exploitability import assess, language_model, situations
 from hocket.objectives import ExactKL

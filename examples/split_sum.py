@@ -8,7 +8,6 @@ agent is asked the whole sum.
 
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
-
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask
