@@ -54,8 +54,9 @@ def _classes() -> Iterator[type[Stage]]:
         for name, _ in sources(f"hocket.{package}"):
             module = importlib.import_module(name)
             for kind in vars(module).values():
-                own = inspect.isclass(kind) and kind.__module__ == name and not kind.__name__.startswith("_")
-                if own and issubclass(kind, Stage) and dataclasses.is_dataclass(kind):
+                if not inspect.isclass(kind) or kind.__module__ != name or kind.__name__.startswith("_"):
+                    continue
+                if issubclass(kind, Stage) and "__dataclass_fields__" in vars(kind):
                     yield kind
 
 
