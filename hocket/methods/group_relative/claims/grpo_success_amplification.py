@@ -81,8 +81,11 @@ def _() -> Finding:
 
 
 UNCLIPPED: dict[str, object] = {
-    "credit.ddof": 0, "credit.epsilon": 0.0,
-    "objective.low": 1.0, "objective.high": 1e9, "objective.aggregate": "token-mean",
+    "credit.ddof": 0,
+    "credit.epsilon": 0.0,
+    "objective.low": 1.0,
+    "objective.high": 1e9,
+    "objective.aggregate": "token-mean",
 }
 
 
