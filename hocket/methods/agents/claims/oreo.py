@@ -72,7 +72,7 @@ def tree(seed: int, recipe: Recipe, *, even: bool, steps: int = 1) -> tuple[Talk
     worth = {" ".join(path): float(rng.random()) for path in PATHS}
     logits = {path: [0.0, 0.0] if even else rng.normal(0.0, 1.0, 2).tolist() for path in INSIDE}
     rows = [Scenario(f"path {n}", "the tree", metadata={"demonstration": text}) for n, text in enumerate(worth)]
-    rewards, more = [Judged(lambda one: worth[one.text], "leaf")], {"length": DEPTH, "steps": steps}
+    rewards, more = [Judged(lambda one: worth[one.text], "leaf")], dict[str, Any](length=DEPTH, steps=steps)
     start = {said: dict(zip(ACTIONS, own, strict=True)) for said, own in logits.items()}
     made = TalkBench(SingleTurn(), rows, ACTIONS, recipe, prior=lambda _, said: start[said], rewards=rewards, **more)
     reference = {path: torch.tensor(own, dtype=torch.float64).softmax(0).tolist() for path, own in logits.items()}
@@ -122,10 +122,10 @@ def _() -> Finding:
         )
         write(made, soft)
         write(by_turn, whole)
-        optimal, (policy, row) = squares(made), place(made, ("left",))
+        residual, (policy, row) = squares(made), place(made, ("left",))
         with torch.no_grad():
             policy.module.logits[row, 0] += 0.1
-        losses.append((optimal, squares(by_turn), squares(made)))
+        losses.append((residual, squares(by_turn), squares(made)))
     optimal, stepped, moved = zip(*losses, strict=True)
     saw = say(
         random_trees=len(losses), paths=len(PATHS), squared_losses_at_V_and_pi_of_dynamic_programming=max(optimal)
@@ -244,7 +244,7 @@ def taught(base: int, way: Way, seed: int) -> TalkBench:
     flow, oreo = Chain(base), way is not IMITATION
     recipe = pulled(OREO, 0.01).but({"objective.beta": way.beta, "update.fits": way.fits}) if oreo else SFT
     recipe, words = recipe.but({"rollout": Independent(samples=TRACES)}), [str(number) for number in range(base)]
-    more = {"length": 2, "ends": True, "seed": seed, "lr": way.lr}
+    more: dict[str, Any] = {"length": 2, "ends": True, "seed": seed, "lr": way.lr}
     made = TalkBench(flow, chains(flow.cut(seed)[0]), words, recipe, view=flow.view, prior=flow.start, **more)
     experience, _ = run_async(collect(made.parts, Key.of(seed).derive("traces")))
     if not oreo:

@@ -39,7 +39,7 @@ def _() -> Finding:
         wrong += [(calls, answer, value)] if value is None or abs(value - wanted) > EXACT else []
         values.append(round(value or 0.0, 6))
     ends = ("<answer>7</answer>", "<answer>8</answer>", "7")
-    exact = sorted({earned(reward, [*use, end]) or 0.0 for use in ([], CALLS.values()) for end in ends})
+    exact = sorted({earned(reward, [*list(CALLS.values())[:n], end]) or 0.0 for n in (0, 2) for end in ends})
     saw = f"{say(attempts=len(values), values=str(sorted(set(values))), s=str(sorted(answers.values())))}, "
     saw += say(not_as_they_should_be=len(wrong), where_only_equal_answers_count=str(exact))
     return Finding(not wrong and exact == [-1.0, 0.0, 1.0, 1.1], saw)

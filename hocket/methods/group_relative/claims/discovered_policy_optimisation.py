@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import mean
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.keys import Key
@@ -27,16 +29,20 @@ DRIFTS: Mapping[str, Drift] = {**SHIPPED, "MDPO": ForwardKLDrift()}
 Penalty = Callable[[Tensor, Tensor], Tensor]
 
 
-def network(weights: Tensor) -> Penalty:
+def network(drawn: NDArray[np.float64]) -> Penalty:
+    weights = torch.from_numpy(drawn)
     return lambda log_ratio, advantage: network_drift(log_ratio, advantage, weights[:8], weights[8])
+
+
+def clipped(drift: Drift) -> Penalty:
+    return lambda log_ratio, advantage: drift(log_ratio, advantage, 0.5)
 
 
 @claim("PPO's, DPO's and any learnt f meet the three conditions of a drift.", "arXiv 2201.02373")
 def _() -> Finding:
     log_ratio, noise = torch.linspace(-3, 3, 601, dtype=torch.float64), Key.of(8).numpy()
     least, at_one, slopes = [], [], []
-    drifts: list[Penalty] = [lambda x, a, f=drift: f(x, a, 0.5) for drift in DRIFTS.values()]
-    for drift in [*drifts, *(network(torch.from_numpy(noise.normal(size=(9, 8)))) for _ in range(20))]:
+    for drift in [*map(clipped, DRIFTS.values()), *(network(noise.normal(size=(9, 8))) for _ in range(20))]:
         for advantage in ADVANTAGES:
             least.append(float(drift(log_ratio, torch.full_like(log_ratio, advantage)).min()))
             leaf = torch.zeros(1, dtype=torch.float64, requires_grad=True)

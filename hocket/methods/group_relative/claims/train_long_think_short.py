@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -26,6 +26,7 @@ claim = Claims("train-long-think-short", "arXiv:2508.08940, section 3")
 def _() -> Finding:
     steps = (0, 9, 10, 19, 20, 1000)
     budgets, lengths = [shrinking_budget(k, 256, 0.8, 10) for k in steps], torch.tensor([0, 10, 20, 30, 40, 50])
+    wanted: dict[Literal["triangle", "flat", "linear"], list[float]]
     wanted = {"triangle": [0, 0.5, 1, 0.5, 0, 0], "flat": [1, 1, 1, 0.5, 0, 0], "linear": [1, 0.75, 0.5, 0.25, 0, 0]}
     shapes = {name: budget_reward(lengths, torch.tensor(20.0), name).tolist() for name in wanted}
     off = max(gap(shapes[name], wanted[name]) for name in wanted)

@@ -41,13 +41,17 @@ def rewards(played: Sequence[Trajectory], recipe: Recipe) -> torch.Tensor:
     return assessed(played, recipe).scores[REWARD[Level.TURN]].values
 
 
+def leaning(chance: float) -> Prior:
+    """A voter that says yes with this chance."""
+    return lambda messages, said: {"yes": math.log(chance / (1 - chance))}
+
+
 @claim("one sample each of an odd crowd on two answers: the vote is as accurate as Condorcet's binomial sum")
 def _() -> Finding:
     """Every play of a crowd of tables: the workflow's answer and the reward's label against the binomial sum."""
     off, apart, question = 0.0, 0, Scenario("q", "q", answer="yes")
     for voters, chance in itertools.product((1, 3, 5), (0.55, 0.8)):
-        prior: Mapping[str, float] = {"yes": math.log(chance / (1 - chance))}
-        bench = TalkBench(CrowdVote(voters), [question], ("yes", "no"), RLCCF, prior=lambda _, said, own=prior: own)
+        bench = TalkBench(CrowdVote(voters), [question], ("yes", "no"), RLCCF, prior=leaning(chance))
         accuracy = 0.0
         for weight, played in bench.outcomes(question):
             (label,) = weighted_plurality({role: [said] for role, said in played.info["answers"].items()})
