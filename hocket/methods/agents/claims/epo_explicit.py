@@ -191,8 +191,7 @@ def _() -> Finding:
 
 
 @claim(
-    "The turns that the judge names receive the episode's score, others none.",
-    "arXiv:2502.12486 and its released code",
+    "The turns that the judge names receive the episode's score, others none.", "arXiv:2502.12486 and its released code"
 )
 def _() -> Finding:
     """In a step of training strategies get 0.9^(d - t) R up to the decisive turn d, and 0 after it."""

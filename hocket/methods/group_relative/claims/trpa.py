@@ -50,9 +50,7 @@ def _() -> Finding:
 
 
 @claim(
-    "for two answers the expected loss has the DPO closed form as minimiser",
-    "arXiv 2305.18290, equation 5",
-    slow=True,
+    "for two answers the expected loss has the DPO closed form as minimiser", "arXiv 2305.18290, equation 5", slow=True
 )
 def _() -> Finding:
     """Two answers, the first preferred in a share of the groups: the log-odds move by logit(share) / (c beta)."""

@@ -87,7 +87,7 @@ UNSCALED = MATPO.but({"credit.scale": None, "credit.leave_one_out": True, "objec
 
 @claim(
     "the log-prob of a rollout is the sum over planner and worker tokens: the expected gradient matches "
-    "finite differences",
+    "finite differences"
 )
 def _() -> Finding:
     """Over all pairs of rollouts the expected gradient of planner's and workers' tokens is that of the return."""
