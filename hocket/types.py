@@ -1,7 +1,7 @@
 """The vocabulary every stage speaks.
 
 Experience is a set of sequences of *decisions*: a token, a joystick move, a denoising step. Scenarios are asked,
-turns are recorded while sampling, trajectories are scored, and `pack` (see `hocket.core.packing`) makes a `Batch` of them,
+turns are recorded while sampling, trajectories are scored, and `pack` (`hocket.core.packing`) makes a `Batch` of them,
 the learner's padding-free view. After the rollout, nothing knows what kind of decision it handles.
 
 Axis letters used throughout: T decisions, U turns, N trajectories, E occurrences (a decision as seen by one

@@ -48,6 +48,19 @@ class Verdict(Reward):
         return [self.judge(trajectory.scenario.metadata, answer_of(trajectory)) for trajectory in trajectories]
 
 
+@dataclass(frozen=True)
+class Judged(Reward):
+    """A function of a trajectory as a reward."""
+
+    judge: Callable[[Trajectory], float | None]
+    name: str = "correct"
+    weight: float = 1.0
+    outside = False
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        return [self.judge(trajectory) for trajectory in trajectories]
+
+
 WORK, LEFT, RIGHT = 0, 1, 2
 
 

@@ -1,11 +1,11 @@
-"""What mua-rl claims."""
+"""MUA-RL's claims."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -14,23 +14,11 @@ import numpy as np
 from hocket.core.canonical import database_hash
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.order_desk import (
-    ADDRESSES,
-    HANDLERS,
-    NOTES,
-    WISHES,
-    Database,
-    DeskTool,
-    Goal,
-    Manner,
-    OrderDesk,
-    ceiling,
-    draw_database,
-    goals,
-)
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.environments import order_desk
+from hocket.environments.order_desk import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import SEEDS, line
+from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.mua_rl import MUA_RL
 from hocket.rewards.database_hash import DatabaseMatch
 from hocket.testing import rehearse
@@ -38,8 +26,6 @@ from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser
 
 claim = Claims("mua-rl", "catalogue; Zhao et al., arXiv 2508.18669, and its released score")
-
-
 SOLVED = DatabaseMatch()
 
 
@@ -53,40 +39,34 @@ def reordered(value: Any, rng: np.random.Generator) -> Any:
 
 def altered(value: Any) -> Any:
     """Another value of the same type."""
-    if isinstance(value, list):
-        return [*value, "x"]
-    return value + 1 if isinstance(value, int) else f"{value}."
+    return [*value, "x"] if isinstance(value, list) else value + 1 if isinstance(value, int) else f"{value}."
 
 
 @claim("the hash is invariant to the order of dict keys")
-def order_of_keys() -> Finding:
-    """The hash does not depend on the order of dict keys; it does on every value."""
-    rng = Key.of(0).derive("order of keys").numpy()
-    same = tries = changed = values = 0
+def _() -> Finding:
+    rng, same, changed = Key.of(0).derive("order of keys").numpy(), [], []
     for number in range(20):
-        database = draw_database(5, Key.of(number))
-        tries += 1
-        same += database_hash(database) == database_hash(reordered(database, rng))
+        database = order_desk.draw_database(5, Key.of(number))
+        same.append(database_hash(database) == database_hash(reordered(database, rng)))
         for order, fields in database["orders"].items():
             for name, value in fields.items():
                 other = copy.deepcopy(database)
                 other["orders"][order][name] = altered(value)
-                values += 1
-                changed += database_hash(other) != database_hash(database)
-    holds = same == tries and changed == values
-    return Finding(holds, f"{same} of {tries} hashes stay when keys move, {changed} of {values} change with one value")
+                changed.append(database_hash(other) != database_hash(database))
+    saw = f"{shares(same)} hashes stay when keys move, {shares(changed)} change with one value"
+    return Finding(all(same) and all(changed), saw)
 
 
-def cases(count: int = 2) -> list[tuple[Database, Goal, Scenario]]:
-    """Every goal of a few databases."""
-    desk, found = OrderDesk(), []
-    for number in range(count):
-        database = draw_database(4, Key.of(number))
-        found += [
-            (database, goal, desk.scenario(f"{number}/{place}", database, goal))
-            for place, goal in enumerate(goals(database, WISHES))
-        ]
-    return found
+def shares(held: Sequence[bool]) -> str:
+    return f"{sum(held)} of {len(held)}"
+
+
+def cases() -> Iterator[tuple[Database, Goal, Scenario]]:
+    """Every goal of two databases."""
+    for number in range(2):
+        database = order_desk.draw_database(4, Key.of(number))
+        for place, goal in enumerate(order_desk.goals(database, WISHES)):
+            yield database, goal, OrderDesk().scenario(f"{number}/{place}", database, goal)
 
 
 def bit(scenario: Scenario, database: Database, said: Sequence[str]) -> float:
@@ -97,59 +77,45 @@ def bit(scenario: Scenario, database: Database, said: Sequence[str]) -> float:
 
 
 @claim("the reward is invariant to detours that restore the state")
-def detours_are_free() -> Finding:
+def _() -> Finding:
     """A detour that restores the state changes nothing: looking up, and an address changed to and fro."""
-    known = cases()
-    kept = tried = 0
-    for database, goal, scenario in known:
+    kept = []
+    for database, goal, scenario in cases():
         for number, order in database["orders"].items():
             after = copy.deepcopy(database)
             DeskTool("look_up", after).call({"order": number})
-            if order["state"] == "open":
-                for address in (*ADDRESSES, order["address"]):
-                    DeskTool("change_address", after).call({"order": number, "address": address})
+            for address in (*ADDRESSES, order["address"]) if order["state"] == "open" else ():
+                DeskTool("change_address", after).call({"order": number, "address": address})
             after = goal.done(after)
             DeskTool("cancel", after).call({"order": "no such order"})
-            tried += 1
-            kept += bit(scenario, after, goal.outputs(database)) == 1.0
-    return Finding(kept == tried, f"reward 1 in {kept} of {tried} episodes with a detour, over {len(known)} goals")
+            kept.append(bit(scenario, after, goal.outputs(database)) == 1.0)
+    return Finding(all(kept), f"reward 1 in {shares(kept)} episodes with a detour, over {len(list(cases()))} goals")
 
 
-def every_write(database: Database) -> list[tuple[str, Mapping[str, str]]]:
+def every_write(database: Database) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Every call of a writing tool that could be made."""
     values = {"address": ADDRESSES, "text": NOTES}
-    found: list[tuple[str, Mapping[str, str]]] = []
     for name, (_, given) in HANDLERS.items():
         for number in database["orders"] if name != "look_up" else ():
-            others = values[given[1]] if len(given) > 1 else ("",)
-            found += [(name, {"order": number, **({given[1]: value} if len(given) > 1 else {})}) for value in others]
-    return found
+            more = [{given[1]: value} for value in values[given[1]]] if len(given) > 1 else [{}]
+            yield from ((name, {"order": number, **one}) for one in more)
 
 
 @claim("the reward is 0 after any extra write")
-def extra_writes_fail() -> Finding:
+def _() -> Finding:
     """Any write beyond the right ones gives 0, and so do the right ones left out and an output left unsaid."""
-    extra = spoilt = 0
-    bare = unsaid = wanted = told = 0
+    extra, bare, unsaid = [], [], []
     for database, goal, scenario in cases():
         outputs, right = goal.outputs(database), goal.done(database)
         for name, arguments in every_write(right):
             after = copy.deepcopy(right)
             DeskTool(name, after).call(arguments)
             if after != right:
-                extra += 1
-                spoilt += bit(scenario, after, outputs) == 0.0
-        if goal.actions:
-            wanted += 1
-            bare += bit(scenario, database, outputs) == 0.0
-        if outputs:
-            told += 1
-            unsaid += bit(scenario, right, ["Done."]) == 0.0
-    return Finding(
-        spoilt == extra and bare == wanted and unsaid == told,
-        f"0 after {spoilt} of {extra} extra writes, in {bare} of {wanted} episodes without the right one, and in "
-        f"{unsaid} of {told} where an output was not said",
-    )
+                extra.append(bit(scenario, after, outputs) == 0.0)
+        bare += [bit(scenario, database, outputs) == 0.0] if goal.actions else []
+        unsaid += [bit(scenario, right, ["Done."]) == 0.0] if outputs else []
+    saw = f"0 after {shares(extra)} extra writes, in {shares(bare)} episodes without the right one, and in "
+    return Finding(all(extra + bare + unsaid), f"{saw}{shares(unsaid)} where an output was not said")
 
 
 def call(name: str, **arguments: str) -> str:
@@ -158,25 +124,17 @@ def call(name: str, **arguments: str) -> str:
 
 
 @claim("the loss covers agent tokens only; the user closes the episode")
-def only_the_agent_learns() -> Finding:
+def _() -> Finding:
     """Decisions are the agent's tokens alone; what a call says is not said to the user; the user closes the talk."""
-    desk = OrderDesk()
-    database: Database = TOY_DATABASE
-    goal = Goal("refund", {"order": "13"})
     replies = ["Which order?", call("refund", order="13"), "It is 20."]
-    (played,) = rehearse(SimulatedUser(desk), desk.scenario("s", database, goal), replies)
-    batch = pack([played])
-    spoken = sum(len(turn) for turn in played.turns)
-    heard = [message["content"] for message in played.turns[-1].prompt if message["role"] in ("user", "tool")]
-    holds = (
-        batch.decisions == spoken
-        and bool((batch.occurrences.weight != 0).all())
-        and played.info["said"] == ["Which order?", "It is 20."]
-        and heard == ["I want my money back for an order. How much is it?", "It is order 13.", "refunded 20"]
-        and played.terminated
-        and SOLVED.judge(played) == 1.0
-    )
-    return Finding(holds, f"{batch.decisions} decisions for {spoken} tokens of the agent; it heard {heard}")
+    scenario = OrderDesk().scenario("s", TOY_DATABASE, Goal("refund", {"order": "13"}))
+    (played,) = rehearse(SimulatedUser(OrderDesk()), scenario, replies)
+    batch, spoken = pack([played]), sum(len(turn) for turn in played.turns)
+    told = [message["content"] for message in played.turns[-1].prompt if message["role"] in ("user", "tool")]
+    holds = batch.decisions == spoken and bool((batch.occurrences.weight != 0).all()) and played.terminated
+    holds &= played.info["said"] == ["Which order?", "It is 20."] and SOLVED.judge(played) == 1.0
+    holds &= told == ["I want my money back for an order. How much is it?", "It is order 13.", "refunded 20"]
+    return Finding(holds, say(decisions=batch.decisions, tokens_of_the_agent=spoken, it_heard=str(told)))
 
 
 TOY_DATABASE: Database = {
@@ -192,29 +150,30 @@ TOY_DATABASE: Database = {
         )
     }
 }
-TOY_ADDRESSES = ("Ash 9", "Fir 2")
-MANNER = Manner(volunteer=0.2, deaf=0.1)
+TOY_ADDRESSES, MANNER, STEPS = ("Ash 9", "Fir 2"), order_desk.Manner(volunteer=0.2, deaf=0.1), 140
+# Cancelling, refunds, and two new addresses for each open order.
+EVERY_GOAL = order_desk.goals(TOY_DATABASE, ("cancel", "refund", "address"))
+GOALS = [goal for goal in EVERY_GOAL if goal.slots.get("address", TOY_ADDRESSES[0]) in TOY_ADDRESSES]
 
 
-def toy_goals() -> list[Goal]:
-    """Cancelling, refunds, and two new addresses for each open order."""
-    every = goals(TOY_DATABASE, ("cancel", "refund", "address"))
-    return [goal for goal in every if goal.slots.get("address", TOY_ADDRESSES[0]) in TOY_ADDRESSES]
+def toy(desk: OrderDesk) -> list[Scenario]:
+    """A scenario per goal."""
+    return [desk.scenario(f"goal {n}", TOY_DATABASE, goal) for n, goal in enumerate(GOALS)]
 
 
-def vocabulary() -> list[str]:
+def vocabulary() -> Iterator[str]:
     """Whole replies: questions, calls of the five tools, and statements."""
     orders = TOY_DATABASE["orders"]
-    words = ["Which order?", "Which address?", "Anything else?", "Done."]
-    words += [f"Done. {order['price']}" for order in orders.values() if order["state"] == "delivered"]
+    yield from ("Which order?", "Which address?", "Anything else?", "Done.")
+    yield from (f"Done. {order['price']}" for order in orders.values() if order["state"] == "delivered")
     for number, order in orders.items():
-        words += [call(name, order=number) for name in ("cancel", "refund", "look_up")]
+        yield from (call(name, order=number) for name in ("cancel", "refund", "look_up"))
         if order["state"] == "open":
-            words += [call("change_address", order=number, address=address) for address in TOY_ADDRESSES]
-    return [*words, call("add_note", order="11", text="gift")]
+            yield from (call("change_address", order=number, address=address) for address in TOY_ADDRESSES)
+    yield call("add_note", order="11", text="gift")
 
 
-WORDS = vocabulary()
+WORDS = tuple(vocabulary())
 _FITTING = {"cancel": "cancel", "refund": "money back", "change_address": "change the address"}
 
 
@@ -233,90 +192,55 @@ def chatty(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, fl
             made = json.loads(word[len("<tool_call>") : -len("</tool_call>")])
             fits = _FITTING.get(made["name"], "~") in asked
             logits[word] = 2.0 * fits + sum(1.5 for value in made["arguments"].values() if value in asked)
-        elif word.endswith("?"):
-            logits[word] = 3.0
         else:
             repeated = word.removeprefix("Done. ") in " ".join(answers).split()
-            logits[word] = (1.5 if answers else -1.0) + 2.0 * repeated
+            logits[word] = 3.0 if word.endswith("?") else (1.5 if answers else -1.0) + 2.0 * repeated
     return logits
-
-
-def desk_bench(seed: int, steps: int) -> TalkBench:
-    """The toy desk with one scenario per goal."""
-    desk = OrderDesk(MANNER)
-    scenarios = [desk.scenario(f"goal {n}", TOY_DATABASE, goal) for n, goal in enumerate(toy_goals())]
-    return TalkBench(
-        SimulatedUser(desk, turns=6),
-        scenarios,
-        WORDS,
-        MUA_RL,
-        view=heard,
-        prior=chatty,
-        measure=lambda trajectory: SOLVED.judge(trajectory) or 0.0,
-        seed=seed,
-        lr=0.1,
-        steps=steps,
-        prompts=6,
-    )
 
 
 def asks_where_needed(played: Sequence[Trajectory]) -> float:
     """Of the talks whose opening left the order open, the share in which the agent asked before it wrote anything."""
     asked = []
-    for trajectory in played:
-        if "It is order" in trajectory.turns[0].prompt[-1]["content"]:
-            continue
-        writes = [
-            n for n, t in enumerate(trajectory.turns) if t.text.startswith("<tool_call>") and "look_up" not in t.text
-        ]
-        before = trajectory.turns[: writes[0]] if writes else trajectory.turns
-        asked.append(float(any("order?" in turn.text for turn in before)))
+    for one in played:
+        if "It is order" not in one.turns[0].prompt[-1]["content"]:
+            texts = [turn.text for turn in one.turns]
+            writes = [n for n, text in enumerate(texts) if text.startswith("<tool_call>") and "look_up" not in text]
+            asked.append(float(any("order?" in text for text in texts[: min(writes, default=None)])))
     return fmean(asked)
 
 
-STEPS = 140
-
-
 @claim("the trained agent asks for missing slots and exceeds that ceiling", slow=True)
-def asks_and_exceeds() -> Finding:
-    """The trained agent asks for missing slots and exceeds the ceiling of an agent that never asks."""
-    most = ceiling([(TOY_DATABASE, goal) for goal in toy_goals()], MANNER)
+def _() -> Finding:
+    most, desk = order_desk.ceiling([(TOY_DATABASE, goal) for goal in GOALS], MANNER), OrderDesk(MANNER)
     before, after, asked = [], [], []
+    more: dict[str, Any] = {"view": heard, "prior": chatty, "lr": 0.1, "steps": STEPS, "prompts": 6}
+    more["measure"] = lambda one: SOLVED.judge(one) or 0.0
     for seed in SEEDS:
-        bench = desk_bench(seed, STEPS)
+        bench = TalkBench(SimulatedUser(desk, turns=6), toy(desk), WORDS, MUA_RL, seed=seed, **more)
         before.append(bench.success(5))
-        bench.run(STEPS)
-        played = bench.play(25)
+        played = bench.run(STEPS).play(25)
         after.append(fmean(SOLVED.judge(one) or 0.0 for one in played))
         asked.append(asks_where_needed(played))
-    return Finding(
-        min(after) > most + 0.2 and min(asked) > 0.8,
-        f"{STEPS} steps, 5 seeds, 300 talks each: solved {line(after)} from {line(before)}, ceiling without asking "
-        f"{most:.3f}; asked before writing where the order was left open: {line(asked)}",
+    saw = say(
+        steps=STEPS, talks_per_seed=300, solved_before=line(before), after=line(after), ceiling_without_asking=most
     )
+    saw += ", " + say(asked_before_writing_where_the_order_was_left_open=line(asked))
+    return Finding(min(after) > most + 0.2 and min(asked) > 0.8, saw)
 
 
 @claim("the ceiling without dialogue is computable from slot entropy")
-def ceiling_is_a_bound() -> Finding:
+def _() -> Finding:
     """The ceiling is that of counting, and of playing one fixed call for each opening."""
-    known = [(TOY_DATABASE, goal) for goal in toy_goals()]
+    known, desk = [(TOY_DATABASE, goal) for goal in GOALS], OrderDesk(order_desk.Manner(volunteer=0.0))
     # What an opening leaves open: 3 orders, times 2 addresses for a change; told the order, only the address.
     by_hand = 0.8 * (3 * (1 / 3) + 3 * (1 / 3) + 6 * (1 / 6)) / 12 + 0.2 * (3 + 3 + 6 * (1 / 2)) / 12
-    found = ceiling(known, MANNER)
-    desk = OrderDesk(Manner(volunteer=0.0))
-    best: dict[str, float] = {}
-    for guess in {goal.wish: goal for goal in toy_goals()}.values():
+    noisy, silent = order_desk.ceiling(known, MANNER), order_desk.ceiling(known, order_desk.Manner())
+    played = 0.0
+    for guess in {goal.wish: goal for goal in GOALS}.values():
         ((name, arguments),) = guess.actions
-        right = 0.0
-        for n, goal in enumerate(toy_goals()):
-            scenario = desk.scenario(f"goal {n}", TOY_DATABASE, goal)
-            replies = [call(name, **dict(arguments)), "Done. 20 70 45"]
-            (played,) = rehearse(SimulatedUser(desk), scenario, replies)
-            right += (SOLVED.judge(played) or 0.0) / 12
-        best[guess.wish] = right
-    silent = ceiling(known, Manner())
-    holds = abs(found - by_hand) < 1e-12 and abs(sum(best.values()) - silent) < 1e-12
-    return Finding(
-        holds,
-        f"{found:.4f} ({by_hand:.4f} by hand); with silent openings {silent:.4f}, played {sum(best.values()):.4f}",
-    )
+        replies = [call(name, **dict(arguments)), "Done. 20 70 45"]
+        for scenario in toy(desk):
+            (one,) = rehearse(SimulatedUser(desk), scenario, replies)
+            played += (SOLVED.judge(one) or 0.0) / 12
+    holds = abs(noisy - by_hand) < EXACT and abs(played - silent) < EXACT
+    return Finding(holds, say(ceiling=noisy, by_hand=by_hand, with_silent_openings=silent, played=played))

@@ -1,4 +1,4 @@
-"""What grpo-success-amplification claims."""
+"""The claims on GRPO's success amplification, and their page."""
 
 from __future__ import annotations
 
@@ -10,35 +10,28 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.bandit import Bandit, minimised
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
 from hocket.lab.claims.pages import write
 from hocket.lab.theory import amplified, fixed_points, grpo_advantage, slope, success, success_map, success_path
 from hocket.methods.base.grpo import GRPO
 
 claim = Claims("grpo-success-amplification", "arXiv 2503.06639, section 2")
-
-
 KEY = Key.of(0).derive("checks", "amplification")
-
-
-RATES = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
-BETAS = (0.3, 1.0, 3.0, 10.0)
-EPSILONS = (1e-4, 1e-2, 0.1)
+SETTINGS = list(itertools.product((0.01, 0.1, 0.3, 0.5, 0.7, 0.9), (0.3, 1.0, 3.0, 10.0), (1e-4, 1e-2, 0.1)))
+"""Success rates of the reference, beta, epsilon."""
 
 
 def answers(rate: float, number: int) -> tuple[Tensor, Tensor]:
     """A reference over six answers, the first two of which are right with probability `rate` together."""
     weights = torch.from_numpy(KEY.derive("answers", number).numpy().uniform(0.2, 1.0, 6))
     right = torch.arange(6) < 2
-    scaled = torch.where(right, rate * weights / weights[:2].sum(), (1 - rate) * weights / weights[2:].sum())
-    return scaled, right
+    return torch.where(right, rate * weights / weights[:2].sum(), (1 - rate) * weights / weights[2:].sum()), right
 
 
 @claim("the success rate of iterated tilts follows p_n = h(p_{n-1}) to 1e-10", "arXiv 2503.06639, theorem 2")
-def recurrence() -> Finding:
-    """Iterates the tilt over six answers and compares its success rate with h, round by round."""
+def _() -> Finding:
     worst = 0.0
-    for number, (rate, beta, epsilon) in enumerate(itertools.product(RATES, BETAS, EPSILONS)):
+    for number, (rate, beta, epsilon) in enumerate(SETTINGS):
         reference, right = answers(rate, number)
         policy = reference
         for predicted in success_path(success(reference, right), 8, beta=beta, epsilon=epsilon)[1:]:
@@ -48,48 +41,42 @@ def recurrence() -> Finding:
 
 
 @claim("h has a fixed point and every fixed point exceeds p_ref", "arXiv 2503.06639, theorem 3")
-def fixed_point() -> Finding:
-    """Every fixed point lies above the reference's rate, and h has one."""
-    least, most = math.inf, 0
-    for rate, beta, epsilon in itertools.product(RATES, BETAS, EPSILONS):
-        found = fixed_points(rate, beta=beta, epsilon=epsilon, grid=500)
-        least, most = min([least, *(point - rate for point in found)]), max(most, len(found))
-        if not found:
-            return Finding(False, f"no fixed point at p_ref {rate}, beta {beta}, e {epsilon}")
-    return Finding(least > 0, f"least p* - p_ref over 72 settings: {least:.1e}; at most {most} fixed points")
+def _() -> Finding:
+    points = [fixed_points(rate, beta=beta, epsilon=epsilon, grid=500) for rate, beta, epsilon in SETTINGS]
+    least = min(point - rate for own, (rate, _, _) in zip(points, SETTINGS, strict=True) for point in own)
+    saw = f"least p* - p_ref over 72 settings: {least:.1e}; at most {max(map(len, points))} fixed points"
+    return Finding(all(points) and least > 0, saw)
 
 
 @claim("GRPO's advantages are w_plus and -w_minus")
-def weights() -> Finding:
+def _() -> Finding:
     """The recipe's advantages against w_plus and w_minus; and w_plus + w_minus = 1/sqrt(p(1-p) + e)."""
-    worst, samples = 0.0, 16
-    recipe = GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0})
-    for rate in range(1, samples):
-        p = rate / samples
-        reward = torch.tensor([float(n < rate) for n in range(samples)], dtype=torch.float64)
-        blank = torch.zeros(samples, dtype=torch.float64)
-        bandit = Bandit(reward.tolist(), blank, blank, [1] * samples)
-        ours = bandit.batch(recipe).occurrences.advantage
+    worst, recipe = 0.0, GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0})
+    for right in range(1, 16):
+        p, blank = right / 16, torch.zeros(16, dtype=torch.float64)
+        reward = (torch.arange(16) < right).double()
+        ours = Bandit(reward.tolist(), blank, blank, [1] * 16).batch(recipe).occurrences.advantage
         wanted = grpo_advantage(reward > 0, p, 0.0)
-        gap = float(wanted.max() - wanted.min()) - 1 / math.sqrt(p * (1 - p))
-        worst = max(worst, float((ours - wanted).abs().max()), abs(gap))
-    return Finding(worst < 1e-12, f"largest difference at success rates 1/16 to 15/16: {worst:.1e}")
+        worst = max(worst, gap(ours, wanted), gap(wanted.max() - wanted.min(), 1 / math.sqrt(p * (1 - p))))
+    return Finding(worst < EXACT, f"largest difference at success rates 1/16 to 15/16: {worst:.1e}")
 
 
 @claim("one round's optimum is the closed-form tilt of the reference", "arXiv 2503.06639, theorem 1", slow=True)
-def gap_to_tilt() -> Finding:
+def _() -> Finding:
     """L-BFGS on the round's own objective, written out, ends at the tilt."""
-    worst = 0.0
-    for number, (rate, beta) in enumerate(((0.05, 0.5), (0.3, 2.0), (0.8, 1.0))):
+
+    def off(number: int, rate: float, beta: float) -> float:
         reference, right = answers(rate, number)
         advantage = grpo_advantage(right, rate, 1e-4)
 
-        def loss(logits: Tensor, reference: Tensor = reference, gain: Tensor = advantage, beta: float = beta) -> Tensor:
+        def loss(logits: Tensor) -> Tensor:
             logp = torch.log_softmax(logits, 0)
-            return beta * (logp.exp() * (logp - reference.log())).sum() - (logp.exp() * gain).sum()
+            return beta * (logp.exp() * (logp - reference.log())).sum() - (logp.exp() * advantage).sum()
 
-        found = minimised(loss, reference.log(), 60)
-        worst = max(worst, float((found - amplified(reference, reference, right, beta=beta, epsilon=1e-4)).abs().max()))
+        tilt = amplified(reference, reference, right, beta=beta, epsilon=1e-4)
+        return gap(minimised(loss, reference.log(), 60), tilt)
+
+    worst = max(off(number, *setting) for number, setting in enumerate(((0.05, 0.5), (0.3, 2.0), (0.8, 1.0))))
     return Finding(worst < 1e-6, f"largest difference of probabilities over 3 settings: {worst:.1e}")
 
 
@@ -103,41 +90,37 @@ UNCLIPPED: dict[str, object] = {
 
 
 @claim("a softmax policy trained on the recipe's loss has success p_n after round n", "arXiv 2503.06639", slow=True)
-def trained_rounds() -> Finding:
+def _() -> Finding:
     """A softmax policy trained by the recipe's own loss, unclipped with an unbiased KL term, round after round.
 
     Two answers stand for the two kinds; each round's samples hold them in the old policy's shares, rounded to 1/200, so
     that nothing else is left to chance, and h is taken at the rounded share.
     """
-    beta, number, worst, told = 1.5, 200, 0.0, []
+    beta, number, worst, paths = 1.5, 200, 0.0, []
     leash = {"estimator": "k1", "coefficient": beta, "unbiased": True, "aggregate": "token-mean"}
     recipe = GRPO.but({**UNCLIPPED, "regularisers": [{"type": "hocket.objectives.KLToReference", **leash}]})
     for share in (0.05, 0.1, 0.3):
-        reference = torch.tensor([share, 1 - share], dtype=torch.float64).log()
-        rate, seen = share, [share]
+        reference, rates = torch.tensor([share, 1 - share], dtype=torch.float64).log(), [share]
         for _ in range(3):
-            good = round(rate * number)
+            good = round(rates[-1] * number)
             old = torch.tensor([good / number, 1 - good / number], dtype=torch.float64).log()
-            rate = float(
-                Bandit([1.0, 0.0], old, reference, [good, number - good]).minimise(recipe, start=old, steps=40)[0]
-            )
-            worst = max(worst, abs(rate - success_map(good / number, share, beta=beta, epsilon=0.0)))
-            seen.append(rate)
-        told.append(" ".join(f"{value:.3f}" for value in seen))
-    return Finding(worst < 1e-6, f"rounds {'; '.join(told)}; largest distance from h {worst:.1e}")
+            bandit = Bandit([1.0, 0.0], old, reference, [good, number - good])
+            rates.append(float(bandit.minimise(recipe, start=old, steps=40)[0]))
+            worst = max(worst, abs(rates[-1] - success_map(good / number, share, beta=beta, epsilon=0.0)))
+        paths.append(" ".join(f"{value:.3f}" for value in rates))
+    return Finding(worst < 1e-6, f"rounds {'; '.join(paths)}; largest distance from h {worst:.1e}")
 
 
 @claim("rounds converge to the fixed point exactly where |h'| < 1 there", "derived")
-def unstable_fixed_point() -> Finding:
+def _() -> Finding:
     """Rounds need not converge to p*, they may circle it: the last case has one fixed point, and it is unstable."""
-    rows = []
+    holds, cases = True, []
     for rate, beta in ((0.3, 3.0), (0.01, 1.0), (0.001, 1.0)):
         (point,) = fixed_points(rate, beta=beta, epsilon=1e-2, grid=2000)
-        path = success_path(rate, 400, beta=beta, epsilon=1e-2)
-        rows.append((rate, beta, point, slope(point, rate, beta=beta, epsilon=1e-2), path[-1]))
-    converged = all((abs(s) < 1) == (abs(end - point) < 1e-6) for _, _, point, s, end in rows)
-    told = "; ".join(f"p_ref {r}, beta {b}: p* {p:.3f}, h' {s:.2f}, after 400 rounds {e:.3f}" for r, b, p, s, e in rows)
-    return Finding(converged, told)
+        end, s = success_path(rate, 400, beta=beta, epsilon=1e-2)[-1], slope(point, rate, beta=beta, epsilon=1e-2)
+        holds &= (abs(s) < 1) == (abs(end - point) < 1e-6)
+        cases.append(f"p_ref {rate}, beta {beta}: p* {point:.3f}, h' {s:.2f}, after 400 rounds {end:.3f}")
+    return Finding(holds, "; ".join(cases))
 
 
 PAGE = """# Success amplification

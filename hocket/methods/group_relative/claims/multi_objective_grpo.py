@@ -1,94 +1,82 @@
-"""What multi-objective-grpo claims."""
+"""Multi-objective GRPO's claims."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from functools import partial
 from statistics import fmean
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding
 from hocket.lab.microscope import look, relation
-from hocket.lab.toys.many_objectives import SEEDS, scored_document, span, trained
+from hocket.lab.toys.many_objectives import scored_document, span, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.multi_objective_grpo import MULTI_OBJECTIVE_GRPO, MULTI_OBJECTIVE_GRPO_NORMALISED
 from hocket.rewards.judge import NgramModel, fit_scores, heads
 
 claim = Claims("multi-objective-grpo", "derived")
+HEADS = ("safe", "helpful")
 
 
 @claim("with all weight on one head it is GRPO on that head")
-def one_head_is_grpo() -> Finding:
-    """Weight on one head alone, against GRPO on that head."""
-    kinds = set()
+def _() -> Finding:
+    alone, kinds = MULTI_OBJECTIVE_GRPO.but({"combine.weights": {"safe": 1.0, "helpful": 0.0}}), set()
     for seed in range(10):
-        both = scored_document(seed, ("safe", "helpful"))
-        one = scored_document(seed, ("safe", "helpful"))
+        both, one = scored_document(seed, HEADS), scored_document(seed, HEADS)
         for row in one["trajectories"]:
             del row["scores"]["helpful"]
-        alone = MULTI_OBJECTIVE_GRPO.but({"combine.weights": {"safe": 1.0, "helpful": 0.0}})
         kinds.add(relation(look(alone, both), look(GRPO, one)))
     return Finding(kinds == {"equal"}, f"10 batches: {', '.join(kinds)}")
 
 
 @claim("the row sums, then normalises: a head in another unit changes it, but not the one that normalises first")
-def orders_differ() -> Finding:
+def _() -> Finding:
     """Both orders on heads of equal and of unequal scale, and when one head's unit changes."""
-    changed: dict[str, set[str]] = {"sum first": set(), "normalise first": set(), "between them": set()}
-    exact: dict[str, Any] = {"credit.epsilon": 0.0}
-    first = MULTI_OBJECTIVE_GRPO.but(exact)
+    first = MULTI_OBJECTIVE_GRPO.but({"credit.epsilon": 0.0})
     other = MULTI_OBJECTIVE_GRPO_NORMALISED.but({"combine.epsilon": 0.0})
+    kinds = []
     for seed in range(6):
-        plain = scored_document(seed, ("safe", "helpful"))
-        louder = scored_document(seed, ("safe", "helpful"), (1.0, 100.0))
-        changed["sum first"].add(relation(look(first, plain), look(first, louder)))
-        changed["normalise first"].add(relation(look(other, plain), look(other, louder)))
-        changed["between them"].add(relation(look(first, louder), look(other, louder)))
-    saw = "; ".join(f"{name}: {', '.join(sorted(kinds))}" for name, kinds in changed.items())
-    wanted = {"sum first": {"different"}, "normalise first": {"equal"}, "between them": {"different"}}
-    return Finding(changed == wanted, f"a head's unit times 100, 6 batches: {saw}")
+        plain, louder = scored_document(seed, HEADS), scored_document(seed, HEADS, (1.0, 100.0))
+        pairs = ((first, plain, first), (other, plain, other), (first, louder, other))
+        kinds.append([relation(look(left, one), look(right, louder)) for left, one, right in pairs])
+    names = ("sum first", "normalise first", "between them")
+    columns = {name: set(column) for name, column in zip(names, zip(*kinds, strict=True), strict=True)}
+    saw = "; ".join(f"{name}: {', '.join(sorted(some))}" for name, some in columns.items())
+    holds = list(columns.values()) == [{"different"}, {"equal"}, {"different"}]
+    return Finding(holds, f"a head's unit times 100, 6 batches: {saw}")
 
 
-def curve(token: int, tokens: int = 7) -> tuple[float, float]:
-    """Two objectives on a quarter circle: the more of one, the less of the other."""
-    angle = math.pi / 2 * token / (tokens - 1)
-    return math.cos(angle), math.sin(angle)
+def first(question: int, answer: Answer) -> float:
+    """With `second` on a quarter circle: the more of one, the less of the other."""
+    return math.cos(math.pi / 2 * answer[0] / 6)
+
+
+def second(question: int, answer: Answer) -> float:
+    return math.sin(math.pi / 2 * answer[0] / 6)
 
 
 @claim("as the weight of an objective rises its mean never falls: a monotone front", "arXiv:2503.21819", slow=True)
-def front_is_monotone() -> Finding:
+def _() -> Finding:
     """The mean of each objective after training, as the weight of the second rises."""
-    world = World(
-        questions=1,
-        tokens=7,
-        horizon=1,
-        reward=lambda q, a: 0.0,
-        parts={"first": lambda q, a: curve(a[0])[0], "second": lambda q, a: curve(a[0])[1]},
-    )
-    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    firsts, seconds = [], []
-    for share in shares:
+    world, front, noise = World(1, 7, 1, lambda q, a: 0.0, parts={"first": first, "second": second}), [], 0.02
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         recipe = MULTI_OBJECTIVE_GRPO.but({"combine.weights": {"first": 1 - share, "second": share}})
-        runs = [trained(world, recipe, seed, 60) for seed in SEEDS]
-        firsts.append(fmean([run.expected(lambda q, a: curve(a[0])[0]) for run in runs]))
-        seconds.append(fmean([run.expected(lambda q, a: curve(a[0])[1]) for run in runs]))
-    noise = 0.02
-    rising = all(b > a - noise for a, b in itertools.pairwise(seconds))
-    falling = all(b < a + noise for a, b in itertools.pairwise(firsts))
-    listed = ", ".join(f"({a:.2f}, {b:.2f})" for a, b in zip(firsts, seconds, strict=True))
-    wide = seconds[-1] - seconds[0] > 0.5
-    return Finding(rising and falling and wide, f"w = 0 to 1 in quarters, means of 5 seeds: {listed}")
+        benches = [trained(world, recipe, seed, 60) for seed in SEEDS]
+        front.append([fmean(bench.expected(measure) for bench in benches) for measure in (first, second)])
+    monotone = all(b[1] > a[1] - noise and b[0] < a[0] + noise for a, b in itertools.pairwise(front))
+    listed = ", ".join(f"({a:.3f}, {b:.3f})" for a, b in front)
+    wide = front[-1][1] - front[0][1] > 0.5
+    return Finding(monotone and wide, f"w = 0 to 1 in quarters, means of 5 seeds: {listed}")
 
 
 ASPECTS = {"polite": ("please", "thanks"), "safe": ("careful", "warning"), "useful": ("step", "because")}
-FILLERS = ("the", "rude", "hack", "blah")
-LEXICON = tuple(word for words in ASPECTS.values() for word in words) + FILLERS
+LEXICON = (*itertools.chain(*ASPECTS.values()), "the", "rude", "hack", "blah")
 
 
 def worded(question: int, answer: Answer) -> str:
@@ -96,28 +84,23 @@ def worded(question: int, answer: Answer) -> str:
     return " ".join(LEXICON[token] for token in answer)
 
 
-def aspect(name: str, text: str) -> float:
-    """The share of a text's words that serve an aspect."""
-    words = text.split()
-    return sum(word in ASPECTS[name] for word in words) / len(words)
+def aspect(name: str, question: int, answer: Answer) -> float:
+    """The share of an answer's words that serve an aspect."""
+    return sum(LEXICON[token] in ASPECTS[name] for token in answer) / len(answer)
 
 
-def _aspect(name: str) -> Callable[[int, Answer], float]:
-    return lambda q, a: aspect(name, worded(q, a))
-
-
-def drawn_texts(key: Key, count: int, length: int = 3) -> list[str]:
-    """Random texts of the lexicon."""
-    rng = key.numpy()
-    return [" ".join(LEXICON[int(n)] for n in rng.integers(0, len(LEXICON), length)) for _ in range(count)]
+def scored(name: str, count: int) -> tuple[list[str], Tensor]:
+    """Random texts of the lexicon and their aspects, `[count, aspects]`."""
+    rng = Key.of(0).derive(name).numpy()
+    answers = [tuple(rng.integers(0, len(LEXICON), 3).tolist()) for _ in range(count)]
+    scores = [[aspect(name, 0, answer) for name in ASPECTS] for answer in answers]
+    return [worded(0, answer) for answer in answers], torch.tensor(scores, dtype=torch.float64)
 
 
 def fitted_heads(noise: float = 0.05) -> tuple[NgramModel, list[float]]:
     """A reward model with a head per aspect, fitted to 300 noisily scored texts, and each head's R2 on 200 others."""
-    train, test = drawn_texts(Key.of(0).derive("train"), 300), drawn_texts(Key.of(0).derive("test"), 200)
-    wanted = torch.tensor([[aspect(name, text) for name in ASPECTS] for text in train], dtype=torch.float64)
+    (train, wanted), (test, truth) = scored("train", 300), scored("test", 200)
     model = fit_scores(train, wanted + noise * torch.randn(wanted.shape, generator=Key.of(0).torch()), buckets=256)
-    truth = torch.tensor([[aspect(name, text) for name in ASPECTS] for text in test], dtype=torch.float64)
     left = (model(test) - truth).square().sum(0) / (truth - truth.mean(0)).square().sum(0)
     return model, (1 - left).tolist()
 
@@ -127,20 +110,17 @@ def fitted_heads(noise: float = 0.05) -> tuple[NgramModel, list[float]]:
     "arXiv:2503.21819",
     slow=True,
 )
-def learned_heads_raise_every_aspect() -> Finding:
+def _() -> Finding:
     """GRPO on the summed heads of the fitted model."""
-    model, quality = fitted_heads()
+    (model, quality), rises = fitted_heads(), []
     world = World(questions=2, tokens=len(LEXICON), horizon=2, reward=lambda q, a: 0.0, text=worded)
     recipe = MULTI_OBJECTIVE_GRPO.but(rewards=heads(model, dict.fromkeys(ASPECTS, 1.0)))
-    rises = []
     for seed in SEEDS:
         bench = Bench(world, recipe, seed)
-        before = [bench.expected(_aspect(name)) for name in ASPECTS]
+        before = [bench.expected(partial(aspect, name)) for name in ASPECTS]
         bench.run(40, every=40)
-        after = [bench.expected(_aspect(name)) for name in ASPECTS]
-        rises.append([b - a for a, b in zip(before, after, strict=True)])
-    total = [sum(rise) for rise in rises]
+        rises.append([bench.expected(partial(aspect, name)) - was for name, was in zip(ASPECTS, before, strict=True)])
+    total, means = [sum(rise) for rise in rises], [fmean(column) for column in zip(*rises, strict=True)]
     saw = f"R2 of the heads on new texts {span(quality)}; summed true aspects rise by {span(total)}"
-    means = [fmean([rise[k] for rise in rises]) for k in range(len(ASPECTS))]
-    saw += ", each by " + ", ".join(f"{value:.2f}" for value in means) + " (5 seeds)"
+    saw += f", each by {', '.join(f'{value:.3f}' for value in means)} (5 seeds)"
     return Finding(min(quality) > 0.8 and min(total) > 0.2 and min(means) > 0, saw)

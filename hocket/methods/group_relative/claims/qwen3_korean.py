@@ -1,4 +1,4 @@
-"""What qwen3-korean claims."""
+"""The claims of the judge-gated reward of Qwen3-Korean."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import itertools
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.microscope import look, relation
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.judged_answers import SEEDS, span, trained
+from hocket.lab.toys.judged_answers import span, trained
+from hocket.lab.toys.rewarded import document
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.qwen3_korean import QWEN3_KOREAN, LanguageShare
+from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judge import NoisyJudge
 
 claim = Claims("qwen3-korean", "the gate is ours")
-
-
 TARGET, FOREIGN = ("hana", "dul", "set", "net"), ("one", "two", "three", "four")
-DUMP = 8
-"""The token that writes all candidates."""
+DUMP, EVERY = 8, "0 1 2 3"
+"""The token that writes all candidates, and what it writes."""
 
 
 def wanted(question: int) -> int:
@@ -31,9 +31,8 @@ def wanted(question: int) -> int:
 
 def korean(question: int, answer: Answer) -> str:
     """Two words of thought in either vocabulary, then a number."""
-    every = " ".join(map(str, range(4)))
-    thought = " ".join(every if token == DUMP else (TARGET + FOREIGN)[token] for token in answer[:2])
-    return f"<think>{thought}</think><answer>{every if answer[2] == DUMP else answer[2] % 4}</answer>"
+    thought = " ".join(EVERY if token == DUMP else (TARGET + FOREIGN)[token] for token in answer[:2])
+    return f"<think>{thought}</think><answer>{EVERY if answer[2] == DUMP else answer[2] % 4}</answer>"
 
 
 def truly(question: int, answer: Answer) -> float:
@@ -54,55 +53,45 @@ def tuned(policy: Tabular) -> None:
             policy.logits[policy.row(kind, prefix), :4] += 1.0
 
 
+WORLD = World(12, 9, 3, truly, text=korean, context=lambda question, prefix: (question % 4, len(prefix)))
+
+
+def after(recipe: Recipe) -> tuple[list[float], list[float], list[float]]:
+    """Of every seed: true accuracy after 50 and 100 steps, and the share of the target's words at the end."""
+    benches = [trained(WORLD, recipe, seed, 50, start=tuned) for seed in SEEDS]
+    halfway, benches = [bench.success() for bench in benches], [bench.run(50, every=50) for bench in benches]
+    shares = [bench.expected(lambda q, a: sum(token < 4 for token in a[:2]) / 2) for bench in benches]
+    return halfway, [bench.success() for bench in benches], shares
+
+
 @claim(
     "with a leaky verifier plain GRPO learns the leak and true accuracy falls; with the judge it rises and "
     "more than 95% of the thoughts are in the target vocabulary",
     "arXiv:2508.10355",
     slow=True,
 )
-def judge_stops_the_leak() -> Finding:
+def _() -> Finding:
     """A verifier that accepts an answer anywhere, with and without a judge that errs in 2 of 100 cases."""
-    world = World(
-        questions=12,
-        tokens=9,
-        horizon=3,
-        reward=truly,
-        text=korean,
-        context=lambda question, prefix: (question % 4, len(prefix)),
-    )
     rule, language = Graded("correct", leaky), LanguageShare(words=TARGET, weight=0.5)
     judge = NoisyJudge(Graded("truth", truly), 0.02, 0.02, name="judge")
-    plain = QWEN3_KOREAN.but(rewards=(rule, language), combine=WeightedSum())
-    gated = QWEN3_KOREAN.but(rewards=(rule, judge, language))
-    start = Bench(world, GRPO, start=tuned).success()
-    right: dict[str, list[float]] = {}
-    share: dict[str, list[float]] = {}
-    halfway = []
-    for name, recipe in (("plain", plain), ("gated", gated)):
-        benches = [trained(world, recipe, seed, 50, start=tuned) for seed in SEEDS]
-        if name == "gated":
-            halfway = [bench.success() for bench in benches]
-        benches = [bench.run(50, every=50) for bench in benches]
-        right[name] = [bench.success() for bench in benches]
-        share[name] = [bench.expected(lambda q, a: sum(token < 4 for token in a[:2]) / 2) for bench in benches]
-    saw = (
-        f"true accuracy from {start:.2f}: without judge {span(right['plain'])}, with judge {span(halfway)} at half and "
+    start = Bench(WORLD, GRPO, start=tuned).success()
+    _, plain, _ = after(QWEN3_KOREAN.but(rewards=(rule, language), combine=WeightedSum()))
+    halfway, right, shares = after(QWEN3_KOREAN.but(rewards=(rule, judge, language)))
+    rises = min(halfway) > start and min(b - a for a, b in zip(halfway, right, strict=True)) > -0.02
+    saw = say(
+        true_accuracy_from=start, without_judge=span(plain), with_judge_at_half=span(halfway), at_the_end=span(right)
     )
-    saw += f"{span(right['gated'])} (0.67 is the most); target's words {span(share['gated'])}"
-    rises = min(halfway) > start and min(b - a for a, b in zip(halfway, right["gated"], strict=True)) > -0.02
-    fell = max(right["plain"]) < start / 2
-    return Finding(fell and rises and min(right["gated"]) > 0.6 and min(share["gated"]) > 0.95, saw)
+    holds = rises and max(plain) < start / 2 and min(right) > 0.6 and min(shares) > 0.95
+    return Finding(holds, f"{saw} (0.67 is the most), target's words {span(shares)}")
 
 
 @claim("nothing is paid unless rule and judge agree")
-def gate_bars_everything() -> Finding:
+def _() -> Finding:
     """Rewards of the eight combinations of rule, judge and language, by hand."""
-    rows: list[dict[str, Any]] = []
-    known: list[dict[str, Any]] = []
+    given, known = list[dict[str, Any]](), list[dict[str, Any]]()
     for number, (rule, judge, words) in enumerate(itertools.product((0.0, 1.0), (0.0, 1.0), (0.25, 0.75))):
         row = {"id": str(number), "group": "g", "logp": [-1.0, -2.0]}
-        rows.append({**row, "scores": {"correct": rule, "judge": judge, "language": words}})
+        given.append({**row, "scores": {"correct": rule, "judge": judge, "language": words}})
         known.append({**row, "scores": {"reward": 1.0 + words if rule == judge == 1.0 else 0.0}})
-    gated, plain = ({"version": 1, "trajectories": given} for given in (rows, known))
-    found = relation(look(QWEN3_KOREAN, gated), look(GRPO, plain))
-    return Finding(found == "equal", f"8 combinations: {found}")
+    kind = relation(look(QWEN3_KOREAN, document(given)), look(GRPO, document(known)))
+    return Finding(kind == "equal", f"8 combinations: {kind}")

@@ -1,4 +1,4 @@
-"""What ton claims."""
+"""TON's claims."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from typing import Any
 import torch
 
 from hocket.core.keys import Key
-from hocket.core.signals import returns
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import SEEDS, apart, document, line
+from hocket.lab.toys.rewarded import line, shaped
 from hocket.lab.toys.toys import LEFT, WORK, Verdict, WorkOrGuess, bench, length, on
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.ton import TON, TON_SFT
-from hocket.recipe import Recipe
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
@@ -27,8 +24,7 @@ claim = Claims("ton", "arXiv:2505.16854")
 
 
 @claim("the format accepts an empty thought, and no broken one")
-def empty_thoughts_pass() -> Finding:
-    """The format accepts an empty thought, and no broken one."""
+def _() -> Finding:
     texts = {
         "<think>2 + 3 is 5</think><answer>5</answer>": 1.0,
         "<think></think><answer>5</answer>": 1.0,
@@ -37,25 +33,19 @@ def empty_thoughts_pass() -> Finding:
         "<think>2 + 3<answer>5</answer>": 0.0,
         "<think>a</think>5": 0.0,
     }
-    rows = [{"group": t, "logp": [-1.0], "scores": {"reward": 0.0}, "text": t} for t in texts]
-    batch, _ = TON.assess(Reading(document(rows)).batch, TON.init(), {})
-    earned = [value / 0.5 for value in returns(batch).tolist()]
-    return Finding(apart(earned, list(texts.values())) < 1e-12, f"marks {line(earned)} for {len(texts)} forms")
+    rows = [{"group": text, "logp": [-1.0], "scores": {"reward": 0.0}, "text": text} for text in texts]
+    marks = [value / 0.5 for value in shaped(TON, rows)]
+    return Finding(gap(marks, list(texts.values())) < EXACT, f"marks {line(marks)} for {len(texts)} forms")
 
 
 @claim("about half of the demonstrations lose their thought, the same ones every time")
-def half_the_thoughts_are_dropped() -> Finding:
-    """About half of the demonstrations lose their thought, the same ones every time."""
-    said, seen = "<think>12 + 5 = 17</think><answer>17</answer>", []
+def _() -> Finding:
+    said, rounds, zeros = "<think>12 + 5 = 17</think><answer>17</answer>", list[list[str]](), torch.zeros(1).numpy()
 
     async def play(asked: Sequence[Assignment]) -> list[Trajectory]:
-        shown = [one.scenario.metadata["demonstration"] for one in asked]
-        seen.append(shown)
-        zeros = torch.zeros(1).numpy()
-        return [
-            Trajectory(one.scenario, [Turn("p", "p", zeros, zeros, text=t)])
-            for one, t in zip(asked, shown, strict=True)
-        ]
+        rounds.append([one.scenario.metadata["demonstration"] for one in asked])
+        parts = zip(asked, rounds[-1], strict=True)
+        return [Trajectory(one.scenario, [Turn("p", "p", zeros, zeros, text=text)]) for one, text in parts]
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
         return None
@@ -63,38 +53,31 @@ def half_the_thoughts_are_dropped() -> Finding:
     asked = [Assignment(Scenario(str(n), "?", "17", {"demonstration": said})) for n in range(4000)]
     for _ in range(2):
         asyncio.run(TON_SFT.rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(5)))
-    dropped = sum(text == "<think></think><answer>17</answer>" for text in seen[0]) / len(asked)
-    whole = sum(text == said for text in seen[0]) / len(asked)
-    return Finding(
-        abs(dropped - 0.5) < 0.04 and dropped + whole == 1.0 and seen[0] == seen[1],
-        f"of 4000 demonstrations {dropped:.3f} have an empty thought, the others are whole; the same again",
-    )
+    dropped, whole = (rounds[0].count(text) / 4000 for text in ("<think></think><answer>17</answer>", said))
+    holds = abs(dropped - 0.5) < 0.04 and dropped + whole == 1.0 and rounds[0] == rounds[1]
+    return Finding(holds, say(demonstrations=4000, with_an_empty_thought=dropped, whole=whole, again="the same"))
 
 
-def scratchpad() -> WorkOrGuess:
+def chance(question: int, answer: Answer) -> float:
     """Left is always right on the easy question; on the hard one after three pieces of work, and else by luck."""
+    return float(answer[-1] == LEFT) if question == 0 or len(answer) > 3 else 0.5 * float(answer[-1] != WORK)
 
-    def chance(question: int, answer: Answer) -> float:
-        if question == 0 or len(answer) > 3:
-            return float(answer[-1] == LEFT)
-        return 0.5 * float(answer[-1] != WORK)
 
-    return WorkOrGuess(
-        questions=2,
-        tokens=3,
-        horizon=7,
-        reward=lambda question, answer: 0.0,
-        correct=chance,
-        context="position",
-        count=4,
-        about=lambda number: {"question": number // 2, "holds": LEFT + number % 2},
-    )
+WORLD = WorkOrGuess(
+    questions=2,
+    tokens=3,
+    horizon=7,
+    reward=lambda question, answer: 0.0,
+    correct=chance,
+    context="position",
+    count=4,
+    about=lambda number: {"question": number // 2, "holds": LEFT + number % 2},
+)
 
 
 def scratched(told: Mapping[str, Any], answer: Answer) -> float:
-    """The verdict on an answer to one of the scratchpad's instances."""
-    fixed = told["question"] == 0 or len(answer) > 3
-    return float(answer[-1] == (LEFT if fixed else told["holds"]))
+    """The verdict on an answer to one of the instances."""
+    return float(answer[-1] == (LEFT if told["question"] == 0 or len(answer) > 3 else told["holds"]))
 
 
 def demonstrated(skipped: float) -> Callable[[Tabular], None]:
@@ -109,27 +92,27 @@ def demonstrated(skipped: float) -> Callable[[Tabular], None]:
     return start
 
 
+def thinking(skipped: float) -> list[tuple[float, ...]]:
+    """Skips of easy and of hard items, accuracy and length after 60 steps, each by seed."""
+    recipe, rows = TON.but(rewards=(Verdict(scratched),)), []
+    for seed in SEEDS:
+        one = bench(WORLD, recipe, seed, 60, start=demonstrated(skipped))
+        skips = [on(q, one, lambda _, answer: float(len(answer) == 1)) for q in (0, 1)]
+        rows.append((*skips, one.success(), fmean(length(q, one) for q in (0, 1))))
+    return list(zip(*rows, strict=True))
+
+
 @claim(
     "after thought dropout easy items are answered at once and hard ones thought about; without it skips stay rare",
     slow=True,
 )
-def thinks_when_it_pays() -> Finding:
-    """After thought dropout easy items are answered at once and hard ones thought about."""
-    world, rows = scratchpad(), {}
-    recipe: Recipe = TON.but(rewards=(Verdict(scratched),))
-    for name, skipped in (("dropout", 0.5), ("always", 0.01)):
-        runs = [bench(world, recipe, seed, 60, start=demonstrated(skipped)) for seed in SEEDS]
-        skips = [[on(q, b, lambda _, answer: float(len(answer) == 1)) for q in (0, 1)] for b in runs]
-        sizes = [fmean([length(q, b) for q in (0, 1)]) for b in runs]
-        rows[name] = [(*skip, b.success(), n) for skip, b, n in zip(skips, runs, sizes, strict=True)]
-    dropped, always = rows["dropout"], rows["always"]
-    holds = min(r[0] for r in dropped) > 0.8 and max(r[1] for r in dropped) < 0.2
-    holds &= fmean([r[2] for r in dropped]) >= fmean([r[2] for r in always]) - 0.01
-    holds &= max(r[3] for r in dropped) < min(r[3] for r in always) - 0.5
-    holds &= max(r[k] for r in always for k in (0, 1)) < 0.1
-
-    def said(rows: Sequence[tuple[float, ...]]) -> str:
-        skip, hard, right, size = (fmean([row[k] for row in rows]) for k in range(4))
-        return f"skips {skip:.3f} easy, {hard:.3f} hard, accuracy {right:.3f}, length {size:.2f}"
-
-    return Finding(holds, f"60 steps, means of 5 seeds: after dropout {said(dropped)}; without it {said(always)}")
+def _() -> Finding:
+    (easy, hard, right, size), always = thinking(0.5), thinking(0.01)
+    holds = min(easy) > 0.8 and max(hard) < 0.2 and fmean(right) >= fmean(always[2]) - 0.01
+    holds &= max(size) < min(always[3]) - 0.5 and max(always[0] + always[1]) < 0.1
+    names = ("skips of easy items", "of hard ones", "accuracy", "length")
+    columns = zip(names, (easy, hard, right, size), always, strict=True)
+    saw = "; ".join(
+        f"{name} {fmean(one):.3f} after dropout, {fmean(other):.3f} without" for name, one, other in columns
+    )
+    return Finding(holds, f"60 steps, means of 5 seeds: {saw}")

@@ -1,11 +1,12 @@
-"""What optima claims."""
+"""Optima's claims."""
 
 from __future__ import annotations
 
 import functools
 import math
-import statistics
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -14,31 +15,19 @@ from hocket.core.batch import Batch
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.core.signals import returns
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.talk import Prior, TalkBench, total
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.talk import TalkBench, total
 from hocket.methods.teams.optima import OPTIMA, OPTIMA_DPO, OPTIMA_SFT, TwoHalves
 from hocket.recipe import Recipe
 from hocket.types import Evaluation, Message, Scenario, Trajectory
 
 claim = Claims("optima", "arXiv:2410.08115 and its released code")
-
-
-SEEDS = range(5)
 ALICE, BOB = ("red", "blue"), ("north", "south")
-FILLERS = ("well", "you see", "as it happens")
-OPENERS = ("what i know is", "my half says")
+FILLERS, OPENERS, NEVER = ("well", "you see", "as it happens"), ("what i know is", "my half says"), -12.0
 ANSWERS = {(one, two): f"<answer>{one} {two}</answer>" for one in ALICE for two in BOB}
 WORDS = (*FILLERS, *OPENERS, *ALICE, *BOB, *ANSWERS.values())
-NEVER = -12.0
-
-
-def halves() -> list[Scenario]:
-    """Questions whose answer is a pair, of which Alice knows one and Bob the other."""
-    return [
-        Scenario(f"{one} {two}", "which", answer=ANSWERS[one, two], metadata={"halves": (one, two)})
-        for one in ALICE
-        for two in BOB
-    ]
+HALVES = [Scenario(" ".join(pair), "which", answer=right, metadata={"halves": pair}) for pair, right in ANSWERS.items()]
+"""Questions whose answer is a pair, of which Alice knows one and Bob the other."""
 
 
 def told(messages: tuple[Message, ...]) -> tuple[str, frozenset[str]]:
@@ -52,8 +41,7 @@ def told(messages: tuple[Message, ...]) -> tuple[str, frozenset[str]]:
 
 def view(messages: tuple[Message, ...]) -> Hashable:
     """A speaker knows what it was given, what the other said, and whether it has spoken."""
-    spoke = any(message["role"] == "assistant" for message in messages)
-    return (*told(messages), spoke)
+    return (*told(messages), any(message["role"] == "assistant" for message in messages))
 
 
 def manners(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
@@ -64,219 +52,179 @@ def manners(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str
         return logits | {"": 0.0}
     if said and said[-1] in OPENERS:
         return logits | {own: 0.0}
-    logits |= dict.fromkeys(FILLERS, 0.0) | dict.fromkeys(OPENERS, 0.0) | {own: -1.5}
-    if len(said) >= 3:
-        logits |= dict.fromkeys(FILLERS, NEVER)
+    logits |= dict.fromkeys(FILLERS, 0.0 if len(said) < 3 else NEVER) | dict.fromkeys(OPENERS, 0.0) | {own: -1.5}
     if heard:
-        pair = {own, *heard}
-        right = next((said for names, said in ANSWERS.items() if set(names) == pair), None)
-        logits |= dict.fromkeys(ANSWERS.values(), -2.0) | ({} if right is None else {right: 0.5})
+        logits |= dict.fromkeys(ANSWERS.values(), -2.0)
+        logits |= {right: 0.5 for names, right in ANSWERS.items() if set(names) == {own, *heard}}
     return logits
 
 
-def talkers(recipe: Recipe, seed: int, *, prior: Prior = manners, lr: float = 0.2, **settings: Any) -> TalkBench:
+def talkers(recipe: Recipe, seed: int, *, lr: float = 0.2) -> TalkBench:
     flow = TwoHalves(messages=4, agree=False, system=None)
-    return TalkBench(
-        flow, halves(), WORDS, recipe, length=6, ends=True, view=view, prior=prior, seed=seed, lr=lr, **settings
-    )
+    return TalkBench(flow, HALVES, WORDS, recipe, length=6, ends=True, view=view, prior=manners, seed=seed, lr=lr)
+
+
+@dataclass(frozen=True)
+class Talks:
+    """A credited batch of dialogues, and R by hand from scores, words and the reference's log-probs."""
+
+    batch: Batch
+    trajectories: Sequence[Trajectory]
+    recipe: Recipe
+
+    @functools.cached_property
+    def rewards(self) -> list[float]:
+        reference = self.batch.logp["reference"].values.double()[self.batch.occurrences.decision]
+        rewards = []
+        for place, one in enumerate(self.trajectories):
+            own = reference[self.batch.occurrences.trajectory == place]
+            loss = max(max(float(-part.mean()), 0.1) for part in torch.split(own, [len(turn) for turn in one.turns]))
+            longest = max(other.length for other in self.trajectories if other.scenario.id == one.scenario.id)
+            rewards.append(total(one) - 0.6 * one.length / longest + 1 / loss)
+        return rewards
+
+    def path(self, one: int, length: int | None = None) -> tuple[Any, ...]:
+        """What was asked and said in a dialogue, and by whom, up to so many messages."""
+        trajectory = self.trajectories[one]
+        return (trajectory.scenario.id, *((turn.agent, turn.text) for turn in trajectory.turns[:length]))
+
+    def pairs(self) -> list[list[tuple[int, int, int]]]:
+        """The pairs of the batch, better first: a dialogue, which message, and which turn of the batch that is."""
+        taken = self.batch.occurrences
+        assert taken.pairs is not None
+        assert taken.compared is not None
+        turn = self.batch.turn[taken.decision]
+
+        def message(one: int, at: int) -> tuple[int, int, int]:
+            return one, list(dict.fromkeys(turn[taken.trajectory == one].tolist())).index(at), at
+
+        pairs = zip(taken.pairs.tolist(), taken.compared.tolist(), strict=True)
+        return [[message(*side) for side in zip(*pair, strict=True)] for pair in pairs]
 
 
 @functools.cache
-def grown() -> tuple[Batch, list[Trajectory], Recipe]:
-    """A credited batch of trees, from policies that have learnt a little."""
-    bench = talkers(OPTIMA_DPO, 3).run(1)
+def grown() -> Talks:
+    """Trees of dialogues from policies that have learnt a little."""
+    return credited(talkers(OPTIMA_DPO, 3).run(1))
+
+
+def credited(bench: TalkBench) -> Talks:
     result = bench.step()
     assert result.batch is not None
-    return result.batch, result.trajectories, bench.recipe
-
-
-def rewards_by_hand(batch: Batch, trajectories: Sequence[Trajectory]) -> list[float]:
-    """R of every dialogue, from its scores, its words and the reference's log-probs."""
-    seen, reference = batch.occurrences, batch.logp["reference"].values.double()
-    found = []
-    for place, one in enumerate(trajectories):
-        mates = [other for other in trajectories if other.scenario.id == one.scenario.id]
-        own = (seen.trajectory == place).nonzero().flatten()
-        parts = torch.split(reference[seen.decision[own]], [len(turn) for turn in one.turns])
-        loss = max(max(float(-part.mean()), 0.1) for part in parts)
-        found.append(total(one) - 0.6 * one.length / max(mate.length for mate in mates) + 1 / loss)
-    return found
+    return Talks(result.batch, result.trajectories, bench.recipe)
 
 
 @claim("R = R_task - l_tok tokens / max tokens + l_lm / max NLL")
-def reward_is_the_formula() -> Finding:
-    batch, trajectories, _ = grown()
-    gaps = [abs(a - b) for a, b in zip(returns(batch).tolist(), rewards_by_hand(batch, trajectories), strict=True)]
-    return Finding(
-        max(gaps) < 1e-6,
-        f"{len(gaps)} dialogues: R_task - 0.6 tokens / max + 1 / max NLL by hand differs by at most {max(gaps):.1e}",
-    )
-
-
-def _paths(trajectories: Sequence[Trajectory]) -> list[tuple[tuple[str, str], ...]]:
-    """What was said in each dialogue, and by whom."""
-    return [tuple((turn.agent, turn.text) for turn in one.turns) for one in trajectories]
+def _() -> Finding:
+    talks = grown()
+    finding = below(1e-6, gap_to_R_by_hand=gap(returns(talks.batch), talks.rewards))
+    return Finding(finding.holds, f"{len(talks.rewards)} dialogues, l_tok 0.6: {finding.saw}")
 
 
 @claim("a node's value is the mean over its leaves")
-def node_is_the_mean_of_its_leaves() -> Finding:
+def _() -> Finding:
     """Values by hand, from texts alone, say which pairs there must be."""
-    batch, trajectories, _ = grown()
-    value, paths = rewards_by_hand(batch, trajectories), _paths(trajectories)
-    leaves: dict[tuple[Any, ...], list[float]] = {}
-    answers: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-    for one, path, worth in zip(trajectories, paths, value, strict=True):
-        for length in range(len(path)):
-            node = (one.scenario.id, *path[: length + 1])
-            leaves.setdefault(node, []).append(worth)
-            answers.setdefault((one.scenario.id, *path[:length]), set()).add(node)
-    mean = {node: statistics.fmean(found) for node, found in leaves.items()}
-    want: dict[str, list[tuple[float, float]]] = {}
-    for children in answers.values():
-        ranked = sorted(mean[child] for child in children)
+    talks, leaves, children = grown(), dict[Any, list[float]](), dict[Any, set[Any]]()
+    for one, worth in enumerate(talks.rewards):
+        whole = talks.path(one)
+        for length in range(1, len(whole)):
+            leaves.setdefault(whole[: length + 1], []).append(worth)
+            children.setdefault(whole[:length], set()).add(whole[: length + 1])
+    mean, want = {node: fmean(values) for node, values in leaves.items()}, dict[str, list[tuple[float, float]]]()
+    for node, nodes in children.items():
+        ranked = sorted(mean[child] for child in nodes)
         if len(ranked) > 1 and ranked[-1] - ranked[0] > 0.3 and ranked[-1] > 0.15:
-            want.setdefault(next(iter(children))[0], []).append((ranked[-1], ranked[0]))
-    wanted = sorted(pair for found in want.values() for pair in sorted(found, reverse=True)[: max(1, len(found) // 2)])
-    pairs, compared = batch.occurrences.pairs, batch.occurrences.compared
-    assert pairs is not None
-    assert compared is not None
-    taken = []
-    for leaf, turn in zip(pairs.tolist(), compared.tolist(), strict=True):
-        taken.append(tuple(_through(batch, trajectories, mean, one, at) for one, at in zip(leaf, turn, strict=True)))
-    same = len(taken) == len(wanted) and all(
-        abs(a - b) < 1e-6
-        for one, other in zip(sorted(taken), wanted, strict=True)
-        for a, b in zip(one, other, strict=True)
-    )
-    shared = sum(len(found) > 1 for found in leaves.values())
-    return Finding(
-        same and len(wanted) >= 4 and shared > 10,
-        f"{len(leaves)} messages in {len(paths)} dialogues, {shared} of them in several; the {len(wanted)} pairs are "
-        "those that means over leaves, taken from texts, demand",
-    )
-
-
-def _place(batch: Batch, trajectories: Sequence[Trajectory], one: int, turn: int) -> int:
-    """Which message of dialogue `one` the batch's `turn` is."""
-    own = (batch.occurrences.trajectory == one).nonzero().flatten()
-    visited = batch.turn[batch.occurrences.decision[own]].tolist()
-    return list(dict.fromkeys(visited)).index(turn)
-
-
-def _through(
-    batch: Batch, trajectories: Sequence[Trajectory], mean: Mapping[tuple[Any, ...], float], one: int, turn: int
-) -> float:
-    length = _place(batch, trajectories, one, turn) + 1
-    return mean[(trajectories[one].scenario.id, *_paths(trajectories)[one][:length])]
+            want.setdefault(node[0], []).append((ranked[-1], ranked[0]))
+    wanted = sorted(pair for some in want.values() for pair in sorted(some, reverse=True)[: max(1, len(some) // 2)])
+    taken = sorted(tuple(mean[talks.path(one, place + 1)] for one, place, _ in pair) for pair in talks.pairs())
+    shared = sum(len(values) > 1 for values in leaves.values())
+    holds = len(taken) == len(wanted) >= 4 and gap(taken, wanted) < 1e-6 and shared > 10
+    saw = say(messages=len(leaves), dialogues=len(talks.rewards), messages_in_several=shared)
+    return Finding(holds, f"{saw}, {say(pairs=len(taken), wanted_by_means_over_leaves_taken_from_texts=len(wanted))}")
 
 
 @claim("pairs share their history and differ in one turn; nothing else has a gradient")
-def pairs_share_their_history() -> Finding:
+def _() -> Finding:
     """Also: the gradient touches the two messages alone, and the loss is DPO's over them."""
-    batch, trajectories, recipe = grown()
-    seen, paths = batch.occurrences, _paths(trajectories)
-    assert seen.pairs is not None
-    assert seen.compared is not None
-    histories, margins, touched = 0, [], set[int]()
+    talks, histories, margins, touched = grown(), 0, [], set[int]()
+    batch, logp = talks.batch, talks.batch.logp["behaviour"].values.double().clone().requires_grad_()
     drift = (batch.logp["behaviour"].values - batch.logp["reference"].values).double()
-    for (better, worse), turns in zip(seen.pairs.tolist(), seen.compared.tolist(), strict=True):
-        places = [_place(batch, trajectories, one, at) for one, at in zip((better, worse), turns, strict=True)]
-        before = [paths[one][:place] for one, place in zip((better, worse), places, strict=True)]
-        said = [paths[one][place] for one, place in zip((better, worse), places, strict=True)]
-        objects = [trajectories[one].turns[:place] for one, place in zip((better, worse), places, strict=True)]
-        same = before[0] == before[1] and all(a is b for a, b in zip(*objects, strict=True))
-        histories += same and said[0] != said[1] and said[0][0] == said[1][0]
-        parts = [float(drift[batch.turn == turn].sum()) for turn in turns]
-        margins.append(0.1 * (parts[0] - parts[1]))
-        touched |= set(turns)
-    logp = batch.logp["behaviour"].values.double().clone().requires_grad_()
-    loss = recipe.loss(Evaluation(logp=logp), batch)[0].total()
+    for pair in talks.pairs():
+        (before, said), (before_other, said_other) = (
+            (talks.path(one, place), talks.path(one, place + 1)[-1]) for one, place, _ in pair
+        )
+        turns = zip(*(talks.trajectories[one].turns[:place] for one, place, _ in pair), strict=True)
+        same = before == before_other and all(a is b for a, b in turns)
+        histories += same and said != said_other and said[0] == said_other[0]
+        good, bad = (float(drift[batch.turn == turn].sum()) for *_, turn in pair)
+        margins.append(0.1 * (good - bad))
+        touched |= {turn for *_, turn in pair}
+    loss = talks.recipe.loss(Evaluation(logp=logp), batch)[0].total()
     (gradient,) = torch.autograd.grad(loss, logp)
-    found = float(loss.detach())
-    by_hand = statistics.fmean(math.log1p(math.exp(-margin)) for margin in margins)
+    by_hand = fmean(math.log1p(math.exp(-margin)) for margin in margins)
     moved = set(batch.turn[gradient != 0].tolist())
-    size = len(margins)
+    holds = histories == len(margins) >= 4 and moved == touched and abs(float(loss.detach()) - by_hand) < 1e-9
+    saw = say(pairs=len(margins), with_one_history_and_one_speaker=histories, messages_with_a_gradient=len(moved))
     return Finding(
-        histories == size and moved == touched and abs(found - by_hand) < 1e-9 and size >= 4,
-        f"{histories} of {size} pairs have one history and differ in the next message, of one speaker; the gradient "
-        f"touches {len(moved)} messages, those of the pairs; loss {found:.6f}, by hand {by_hand:.6f}",
+        holds, f"{saw}, messages of pairs {len(touched)}, loss {float(loss.detach()):.6f}, by hand {by_hand:.6f}"
     )
 
 
 @claim("iSFT imitates the best dialogue of each scenario, above the threshold")
-def best_dialogue_is_imitated() -> Finding:
-    result = talkers(OPTIMA_SFT, 4).step()
-    batch, trajectories = result.batch, result.trajectories
-    assert batch is not None
-    value, seen = rewards_by_hand(batch, trajectories), batch.occurrences
-    size = len(trajectories)
-    kept = (segment_sum(seen.weight.double(), seen.trajectory, size) > 0).nonzero().flatten().tolist()
-    want = []
-    for scenario in halves():
-        mates = [place for place, one in enumerate(trajectories) if one.scenario.id == scenario.id]
-        best = max(mates, key=lambda place: value[place])
-        want += [best] if value[best] > 0.5 else []
-    logp = batch.logp["behaviour"].values.double()
-    loss = float(OPTIMA_SFT.loss(Evaluation(logp=logp), batch)[0].total())
-    own = torch.isin(seen.trajectory, torch.tensor(want))
-    by_hand = float(-logp[seen.decision[own]].mean())
-    return Finding(
-        kept == sorted(want) and abs(loss - by_hand) < 1e-9,
-        f"of {size} dialogues the best of each of {len(want)} scenarios is kept; loss {loss:.6f}, by hand "
-        f"{by_hand:.6f}",
-    )
+def _() -> Finding:
+    talks = credited(talkers(OPTIMA_SFT, 4))
+    taken, size, want = talks.batch.occurrences, len(talks.trajectories), []
+    kept = (segment_sum(taken.weight.double(), taken.trajectory, size) > 0).nonzero().flatten().tolist()
+    for scenario in HALVES:
+        mates = [place for place, one in enumerate(talks.trajectories) if one.scenario.id == scenario.id]
+        best = max(mates, key=lambda place: talks.rewards[place])
+        want += [best] if talks.rewards[best] > 0.5 else []
+    logp = talks.batch.logp["behaviour"].values.double()
+    loss = float(OPTIMA_SFT.loss(Evaluation(logp=logp), talks.batch)[0].total())
+    by_hand = float(-logp[taken.decision[torch.isin(taken.trajectory, torch.tensor(want))]].mean())
+    saw = f"{say(dialogues=size, kept=len(kept), best_ones=len(want))}; loss {loss:.6f}, by hand {by_hand:.6f}"
+    return Finding(kept == sorted(want) and abs(loss - by_hand) < 1e-9, saw)
+
+
+Round = tuple[float, float, float]
 
 
 @functools.cache
-def talked(seed: int, readable: float) -> tuple[tuple[float, float, float], ...]:
-    """After 0 and 3 rounds: tokens per solved task, success, base loss of Alice's first message."""
+def talked(readable: float) -> tuple[list[Round], list[Round]]:
+    """By seed, before and after three rounds: tokens per solved task, success, base loss of Alice's first message."""
     quick = {f"{slot}.every": 4 for slot in ("rollout", "credit", "objective")}
     recipe = OPTIMA.but({**quick, "shaping.1.weight": readable, "credit.members.0.least": 0.2})
-    bench = talkers(recipe, seed, lr=0.3)
-    before = measured(bench)
-    return before, measured(bench.run(24))
+    benches = [talkers(recipe, seed, lr=0.3) for seed in SEEDS]
+    return [measured(bench) for bench in benches], [measured(bench.run(24)) for bench in benches]
 
 
-def measured(bench: TalkBench) -> tuple[float, float, float]:
+def measured(bench: TalkBench) -> Round:
     played = bench.play(100, seed=1)
     batch, base = pack(played), bench.learners["policy"].reference
     assert base is not None
     loss = -base.evaluate(batch, ()).logp.detach()
-    first = [float(loss[batch.turn == turn].mean()) for turn in range(batch.turns) if int(batch.index[turn]) == 0]
+    first = fmean(float(loss[batch.turn == turn].mean()) for turn in range(batch.turns) if int(batch.index[turn]) == 0)
     solved = sum(map(total, played))
-    tokens = sum(one.length for one in played)
-    return tokens / max(solved, 1.0), solved / len(played), statistics.fmean(first)
+    return sum(one.length for one in played) / max(solved, 1.0), solved / len(played), first
 
 
 @claim("with split facts three rounds halve the tokens per solved task, success not lower", slow=True)
-def tokens_fall() -> Finding:
-    found = [talked(seed, 1.0) for seed in SEEDS]
-    shares = [after[0] / before[0] for before, after in found]
-    gains = [after[1] - before[1] for before, after in found]
-    start, end = [[one[when] for one in found] for when in (0, 1)]
-    return Finding(
-        max(shares) < 0.4 and min(gains) > 0.2,
-        f"tokens per solved task {_mean(start, 0):.1f} before, {_mean(end, 0):.1f} after three rounds (largest share "
-        f"of 5 seeds {max(shares):.2f}); success {_mean(start, 1):.2f} and {_mean(end, 1):.2f} (smallest gain "
-        f"{min(gains):.2f})",
-    )
+def _() -> Finding:
+    (tokens, success, _), (fewer, better, _) = (list(zip(*rows, strict=True)) for rows in talked(1.0))
+    shares = [after / before for before, after in zip(tokens, fewer, strict=True)]
+    gains = [after - before for before, after in zip(success, better, strict=True)]
+    saw = say(tokens_per_solved_task=fmean(tokens), after_three_rounds=fmean(fewer), largest_share=max(shares))
+    saw += ", " + say(success=fmean(success), after_three_rounds=fmean(better), smallest_gain=min(gains))
+    return Finding(max(shares) < 0.4 and min(gains) > 0.2, f"{saw} (5 seeds)")
 
 
 @claim("with l_lm = 0 messages drift to a private code: the base model's loss is higher", slow=True)
-def without_readability_a_code() -> Finding:
-    plain = [talked(seed, 1.0) for seed in SEEDS]
-    bare = [talked(seed, 0.0) for seed in SEEDS]
-    gaps = [one[1][2] - other[1][2] for one, other in zip(bare, plain, strict=True)]
-    rise = [after[2] - before[2] for before, after in bare]
-    base, code = [_mean([one[when] for one in bare], 2) for when in (0, 1)]
-    kept = _mean([one[1] for one in plain], 2)
+def _() -> Finding:
+    before, code, plain = ([one[2] for one in rows] for rows in (*talked(0.0), talked(1.0)[1]))
+    gaps = [one - other for one, other in zip(code, plain, strict=True)]
+    rise = fmean(code) - fmean(before)
+    saw = say(before=fmean(before), after_three_rounds_with_l_lm_0=fmean(code), with_l_lm_1=fmean(plain), rose_by=rise)
+    saw += ", " + say(fell_by=fmean(before) - fmean(plain), smallest_gap=min(gaps))
     return Finding(
-        min(gaps) > 0.15 and statistics.fmean(rise) > 0.1,
-        f"base-model loss of Alice's message, nats per token: {base:.2f} before; after three rounds {code:.2f} with "
-        f"l_lm = 0, {kept:.2f} with l_lm = 1 (smallest gap of 5 seeds {min(gaps):.2f}); it rose by "
-        f"{statistics.fmean(rise):+.2f} and fell by {base - kept:.2f}",
+        min(gaps) > 0.15 and rise > 0.1, f"base-model loss of Alice's message, nats per token, 5 seeds: {saw}"
     )
-
-
-def _mean(rows: Sequence[tuple[float, float, float]], column: int) -> float:
-    return statistics.fmean(row[column] for row in rows)
