@@ -54,7 +54,7 @@ def _() -> Finding:
 def _() -> Finding:
     def wanted(row: Mapping[str, Any], tau: float) -> float:
         outcome: float = row["scores"]["reward"]
-        return outcome + (outcome > tau) * sum(turn["reward"] for turn in row["turn_scores"])
+        return outcome + (outcome > tau) * float(sum(turn["reward"] for turn in row["turn_scores"]))
 
     cases = [(rows, tau) for rows in EPISODES for tau in (0.0, 0.5, 1.0)]
     worst = max(gap(shaped(gated(tau), rows), [wanted(row, tau) for row in rows]) for rows, tau in cases)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
@@ -72,11 +73,8 @@ def orders_compared(vague: str, *names: str) -> dict[str, list[float]]:
     """Accuracy on open questions by order, 5 seeds."""
     world = World(9, 6, 4, solved, text=concluded(vague), context=shared_steps)
     base = CURR_REFT.but({"curriculum.pose": posed_as, "curriculum.per_stage": UPDATES * PROBLEMS // 3})
-    changes = {
-        "staged": {},
-        "shuffled": {"curriculum.order": "shuffled"},
-        "open alone": {"curriculum.stages": ("open",)},
-    }
+    changes: dict[str, Any] = {"staged": {}, "shuffled": {"curriculum.order": "shuffled"}}
+    changes["open alone"] = {"curriculum.stages": ("open",)}
     how = {"prompts": PROBLEMS, "lr": 0.2}
     return {
         name: [3 * trained(world, base.but(changes[name]), seed, UPDATES, **how).success() for seed in SEEDS]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import mean
+from typing import Any
 
 import torch
 
@@ -42,7 +43,7 @@ def _() -> Finding:
 
 @claim("one outlier of ratio R changes the objective by R^(1/T)")
 def _() -> Finding:
-    def error(length: int, factor: float) -> float:
+    def error(length: int, factor: float) -> Any:
         row = {"group": "g", "scores": {"reward": 1.0}, "logp": [-2.0 + math.log(factor), *[-2.0] * (length - 1)]}
         read = Reading({"version": 1, "trajectories": [{**row, "logp_behaviour": [-2.0] * length}]})
         batch = read.batch.credited(advantage=torch.ones(length, dtype=torch.float64))

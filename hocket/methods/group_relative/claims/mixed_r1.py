@@ -14,6 +14,7 @@ from hocket.lab.toys.judged_answers import trained
 from hocket.lab.toys.toys import on
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.mixed_r1 import MIXED_R1, bag_similarity, box_overlap, near_number, overlap
+from hocket.stages import Curriculum
 from hocket.types import Scenario
 
 claim = Claims("mixed-r1", "arXiv:2505.24164")
@@ -71,7 +72,7 @@ def graded(question: int, answer: Answer) -> float:
 
 
 @dataclass(frozen=True)
-class Only:
+class Only(Curriculum):
     """The same few scenarios in every step."""
 
     numbers: tuple[int, ...]

@@ -18,7 +18,7 @@ claim = Claims("ngrpo", "arXiv:2509.18851")
 
 @claim("All wrong gives -1/sqrt(G+1) each, all right 0, and the real ones never a positive mean")
 def _() -> Finding:
-    recipe, errors, means, wrong = NGRPO.but({"credit.epsilon": 0.0}), [], [], {}
+    recipe, errors, means, wrong = NGRPO.but({"credit.epsilon": 0.0}), [], list[float](), {}
     for size in (1, 2, 4, 8):
         flat = first_advantages(recipe, recorded(_binary_groups(size)))
         rows = [flat[size * right : size * (right + 1)] for right in range(size + 1)]

@@ -110,7 +110,7 @@ def _() -> Finding:
 
 @claim("With clean rewards and p = 0 the curves are GRPO's", slow=True)
 def _() -> Finding:
-    ways = (("grpo", {}), ("s-grpo-noise", {FLIP: 0.0}))
+    ways: Any = (("grpo", {}), ("s-grpo-noise", {FLIP: 0.0}))
     pairs = ([trained(name, guessing(), 40, seed, told).readings for name, told in ways] for seed in range(2))
     worst = max(gap([one.success for one in left], [one.success for one in right]) for left, right in pairs)
     return Finding(worst < 1e-4, say(largest_difference_between_the_curves=worst))

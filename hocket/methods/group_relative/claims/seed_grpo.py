@@ -98,7 +98,7 @@ def _() -> Finding:
 
 @claim("No worse than its base", slow=True)
 def _() -> Finding:
-    ways = {"Dr. GRPO": ("dr-grpo", {}), "SEED-GRPO": ("seed-grpo", {})}
+    ways: dict[str, tuple[str, Any]] = {"Dr. GRPO": ("dr-grpo", {}), "SEED-GRPO": ("seed-grpo", {})}
     ways["alpha 0.5"] = ("seed-grpo", {"credit.weigh.0.alpha": 0.5})
     success = {
         label: [trained(name, guessing(), 80, seed, changes, start=mixed).success() for seed in SEEDS]

@@ -27,6 +27,7 @@ KNOBS = tuple(f"level{d}" for d in range(1, RUNGS + 1))
 VOCABULARY = (*LETTERS, *KNOBS)
 CHAIN = tuple(LETTERS[(2 * place + place // 2) % len(LETTERS)] for place in range(RUNGS))
 WHOLE = f"chain 0 to {KNOBS[-1]}"
+HELD_OUT = [Scenario("held out", WHOLE, " ".join(CHAIN))]
 KNOWN = (0.97, *(0.35,) * 11)
 """How likely the right word of each rung is before training, once all words before are right."""
 
@@ -88,18 +89,11 @@ def bench(kind: str, seed: int, momentum: float | None = 0.7) -> TalkBench:
     if adverse:
         recipe = recipe.but({"rollout.low": 0.0, "rollout.high": 1.0, "rewards": ()})
     coach = recipe.but({"update.lr": 2.0, "regularisers": (EntropyBonus(coefficient=0.2),)})
-    made = TalkBench(
-        *(Ladder(solutions=12, alike=not adverse, adversarial=adverse), [Scenario("held out", WHOLE, " ".join(CHAIN))]),
-        *(VOCABULARY, recipe, RUNGS),
-        view=view,
-        prompts=1,
-        prior=start,
-        recipes={"coach": coach},
-        seed=seed,
-        capacity=16384,
-        frozen=frozenset({"coach"} if kind == "uniform" else ()),
-        measure=lambda played: fmean(levels(made)),
-    )
+    flow = Ladder(solutions=12, alike=not adverse, adversarial=adverse)
+    still = frozenset({"coach"} if kind == "uniform" else ())
+    how: dict[str, Any] = {"length": RUNGS, "view": view, "prior": start, "recipes": {"coach": coach}, "frozen": still}
+    how |= {"prompts": 1, "seed": seed, "capacity": 16384, "measure": lambda played: fmean(levels(made))}
+    made: TalkBench = TalkBench(flow, HELD_OUT, VOCABULARY, recipe, **how)
     seats = {**made.player.seats, "coach": replace(made.player.seats["coach"], decoding={"max_tokens": 1})}
     made.parts.player = replace(made.player, seats=seats)
     return made

@@ -28,7 +28,7 @@ claim = Claims(
 )
 Path = tuple[tuple[int, int], ...]
 """The joint actions of a game, step by step."""
-PATHS: list[Path] = list(itertools.product(itertools.product(range(2), repeat=2), repeat=2))
+PATHS: list[Path] = list(itertools.product([(one, two) for one in (0, 1) for two in (0, 1)], repeat=2))
 
 
 @dataclass

@@ -89,8 +89,9 @@ def searched(c: float | None, searches: int, seed: int) -> list[tuple[Scenario, 
     bench, trees = pipeline(seed), []
     play = playing(bench, 0)
     for question in QUESTIONS:
-        how = {"searches": searches, "key": Key.of(seed).derive(question.id), "rule": UCT(c=c, candidates=4)}
-        trees.append((question, run_async(tree_search(play, asking(bench, question), verdict, **how))[1]))
+        ask, key, rule = asking(bench, question), Key.of(seed).derive(question.id), UCT(c=c, candidates=4)
+        search = tree_search(play, ask, verdict, searches=searches, key=key, rule=rule)
+        trees.append((question, run_async(search)[1]))
     return trees
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Mapping
 from statistics import fmean
 
@@ -83,7 +84,7 @@ def majority() -> float:
 def bayes() -> float:
     """Exact accuracy of who knows the peers' skills."""
     tables = [[[chance for chance, _ in chances(kind, wind)] for wind in WINDS] for kind in range(3)]
-    return sum(max(ways) for table in tables for ways in zip(*table, strict=True))
+    return math.fsum(max(ways) for table in tables for ways in zip(*table, strict=True))
 
 
 @claim("the trained leader beats the best peer and the vote, and alone itself untrained", "section 4", slow=True)
