@@ -289,7 +289,7 @@ def _slots(cls: Any) -> Mapping[str, _Slot]:
 
 
 def _slot(hint: Any) -> _Slot | None:
-    members = set(typing.get_args(hint)) or {hint}
+    members = {one for one in typing.get_args(hint) if not isinstance(one, list)} or {hint}  # A call's are a list.
     wanted, *others = members - {type(None), Ellipsis} or {None}
     component = isinstance(wanted, type) and (issubclass(wanted, Stage) or dataclasses.is_dataclass(wanted))
     several = typing.get_origin(hint) is tuple
