@@ -155,9 +155,10 @@ def _() -> Finding:
     batch = batch.credited(advantage=torch.from_numpy(Key.of(1).numpy().normal(size=len(batch.occurrences))))
     problem = problem_of(Learner(policy, GRPO_TRPO.but(update=update), total_steps=1), batch)
     problem.gradient()
-    acting, before = acting_weights(problem), policy_before(problem)
+    acting = acting_weights(problem)
     steepest = method.flat([weight.grad for weight in acting], acting).clone()
-    start, steepest = method.flat(acting, acting).detach().clone(), steepest / steepest.norm()
+    before, start = policy_before(problem), method.flat(acting, acting).detach().clone()
+    steepest = steepest / steepest.norm()
     curvature, around = float(steepest @ fisher_vector(problem, steepest, before, acting)), 0.0
     length = math.sqrt(2e-4 / curvature)
     for sign in (1, -1):
