@@ -1,19 +1,18 @@
-"""What g-ra claims."""
+"""G-RA's claims."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.core.signals import returns
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect, say
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.turn_toys import SEEDS, random_episodes, seen, worst
+from hocket.lab.toys.rewarded import line, shaped
+from hocket.lab.toys.turn_toys import random_episodes
 from hocket.methods.agents.g_ra import G_RA, GatedAccumulation
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
@@ -22,12 +21,11 @@ from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("g-ra", "arXiv:2508.10548")
-
-
 LOOKS = InfoColumn("looks", "How often the worker looked.")
 STEPS_DONE = InfoColumn("steps", "How many steps were done.")
 HANDED_IN = InfoColumn("handed in", "Whether the work was handed in.")
 SOLVED = InfoColumn("solved", "Whether the work was handed in whole.")
+EPISODES: list[list[dict[str, Any]]] = [random_episodes(Key.of(number)) for number in range(20)]
 
 
 def gated(threshold: float) -> Recipe:
@@ -36,60 +34,39 @@ def gated(threshold: float) -> Recipe:
 
 
 @claim("With tau = -infinity it equals direct accumulation.")
-def without_a_gate_everything_adds_up() -> Finding:
-    gap = 0.0
-    for number in range(20):
-        rows = random_episodes(Key.of(number))
-        gap = max(gap, worst(seen(gated(-math.inf), rows)["gradient"], seen(GRPO, rows)["gradient"]))
-    return Finding(gap == 0.0, f"tau = -inf against plain accumulation, 20 random batches: {gap:.1e}")
+def _() -> Finding:
+    pairs = ((inspect(gated(-math.inf), rows), inspect(GRPO, rows)) for rows in EPISODES)
+    worst = max(gap(one["gradient"], other["gradient"]) for one, other in pairs)
+    return Finding(worst == 0.0, say(difference_on_20_batches=worst))
 
 
 @claim("With tau = +infinity it is the pure outcome reward.")
-def a_shut_gate_leaves_the_outcome() -> Finding:
-    gap = 0.0
-    for number in range(20):
-        rows = random_episodes(Key.of(number))
-        bare = [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows]
-        gap = max(gap, worst(seen(gated(math.inf), rows)["gradient"], seen(GRPO, bare)["gradient"]))
-    return Finding(gap == 0.0, f"tau = inf against the outcome alone, 20 random batches: {gap:.1e}")
-
-
-def summed(recipe: Recipe, rows: Sequence[Any]) -> list[float]:
-    """The return of each trajectory that credit sees."""
-    batch, _ = recipe.assess(Reading({"version": 1, "trajectories": list(rows)}).batch, recipe.init(), {})
-    values: list[float] = returns(batch).tolist()
-    return values
+def _() -> Finding:
+    bare = [
+        [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows] for rows in EPISODES
+    ]
+    pairs = ((inspect(gated(math.inf), rows), inspect(GRPO, plain)) for rows, plain in zip(EPISODES, bare, strict=True))
+    worst = max(gap(one["gradient"], other["gradient"]) for one, other in pairs)
+    return Finding(worst == 0.0, say(difference_on_20_batches=worst))
 
 
 @claim("Immediate rewards count where the outcome exceeds tau.")
-def the_gate_is_strict() -> Finding:
-    """R + [R > tau] sum r."""
-    gap = 0.0
-    for number in range(20):
-        rows = random_episodes(Key.of(number))
-        for tau in (0.0, 0.5, 1.0):
-            wanted = [
-                row["scores"]["reward"]
-                + (row["scores"]["reward"] > tau) * sum(turn["reward"] for turn in row["turn_scores"])
-                for row in rows
-            ]
-            gap = max(gap, worst(summed(gated(tau), rows), wanted))
-    return Finding(gap < 1e-12, f"returns against R + [R > tau] sum r, tau 0, 0.5 and 1: {gap:.1e}")
+def _() -> Finding:
+    def wanted(row: Mapping[str, Any], tau: float) -> float:
+        outcome: float = row["scores"]["reward"]
+        return outcome + (outcome > tau) * float(sum(turn["reward"] for turn in row["turn_scores"]))
+
+    cases = [(rows, tau) for rows in EPISODES for tau in (0.0, 0.5, 1.0)]
+    worst = max(gap(shaped(gated(tau), rows), [wanted(row, tau) for row in rows]) for rows, tau in cases)
+    return below(EXACT, returns_against_R_plus_gated_r=worst)
 
 
 @claim("Of several levels each counts only while all above exceed their thresholds.", "chosen here")
-def levels_chain() -> Finding:
-    """Outcome above format above tool calls; without an opinion on the outcome nothing else counts."""
-    combine = GatedAccumulation(thresholds=(0.5, 0.0), levels=(("solved",), ("form",)))
-    recipe = G_RA.but({"combine": combine})
-    cases = [(1.0, 0.2), (1.0, -0.2), (0.4, 0.2), (None, 0.2)]
-    rows = [
-        {"group": "g", "scores": {"solved": solved, "form": form, "tool": 0.1}, "logp": [-1.0]}
-        for solved, form in cases
-    ]
-    found = summed(recipe, rows)
-    wanted = [1.0 + 0.2 + 0.1, 1.0 - 0.2, 0.4, 0.0]
-    return Finding(worst(found, wanted) < 1e-12, f"solved, form {cases}: {[round(value, 2) for value in found]}")
+def _() -> Finding:
+    recipe = G_RA.but({"combine": GatedAccumulation(thresholds=(0.5, 0.0), levels=(("solved",), ("form",)))})
+    cases, fixed = [(1.0, 0.2), (1.0, -0.2), (0.4, 0.2), (None, 0.2)], {"group": "g", "logp": [-1.0]}
+    values = shaped(recipe, [{**fixed, "scores": {"solved": s, "form": f, "tool": 0.1}} for s, f in cases])
+    return Finding(gap(values, [1.0 + 0.2 + 0.1, 1.0 - 0.2, 0.4, 0.0]) < EXACT, f"solved, form {cases}: {line(values)}")
 
 
 TURNS = 20
@@ -107,18 +84,17 @@ class Repair(Workflow):
     roles = ("worker",)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        done, looks, worth = 0, 0, None
-        earned: list[float] = []
+        done, looks, worth, earned = 0, 0, None, list[float]()
         while len(earned) < TURNS and worth is None:
-            said = str(await team.worker.fresh()(f"steps done: {done}"))
-            looks += said == "look"
-            right = done < len(STEPS) and said == STEPS[done]
+            word = str(await team.worker.fresh()(f"steps done: {done}"))
+            looks += word == "look"
+            right = done < len(STEPS) and word == STEPS[done]
             done += right
-            earned.append(0.1 if said == "look" else 0.2 if right else 0.0)
-            if said == "hand in":
+            earned.append(0.1 if word == "look" else 0.2 if right else 0.0)
+            if word == "hand in":
                 worth = 1.0 if done == len(STEPS) else 0.1
-        handed = worth is not None
-        info = {LOOKS.name: looks, STEPS_DONE.name: done, HANDED_IN.name: handed, SOLVED.name: worth == 1.0}
+        noted = {LOOKS: looks, STEPS_DONE: done, HANDED_IN: worth is not None, SOLVED: worth == 1.0}
+        info = {column.name: value for column, value in noted.items()}
         return Outcome(rewards={"verdict": worth}, turn_rewards={"steps": earned}, info=info)
 
 
@@ -127,8 +103,8 @@ BRIEF, CURIOUS = {"hand in": 1.5}, {"look": 2.5, "hand in": -0.5}
 
 
 def bench(recipe: Recipe, seed: int, start: Mapping[str, float]) -> TalkBench:
-    scenarios = [Scenario(f"job {number}", "job") for number in range(4)]
-    return TalkBench(Repair(), scenarios, WORDS, recipe, view=last_message, prior=lambda *_: start, seed=seed, lr=0.1)
+    jobs = [Scenario(f"job {number}", "job") for number in range(4)]
+    return TalkBench(Repair(), jobs, WORDS, recipe, view=last_message, prior=lambda *_: start, seed=seed, lr=0.1)
 
 
 def share(trained: TalkBench, column: InfoColumn) -> float:
@@ -141,31 +117,20 @@ def share(trained: TalkBench, column: InfoColumn) -> float:
     "and keeps the calls bounded.",
     slow=True,
 )
-def adding_up_ends_completion() -> Finding:
-    """Total reward rises while fewer and fewer episodes hand anything in; the gate turns that round."""
+def _() -> Finding:
     start = share(bench(G_RA, 0, CURIOUS), HANDED_IN)
-    direct = [bench(gated(-math.inf), seed, CURIOUS).run(25) for seed in SEEDS]
-    ours = [bench(G_RA, seed, CURIOUS).run(25) for seed in SEEDS]
-    lost, kept = ([share(run, HANDED_IN) for run in runs] for runs in (direct, ours))
-    looks, bounded = ([share(run, LOOKS) for run in runs] for runs in (direct, ours))
-    grown = [fmean(row["reward/mean"] for row in run.history[-5:]) - run.history[0]["reward/mean"] for run in direct]
-    return Finding(
-        min(grown) > 0.3 and max(lost) < start / 2 and min(kept) > start and max(bounded) < 0.75 * min(looks),
-        f"25 steps, handed in {start:.2f} at the start: adding up {_shown(lost)} while total reward rises by "
-        f"{_shown(grown)} and looks reach {_shown(looks)} of {TURNS}; gated {_shown(kept)}, looks {_shown(bounded)}; "
-        "5 seeds",
-    )
+    made = [[bench(recipe, seed, CURIOUS).run(25) for seed in SEEDS] for recipe in (gated(-math.inf), G_RA)]
+    lost, kept = ([share(run, HANDED_IN) for run in runs] for runs in made)
+    looks, bounded = ([share(run, LOOKS) for run in runs] for runs in made)
+    rewards = [[row["reward/mean"] for row in run.history] for run in made[0]]
+    grown = [fmean(row[-5:]) - row[0] for row in rewards]
+    holds = min(grown) > 0.3 and max(lost) < start / 2 and min(kept) > start and max(bounded) < 0.75 * min(looks)
+    saw = say(handed_in_at_the_start=start, adding_up=line(lost), total_reward_rises_by=line(grown), looks=line(looks))
+    return Finding(holds, f"{saw}; {say(gated=line(kept), looks_of_20=line(bounded))}")
 
 
 @claim("Too high a tau loses the benefit of shaping.", slow=True)
-def a_threshold_too_high_loses_the_shaping() -> Finding:
-    ours = [share(bench(G_RA, seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS]
-    shut = [share(bench(gated(2.0), seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS]
-    return Finding(
-        min(ours) > max(shut) + 0.5 and fmean(ours) > fmean(shut) + 1,
-        f"steps done of {len(STEPS)} after 45 training steps: tau = 0 {_shown(ours)}, tau = 2 {_shown(shut)}, 5 seeds",
-    )
-
-
-def _shown(numbers: Sequence[float]) -> str:
-    return " ".join(f"{number:.2f}" for number in numbers)
+def _() -> Finding:
+    ours, shut = ([share(bench(one, seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS] for one in (G_RA, gated(2.0)))
+    holds = min(ours) > max(shut) + 0.5 and fmean(ours) > fmean(shut) + 1
+    return Finding(holds, say(steps_done_of_4={"tau = 0": line(ours), "tau = 2": line(shut)}))

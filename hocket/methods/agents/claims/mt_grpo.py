@@ -1,33 +1,25 @@
-"""What mt-grpo claims."""
+"""MT-GRPO's claims."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect, say
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.turn_toys import SEEDS, by_turn, episode, seen, worst
+from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.turn_toys import by_turn, episode
 from hocket.methods.agents.mt_grpo import MT_GRPO
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
-from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("mt-grpo", "arXiv:2505.11821")
-
-
-def right(trained: TalkBench) -> float:
-    """The exact chance of a right answer."""
-    return trained.expected(lambda one: float(RIGHT.get(one)))
-
-
 RIGHT = InfoColumn("right", "Whether the answer was right.")
 
 
@@ -41,88 +33,63 @@ def guessed(group: str, outcome: float, size: int = 2) -> dict[str, Any]:
     return episode(group, outcome, [{"tokens": [3] * size}])
 
 
-def random_calls(key: Key) -> list[Any]:
+FOUR = [called("g", 1.0, 1.0), called("g", 0.0, 1.0), called("g", 0.5, 0.0), guessed("g", 0.0)]
+
+
+def random_calls(number: int) -> list[dict[str, Any]]:
     """Groups of five, with calls that earn 0, 1/2 or 1, and guesses."""
-    rng = key.numpy()
-    rows = []
-    for group in ("one", "two"):
-        for _ in range(5):
-            outcome, size = float(rng.integers(0, 2)), int(rng.integers(1, 4))
-            call = float(rng.integers(0, 3)) / 2
-            rows.append(called(group, call, outcome, size) if rng.random() < 0.7 else guessed(group, outcome, size))
+    rng, rows = Key.of(number).numpy(), []
+    for group in ("one",) * 5 + ("two",) * 5:
+        outcome, size, call = float(rng.integers(0, 2)), int(rng.integers(1, 4)), float(rng.integers(0, 3)) / 2
+        rows.append(called(group, call, outcome, size) if rng.random() < 0.7 else guessed(group, outcome, size))
     return rows
 
 
 @claim("With c = 0 it equals trajectory-level GRPO.")
-def without_turn_credit_it_is_grpo() -> Finding:
-    """GRPO sees the outcome alone."""
-    gap = 0.0
-    for number in range(20):
-        rows = random_calls(Key.of(number))
+def _() -> Finding:
+    gaps = []
+    for rows in map(random_calls, range(20)):
         blind = [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows]
-        left, right = seen(MT_GRPO.but({"credit.coefficient": 0.0}), rows), seen(GRPO, blind)
-        gap = max(gap, worst(left["advantages"], right["advantages"]), worst(left["gradient"], right["gradient"]))
-    return Finding(gap == 0.0, f"c = 0 against GRPO on the outcome, 20 random batches, guesses included: {gap:.1e}")
-
-
-def normal(values: Sequence[float]) -> list[float]:
-    """`N(x)` of one group, counted anew."""
-    middle = fmean(values)
-    spread = math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1))
-    return [(value - middle) / (spread + 1e-6) if spread > 0 else 0.0 for value in values]
+        left, right = inspect(MT_GRPO.but({"credit.coefficient": 0.0}), rows), inspect(GRPO, blind)
+        gaps += [gap(left[name], right[name]) for name in ("advantages", "gradient")]
+    return Finding(max(gaps) == 0.0, say(difference_on_20_batches=max(gaps)))
 
 
 @claim("Advantages are the normalised rewards, in both published forms.")
-def it_is_the_formula() -> Finding:
-    gap = 0.0
-    for number in range(20):
-        rows = random_calls(Key.of(number))
-        for form in ("added", "cumulative"):
-            recipe = MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9})
-            found = seen(recipe, rows)["advantages"]
-            for group in ("one", "two"):
-                members = [n for n, row in enumerate(rows) if row["group"] == group]
-                outcome = [rows[n]["scores"]["reward"] for n in members]
-                turn = [sum(t["reward"] for t in rows[n]["turn_scores"]) for n in members]
-                final, call = normal(outcome), normal(turn)
-                added = form == "added"
-                joint = normal([o + 0.7 * t if added else t + 0.9 * o for o, t in zip(outcome, turn, strict=True)])
-                for place, n in enumerate(members):
-                    alone = rows[n]["turn"][-1] == 0
-                    early = final[place] + 0.7 * call[place] if added else joint[place]
-                    wanted = [
-                        joint[place] if alone else early if turn == 0 else final[place] for turn in rows[n]["turn"]
-                    ]
-                    gap = max(gap, worst(found[n], wanted))
-    return Finding(gap < 1e-12, f"both forms counted anew, 20 random batches: {gap:.1e}")
+def _() -> Finding:
+    gaps = []
+    for rows, form in ((rows, form) for rows in map(random_calls, range(20)) for form in ("added", "cumulative")):
+        advantages = inspect(MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9}), rows)
+        for group in (slice(0, 5), slice(5, 10)):
+            outcome = [row["scores"]["reward"] for row in rows[group]]
+            turn = [sum(one["reward"] for one in row["turn_scores"]) for row in rows[group]]
+            pairs = list(zip(outcome, turn, strict=True))
+            joint = group_relative([o + 0.7 * t if form == "added" else t + 0.9 * o for o, t in pairs])
+            final, call = group_relative(outcome), group_relative(turn)
+            own = zip(rows[group], advantages["advantages"][group], joint, final, call, strict=True)
+            for row, values, both, last, first in own:
+                early = last + 0.7 * first if form == "added" else both
+                alone = row["turn"][-1] == 0
+                gaps.append(gap(values, [both if alone else early if place == 0 else last for place in row["turn"]]))
+    return below(EXACT, difference_from_both_forms_counted_anew=max(gaps))
 
 
 @claim("Two rollouts with the same outcome and different turn rewards differ on the first turn's tokens alone.")
-def turn_rewards_reach_the_first_turn_alone() -> Finding:
-    """Two rollouts with the same outcome and different turn rewards."""
-    rows = [called("g", 1.0, 1.0), called("g", 0.0, 1.0), called("g", 0.5, 0.0), guessed("g", 0.0)]
-    one, other = (
-        by_turn(row, values) for row, values in zip(rows[:2], seen(MT_GRPO, rows)["advantages"], strict=False)
-    )
-    apart, alike = abs(one[0][0] - other[0][0]), worst(one[1], other[1])
-    return Finding(apart > 1 and alike == 0.0, f"first turns differ by {apart:.2f}, answers by {alike:.1e}")
+def _() -> Finding:
+    one, other = map(by_turn, FOUR[:2], inspect(MT_GRPO, FOUR)["advantages"][:2])
+    first, answer = abs(one[0][0] - other[0][0]), gap(one[1], other[1])
+    return Finding(first > 1 and answer == 0.0, say(first_turns_differ_by=first, answers=answer))
 
 
 @claim("Gradients on tool-output tokens are zero.")
-def tool_output_has_no_gradient() -> Finding:
-    """A result that stands among the decisions is imposed; everything else keeps what it had without it."""
-    rows = [called("g", 1.0, 1.0), called("g", 0.0, 1.0), called("g", 0.5, 0.0), guessed("g", 0.0)]
-    shown = []
-    for row in rows:
-        size = len(row["logp"])
-        shown.append({**row, "tokens": [*row["tokens"], 9], "logp": [*row["logp"], -3.0]})
-        shown[-1]["turn"], shown[-1]["trained"] = [*row["turn"], row["turn"][-1]], [True] * size + [False]
-    before, after = seen(MT_GRPO, rows), seen(MT_GRPO, shown)
-    of_tool = max(abs(row[-1]) for row in after["gradient"])
-    others = worst([row[:-1] for row in after["gradient"]], before["gradient"])
-    return Finding(
-        of_tool == 0.0 and others < 1e-15, f"gradient on tool output {of_tool:.1e}; elsewhere changed by {others:.1e}"
-    )
+def _() -> Finding:
+    # A result that stands among the decisions is imposed; everything else keeps what it had without it.
+    shown = [{**row, "tokens": [*row["tokens"], 9], "logp": [*row["logp"], -3.0]} for row in FOUR]
+    shown = [{**row, "turn": [*row["turn"], row["turn"][-1]]} for row in shown]
+    shown = [{**row, "trained": [True] * (len(row["logp"]) - 1) + [False]} for row in shown]
+    before, after = inspect(MT_GRPO, FOUR)["gradient"], inspect(MT_GRPO, shown)["gradient"]
+    of_tool, others = max(abs(row[-1]) for row in after), gap([row[:-1] for row in after], before)
+    return Finding(of_tool == 0.0 and others < 1e-15, say(gradient_on_tool_output=of_tool, elsewhere_changed_by=others))
 
 
 ANSWERS, RUBBISH = ("red", "green", "blue"), tuple(f"word {number}" for number in range(12))
@@ -135,61 +102,49 @@ class LookUp(Workflow):
     roles = ("solver",)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        first = await team.solver("question")
-        if str(first) != "look":
-            return _worth(float(str(first) == scenario.answer), {first: 0.0})
-        second = await team.solver(f"found {scenario.answer}")
-        return _worth(float(str(second) == scenario.answer), {first: 1.0, second: 0.0})
+        answer = await team.solver("question")
+        calls = {answer: float(str(answer) == "look")}
+        if calls[answer]:
+            answer = await team.solver(f"found {scenario.answer}")
+            calls[answer] = 0.0
+        right = float(str(answer) == scenario.answer)
+        return Outcome(rewards={"right": right}, turn_rewards={"call": calls}, info={RIGHT.name: right})
 
 
-def _worth(right: float, calls: Mapping[Reply, float]) -> Outcome:
-    return Outcome(rewards={"right": right}, turn_rewards={"call": calls}, info={RIGHT.name: right})
-
-
-def hasty(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
+def hasty(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
     """Guesses among the three, looks rarely, and makes nothing of what it finds."""
     if str(messages[-1]["content"]) == "question":
         return {**dict.fromkeys(RUBBISH, -9.0), "look": -0.5}
     return {"look": -9.0}
 
 
-def bench(recipe: Recipe, seed: int) -> TalkBench:
-    scenarios = [Scenario(answer, "question", answer) for answer in ANSWERS]
-    return TalkBench(LookUp(), scenarios, WORDS, recipe, view=last_message, prior=hasty, seed=seed, lr=0.1)
+def trained(recipe: Recipe, steps: int) -> list[TalkBench]:
+    asked = [Scenario(answer, "question", answer) for answer in ANSWERS]
+    how: dict[str, Any] = {"view": last_message, "prior": hasty, "lr": 0.1}
+    return [TalkBench(LookUp(), asked, WORDS, recipe, seed=seed, **how).run(steps) for seed in SEEDS]
 
 
-def calls(trained: TalkBench) -> float:
+def right(bench: TalkBench) -> float:
+    """The exact chance of a right answer."""
+    return bench.expected(lambda one: float(RIGHT.get(one)))
+
+
+def calls(bench: TalkBench) -> float:
     """The exact chance of a call."""
-    (policy,) = trained.policies.values()
+    (policy,) = bench.policies.values()
     return float(policy.probabilities("question")[WORDS.index("look")])
 
 
-STEPS = 45
-
-
 @claim("Where guessing is sometimes right, the call rate goes to 1 with turn credit and to 0 without it.", slow=True)
-def turn_credit_saves_the_call() -> Finding:
-    outcome_alone = GRPO.but({"combine.weights": {"call": 0.0}})
-    blind = [bench(outcome_alone, seed).run(STEPS) for seed in SEEDS]
-    ours = [bench(MT_GRPO, seed).run(STEPS) for seed in SEEDS]
-    lost, kept, won = [calls(b) for b in blind], [calls(b) for b in ours], [right(b) for b in ours]
-    return Finding(
-        max(lost) < 0.06 and min(kept) > 0.95 and min(won) > 0.8,
-        f"{STEPS} steps, from 0.17 calls and 0.29 right: on the outcome alone calls {_shown(lost)}; with turn credit "
-        f"{_shown(kept)}, right {_shown(won)}, 5 seeds",
-    )
+def _() -> Finding:
+    blind, ours = (trained(recipe, 45) for recipe in (GRPO.but({"combine.weights": {"call": 0.0}}), MT_GRPO))
+    lost, kept, won = list(map(calls, blind)), list(map(calls, ours)), list(map(right, ours))
+    saw = say(calls_on_the_outcome_alone=line(lost), with_turn_credit=line(kept), and_right=line(won))
+    return Finding(max(lost) < 0.06 and min(kept) > 0.95 and min(won) > 0.8, f"from 0.17 calls and 0.29 right: {saw}")
 
 
 @claim("Answers get right sooner than with both rewards in one.", slow=True)
-def apart_beats_added_up() -> Finding:
-    """The answer's turn is credited for the answer alone."""
-    summed = [right(bench(GRPO, seed).run(30)) for seed in SEEDS]
-    ours = [right(bench(MT_GRPO, seed).run(30)) for seed in SEEDS]
-    return Finding(
-        fmean(ours) > fmean(summed) + 0.1 and sum(a > b for a, b in zip(ours, summed, strict=True)) == len(ours),
-        f"right after 30 steps: GRPO on the sum of both rewards {_shown(summed)}, MT-GRPO {_shown(ours)}, 5 seeds",
-    )
-
-
-def _shown(numbers: Sequence[float]) -> str:
-    return " ".join(f"{number:.2f}" for number in numbers)
+def _() -> Finding:
+    summed, ours = (list(map(right, trained(recipe, 30))) for recipe in (GRPO, MT_GRPO))
+    holds = fmean(ours) > fmean(summed) + 0.1 and all(a > b for a, b in zip(ours, summed, strict=True))
+    return Finding(holds, say(right_after_30_steps_on_the_sum=line(summed), apart=line(ours)))

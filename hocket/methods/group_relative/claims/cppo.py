@@ -1,4 +1,4 @@
-"""What cppo claims."""
+"""CPPO's claims."""
 
 from __future__ import annotations
 
@@ -11,54 +11,42 @@ from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.keys import Key
 from hocket.credit.refined import Refined, only
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.microscope import look
-from hocket.lab.toys.token_weights import GRPO, SEEDS, document, drawn, same, sample
+from hocket.lab.toys.token_weights import document, drawn, same, sample
 from hocket.lab.world import World
-from hocket.methods.group_relative.cppo import largest_in_groups
-from hocket.recipe import Recipe
-from hocket.recipes import find
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.cppo import CPPO, largest_in_groups
 from hocket.rollout.independent import Independent
 
 claim = Claims("cppo", "arXiv 2503.22342")
-
-
-CPPO = find("cppo")
+HALF = CPPO.but({"credit.rate": 0.5})
 
 
 @claim("With P = 0 it is GRPO to the bit.")
-def nothing_pruned_is_grpo() -> Finding:
-    """Gradients with P = 0."""
+def _() -> Finding:
     whole = CPPO.but({"credit.rate": 0.0, "rollout.rate": 0.0})
-    equal = [look(whole, drawn(s))["gradient"] == look(GRPO, drawn(s))["gradient"] for s in range(20)]
-    return Finding(all(equal), f"gradients equal to the bit on {sum(equal)} of 20 batches")
+    equal = [look(whole, drawn(seed))["gradient"] == look(GRPO, drawn(seed))["gradient"] for seed in range(20)]
+    return Finding(all(equal), say(equal_to_the_bit_of_20=sum(equal)))
 
 
 @claim("Pruning samples without advantage leaves the gradient as it is, the normaliser kept.")
-def idle_samples_change_nothing() -> Finding:
-    """Gradients when only samples without advantage are pruned."""
+def _() -> Finding:
     rows = document(*(sample("a", r, [-1.0] * (2 + n)) for n, r in enumerate((0.0, 0.5, 0.5, 1.0))))
-    pruned = CPPO.but({"credit.rate": 0.5, "credit.normaliser": "all"})
-    ours, plain = look(pruned, rows), look(GRPO, rows)
-    kept = look(CPPO.but({"credit.rate": 0.5}), rows)
-    doubled = [[2 * x for x in row] for row in plain["gradient"]]
-    holds = ours["gradient"] == plain["gradient"] and same(kept["gradient"], doubled)
-    holds &= kept["kept"] == [True, False, False, True]
-    return Finding(
-        holds, "pruning the two samples of advantage 0: gradient equal with the normaliser kept, twice it without"
-    )
+    ours, plain, pruned = (look(one, rows) for one in (HALF.but({"credit.normaliser": "all"}), GRPO, HALF))
+    alike = ours["gradient"] == plain["gradient"]
+    twice = same(pruned["gradient"], [[2 * x for x in row] for row in plain["gradient"]])
+    holds = alike and twice and pruned["kept"] == [True, False, False, True]
+    return Finding(holds, say(two_pruned_of_advantage_0="", equal_with_the_normaliser_kept=alike, twice_without=twice))
 
 
 @claim("Over the batch the largest advantages of all groups stay.", "the public recipe for verl")
-def pruned_over_the_batch() -> Finding:
-    """What is kept per group and over the batch."""
-    rows = [sample("a", r, [-1.0]) for r in (0.0, 0.0, 0.0, 1.0)] + [
-        sample("b", r, [-1.0]) for r in (0.0, 0.0, 1.0, 1.0)
-    ]
-    group = look(CPPO.but({"credit.rate": 0.5}), document(*rows))["kept"]
-    batch = look(CPPO.but({"credit.rate": 0.5, "credit.over": "batch"}), document(*rows))["kept"]
+def _() -> Finding:
+    groups = {"a": (0.0, 0.0, 0.0, 1.0), "b": (0.0, 0.0, 1.0, 1.0)}
+    rows = document(*(sample(name, reward, [-1.0]) for name, rewards in groups.items() for reward in rewards))
+    group, batch = (look(HALF.but(change), rows)["kept"] for change in ({}, {"credit.over": "batch"}))
     holds = sum(group[:4]) == sum(group[4:]) == 2 and group[3] and sum(batch) == 4 and batch[3] and not any(batch[:3])
-    return Finding(holds, f"kept per group {group}, over the batch {batch}")
+    return Finding(holds, say(kept_per_group=str(group), over_the_batch=str(batch)))
 
 
 @dataclass(frozen=True)
@@ -74,27 +62,17 @@ class AtRandom(Refined):
         return only(batch.occurrences, kept[batch.occurrences.trajectory])
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What a run took to reach a success rate: steps, decisions passed through the learner, and those per scenario."""
-
-    steps: int
-    decisions: int
-    per_scenario: float
-
-
-def spent(bench: Bench, success: float, most: int, every: int = 5) -> Spent:
-    """Trains until the success rate is reached, looking `every` steps; `most` steps at most."""
+def spent(bench: Bench) -> tuple[int, int, float]:
+    """Steps to a success of 0.9, 120 at most, decisions passed through the learner, and those per scenario."""
     decisions = scenarios = 0
-    for step in range(1, most + 1):
+    for step in range(1, 121):
         batch = bench.step().batch
         assert batch is not None
-        seen = batch.occurrences
-        decisions += int(((seen.weight != 0) & (seen.advantage != 0)).sum())
+        decisions += int(((batch.occurrences.weight != 0) & (batch.occurrences.advantage != 0)).sum())
         scenarios += len(set(batch.scenario.tolist()))
-        if step % every == 0 and bench.success() >= success:
+        if step % 5 == 0 and bench.success() >= 0.9:
             break
-    return Spent(step, decisions, decisions / scenarios)
+    return step, decisions, decisions / scenarios
 
 
 @claim(
@@ -102,34 +80,20 @@ def spent(bench: Bench, success: float, most: int, every: int = 5) -> Spent:
     "arXiv 2503.22342; cost counted in decisions, not seconds",
     slow=True,
 )
-def pruning_saves_tokens() -> Finding:
-    """Cost to a success rate, pruned well, at random and not at all."""
+def _() -> Finding:
     world = World(
-        questions=16,
-        tokens=7,
-        horizon=2,
-        reward=lambda question, answer: float(answer[1] == question // 4 + question % 4),
-        context="position",
+        16, 7, 2, lambda question, answer: float(answer[1] == question // 4 + question % 4), context="position"
     )
     level = CPPO.but({"rollout": Independent(16)})
-    recipes: dict[str, Recipe] = {
-        "grpo": GRPO.but({"rollout.samples": 16}),
-        "cppo": CPPO,
-        "unfilled": level,
-        "random": level.but({"credit": AtRandom()}),
+    recipes = {"grpo": GRPO.but({"rollout.samples": 16}), "cppo": CPPO}
+    recipes |= {"without refilling": level, "at random": level.but({"credit": AtRandom()})}
+    made = {
+        name: list(zip(*(spent(Bench(world, one, seed=seed, lr=0.1, prompts=4)) for seed in SEEDS), strict=True))
+        for name, one in recipes.items()
     }
-    runs = {
-        name: [spent(Bench(world, recipe, seed=seed, lr=0.1, prompts=4), 0.9, 120) for seed in SEEDS]
-        for name, recipe in recipes.items()
-    }
-    per = {name: fmean([run.per_scenario for run in found]) for name, found in runs.items()}
-    steps = {name: [run.steps for run in found] for name, found in runs.items()}
-    total = {name: fmean([run.decisions for run in found]) for name, found in runs.items()}
+    steps = {name: [int(step) for step in runs[0]] for name, runs in made.items()}
+    total, per = ({name: fmean(runs[place]) for name, runs in made.items()} for place in (1, 2))
     holds = 3.5 <= per["grpo"] / per["cppo"] <= 4.5 and total["cppo"] < total["grpo"]
-    holds &= max(steps["cppo"]) < min(steps["grpo"]) and min(steps["random"]) > max(steps["unfilled"])
-    return Finding(
-        holds,
-        f"decisions through the learner per scenario: {per['grpo']:.1f} and pruned {per['cppo']:.1f}; to 90 % of sums "
-        f"right GRPO takes {steps['grpo']} steps and {total['grpo']:.0f} decisions, CPPO {steps['cppo']} and "
-        f"{total['cppo']:.0f}, without refilling {steps['unfilled']}, pruned at random {steps['random']}",
-    )
+    holds &= max(steps["cppo"]) < min(steps["grpo"]) and min(steps["at random"]) > max(steps["without refilling"])
+    listed = {name: str(taken) for name, taken in steps.items()}
+    return Finding(holds, say(decisions_per_scenario=per, steps_to_90_percent=listed, decisions=total))

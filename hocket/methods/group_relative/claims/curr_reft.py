@@ -1,117 +1,85 @@
-"""What curr-reft claims."""
+"""Curr-ReFT's claims, on problems of three steps, each with one right token of six.
+
+Yes/no needs the first step, a choice two, an open question all. A first token 0 gives a vague answer; any other begins
+to reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from statistics import fmean
-
-from torch import Tensor
+from typing import Any
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.judged_answers import SEEDS, span, trained
+from hocket.lab.toys.judged_answers import trained
+from hocket.lab.toys.toys import accuracy
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF
 from hocket.types import Scenario
 
 claim = Claims("curr-reft", "arXiv:2503.07065")
-
-
-PROBLEMS, STEPS = 3, 3
-"""Problems of three steps, each with one right token of six: yes/no needs the first, a choice two, open all."""
-
-
+PROBLEMS, UPDATES = 3, 75
 FORMS = ("binary", "choice", "open")
-NEEDED = (1, 2, 3)
 
 
-HEDGE = 0
-"""A first token that gives a vague answer; any other begins to reason."""
-
-
-def step_of(problem: int, place: int) -> int:
-    """The right token of a step."""
-    return (2 * problem + 3 * place + 1) % 6
+def code(problem: int) -> list[int]:
+    """The right tokens."""
+    return [(2 * problem + 3 * place + 1) % 6 for place in range(3)]
 
 
 def posed_as(scenario: Scenario, form: str, key: Key) -> Scenario:
     """The problem in a format."""
     problem = int(scenario.metadata["question"]) % PROBLEMS
-    code = _code([step_of(problem, place) for place in range(STEPS)])
-    answer = {"binary": "yes", "choice": "AB", "open": f"{code} apples"}
+    answer = {"binary": "yes", "choice": "AB", "open": f"{'-'.join(map(str, code(problem)))} apples"}
     told = {"question": problem + PROBLEMS * FORMS.index(form), "format": form}
     return replace(scenario, id=f"lab/{problem}/{form}", answer=answer[form], metadata=told)
-
-
-def _code(tokens: Sequence[int]) -> str:
-    return "-".join(map(str, tokens))
-
-
-def _right(question: int, answer: Answer) -> list[bool]:
-    """Which steps are right."""
-    return [token == step_of(question % PROBLEMS, place) for place, token in enumerate(answer[1:])]
 
 
 def concluded(vague: str) -> Callable[[int, Answer], str]:
     """What an answer says in the question's format, when a hedge says `vague` to an open question."""
 
     def text(question: int, answer: Answer) -> str:
-        form, right = FORMS[question // PROBLEMS], _right(question, answer)
-        if answer[0] == HEDGE:
+        form, right = FORMS[question // PROBLEMS], code(question % PROBLEMS)
+        if answer[0] == 0:
             return vague if form == "open" else "perhaps"
+        first, second = (token == wanted for token, wanted in zip(answer[1:3], right, strict=False))
         if form == "binary":
-            return "yes" if right[0] else "no"
+            return "yes" if first else "no"
         if form == "choice":
-            return "AB" if right[0] and right[1] else "A" if right[0] else "C"
-        return f"{_code(answer[1:])} {'apples' if all(right) else 'pears'}"
+            return "AB" if first and second else "A" if first else "C"
+        return f"{'-'.join(map(str, answer[1:]))} {'apples' if [*answer[1:]] == right else 'pears'}"
 
     return text
 
 
 def solved(question: int, answer: Answer) -> float:
     """Whether an open question is answered; others do not count."""
-    return float(question // PROBLEMS == 2 and answer[0] != HEDGE and all(_right(question, answer)))
+    return float(question // PROBLEMS == 2 and answer[0] != 0 and [*answer[1:]] == code(question % PROBLEMS))
 
 
 def shared_steps(question: int, prefix: Answer) -> Hashable:
     """Steps that a format needs are taken in contexts that all formats share; all else is its own."""
     problem, form = question % PROBLEMS, question // PROBLEMS
-    if not prefix or prefix[0] == HEDGE or len(prefix) > NEEDED[form]:
-        return problem, form, len(prefix)
-    return problem, prefix[1:]
-
-
-def orders_compared(vague: str, names: Sequence[str], updates: int = 75) -> dict[str, list[float]]:
-    """Accuracy on open questions by order, 5 seeds."""
-    world = World(
-        questions=PROBLEMS * len(FORMS),
-        tokens=6,
-        horizon=STEPS + 1,
-        reward=solved,
-        text=concluded(vague),
-        context=shared_steps,
+    return (
+        (problem, form, len(prefix)) if not prefix or not prefix[0] or len(prefix) > form + 1 else (problem, prefix[1:])
     )
-    base = CURR_REFT.but({"curriculum.pose": posed_as, "curriculum.per_stage": updates * PROBLEMS // 3})
-    orders = {
-        "staged": base,
-        "shuffled": base.but({"curriculum.order": "shuffled"}),
-        "open alone": base.but({"curriculum.stages": ("open",)}),
-    }
+
+
+def orders_compared(vague: str, *names: str) -> dict[str, list[float]]:
+    """Accuracy on open questions by order, 5 seeds."""
+    world = World(9, 6, 4, solved, text=concluded(vague), context=shared_steps)
+    base = CURR_REFT.but({"curriculum.pose": posed_as, "curriculum.per_stage": UPDATES * PROBLEMS // 3})
+    changes: dict[str, Any] = {"staged": {}, "shuffled": {"curriculum.order": "shuffled"}}
+    changes["open alone"] = {"curriculum.stages": ("open",)}
+    how = {"prompts": PROBLEMS, "lr": 0.2}
     return {
-        name: [
-            len(FORMS) * trained(world, orders[name], seed, updates, prompts=PROBLEMS, lr=0.2).success()
-            for seed in SEEDS
-        ]
+        name: [3 * trained(world, base.but(changes[name]), seed, UPDATES, **how).success() for seed in SEEDS]
         for name in names
     }
-
-
-def _listed(found: Mapping[str, Sequence[float]]) -> str:
-    told = "; ".join(f"{name} {span(values)}, mean {fmean(values):.2f}" for name, values in found.items())
-    return f"accuracy on open questions after 75 updates, 5 seeds: {told}"
 
 
 @claim(
@@ -119,11 +87,11 @@ def _listed(found: Mapping[str, Sequence[float]]) -> str:
     "questions, where vague answers tempt",
     slow=True,
 )
-def easy_to_hard_wins() -> Finding:
-    """Where a vague answer to an open question earns a third, by the words it shares."""
-    found = orders_compared("some of the apples", ("staged", "shuffled", "open alone"))
-    ahead = fmean(found["staged"]) - max(fmean(found["shuffled"]), fmean(found["open alone"]))
-    return Finding(ahead > 0.2, _listed(found))
+def _() -> Finding:
+    # A vague answer to an open question earns a third, by the words it shares.
+    right = orders_compared("some of the apples", "staged", "shuffled", "open alone")
+    ahead = fmean(right["staged"]) - max(fmean(right["shuffled"]), fmean(right["open alone"]))
+    return Finding(ahead > 0.2, say(accuracy_on_open_questions=right))
 
 
 @claim(
@@ -131,15 +99,9 @@ def easy_to_hard_wins() -> Finding:
     "derived: a counter-example",
     slow=True,
 )
-def shuffled_may_do() -> Finding:
-    """Where a vague answer earns nothing."""
-    found = orders_compared("something", ("staged", "shuffled"))
-    return Finding(fmean(found["shuffled"]) > fmean(found["staged"]) - 0.1, _listed(found))
-
-
-def _new_only(scenario: Scenario, form: str, key: Key) -> Scenario:
-    """The new skill alone."""
-    return replace(scenario, id="lab/0", metadata={"question": 0})
+def _() -> Finding:
+    right = orders_compared("something", "staged", "shuffled")
+    return Finding(fmean(right["shuffled"]) > fmean(right["staged"]) - 0.1, say(accuracy_on_open_questions=right))
 
 
 def skills(question: int, answer: Answer) -> float:
@@ -147,7 +109,7 @@ def skills(question: int, answer: Answer) -> float:
     return float(answer == (0, 1) if question == 0 else answer in ((0, 2), (1, 2)))
 
 
-def _skilled(policy: Tabular) -> None:
+def skilled(policy: Tabular) -> None:
     """Before RL: both begin mostly with 0, and after any beginning 2 follows."""
     for question in range(2):
         policy.logits[policy.row(question, ()), 0] += 3.0
@@ -157,45 +119,22 @@ def _skilled(policy: Tabular) -> None:
 
 
 @claim("self-training on selected samples restores an old skill that fell during RL, and keeps the new one", slow=True)
-def self_training_restores() -> Finding:
-    """What RL on the new skill does to the old one, which shares its second step, and what self-training does then."""
-    world = World(
-        questions=2,
-        tokens=4,
-        horizon=2,
-        reward=skills,
-        context=lambda question, prefix: ("shared", prefix) if prefix else question,
+def _() -> Finding:
+    # The skills share their second step.
+    world = World(2, 4, 2, skills, context=lambda question, prefix: ("shared", prefix) if prefix else question)
+    alone = CURR_REFT.but(
+        {"curriculum.pose": lambda one, form, key: replace(one, id="lab/0", metadata={"question": 0})}, rewards=()
     )
     rows = []
     for seed in SEEDS:
-        recipe = CURR_REFT.but({"curriculum.pose": _new_only}, rewards=())
-        bench = Bench(world, recipe, seed, start=_skilled)
-        before = _both(bench)
-        bench.run(60, every=60)
-        after = bench.policy.logits.detach().clone()
-        second = Bench(world, CURR_REFT_SELF, seed, start=_from(after))
-        rows.append((*before, *_both(bench), *_both(second.run(60, every=60))))
+        bench = Bench(world, alone, seed, start=skilled)
+        row = [accuracy(question, bench) for question in range(2)]
+        after = bench.run(60, every=60).policy.logits.detach().clone()
+        second = Bench(world, CURR_REFT_SELF, seed, start=lambda policy, after=after: policy.logits.copy_(after))  # type: ignore[misc]
+        row += [accuracy(question, one) for one in (bench, second.run(60, every=60)) for question in range(2)]
+        rows.append(row)
     columns = [fmean(column) for column in zip(*rows, strict=True)]
-    saw = (
-        "new and old skill, means of 5 seeds: {:.2f} {:.2f}, after RL {:.2f} {:.2f}, after self-training {:.2f} {:.2f}"
-    )
-    least = min(row[5] - row[3] for row in rows)
-    kept = min(row[4] - row[2] for row in rows)
-    return Finding(columns[3] < columns[1] - 0.2 and least > 0.2 and kept > -0.05, saw.format(*columns))
-
-
-def _from(table: Tensor) -> Callable[[Tabular], None]:
-    def start(policy: Tabular) -> None:
-        policy.logits.copy_(table)
-
-    return start
-
-
-def _both(bench: Bench) -> tuple[float, float]:
-    """The success rates of the new and the old skill."""
-    new, old = (2 * bench.expected(_on(question)) for question in range(2))
-    return new, old
-
-
-def _on(question: int) -> Callable[[int, Answer], float]:
-    return lambda q, a: skills(q, a) if q == question else 0.0
+    least, kept = min(row[5] - row[3] for row in rows), min(row[4] - row[2] for row in rows)
+    pairs = (f"{new:.3f} {old:.3f}" for new, old in zip(columns[::2], columns[1::2], strict=True))
+    saw = say(**dict(zip(("new_and_old_skill_before", "after_RL", "after_self_training"), pairs, strict=True)))
+    return Finding(columns[3] < columns[1] - 0.2 and least > 0.2 and kept > -0.05, saw)

@@ -1,83 +1,55 @@
-"""What gmpo claims."""
+"""GMPO's claims."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import mean
+from typing import Any
 
 import torch
 
 from hocket.core.batch import Batch
 from hocket.core.segments import segment_mean
-from hocket.lab.bandit import flat
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.microscope import Reading, look
-from hocket.lab.stale import run_stale
-from hocket.lab.toys.objectives import documents, spread
+from hocket.lab.claims.harness import Claims, Finding, batches, below, each, runs, same_gradient, say
+from hocket.lab.microscope import Reading
 from hocket.lab.toys.off_policy import TANGLED
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.gmpo import GMPO, GeometricMean, clipped_log_ratio
-from hocket.recipe import Recipe
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
 
 claim = Claims("gmpo", "derived")
+UNCLIPPED = GeometricMean(low=1e3, high=1e3)
 
 
 @claim("at the old policy its gradient is GRPO's")
-def gmpo_starts_as_grpo() -> Finding:
-    """Gradients through both recipes where policy and old policy agree."""
-    worst = 0.0
-    for document in documents(20, gap=0.0):
-        worst = max(worst, float((flat(look(GMPO, document)) - flat(look(GRPO, document))).abs().max()))
-    return Finding(worst < 1e-12, f"largest difference of gradients on 20 batches: {worst:.1e}")
+def _() -> Finding:
+    return same_gradient(GMPO, GRPO, 20, "objectives", gap=0.0)
 
 
 @claim("|A| times the geometric mean is at most |A| times the arithmetic mean of ratios", "arXiv 2507.20673, section 3")
-def gmpo_below_arithmetic_mean() -> Finding:
-    """The objective's own value per trajectory, unclipped, against the mean of ratios computed apart."""
-    objective = GeometricMean(low=1e3, high=1e3)
+def _() -> Finding:
     slack = math.inf
-    for document in documents(50, gap=1.0):
+    for document in batches(50, "objectives", gap=1.0):
         read = Reading(document)
-        sign = torch.ones(len(read.batch.occurrences), dtype=torch.float64)
-        terms = objective(Evaluation(read.logp), read.batch.credited(advantage=-sign))
-        geometric = read.by_trajectory(terms.value)
-        for row, values in zip(document["trajectories"], geometric, strict=True):
+        lower = read.batch.credited(advantage=-torch.ones(len(read.batch.occurrences), dtype=torch.float64))
+        means = read.by_trajectory(UNCLIPPED(Evaluation(read.logp), lower).value)
+        for row, (geometric, *_) in zip(document["trajectories"], means, strict=True):
             ratios = [math.exp(a - b) for a, b in zip(row["logp"], row["logp_proximal"], strict=True)]
-            slack = min(slack, mean(ratios) - values[0])
-    return Finding(slack > -1e-12, f"least of arithmetic minus geometric mean over 600 answers: {slack:.1e}")
+            slack = min(slack, mean(ratios) - geometric)
+    return Finding(slack > -1e-12, say(least_of_arithmetic_minus_geometric_mean=slack, answers=600))
 
 
 @claim("one outlier of ratio R changes the objective by R^(1/T)")
-def gmpo_outlier() -> Finding:
-    """One token of ratio R among T - 1 of ratio 1, unclipped."""
-    objective, worst = GeometricMean(low=1e3, high=1e3), 0.0
-    for length in (1, 2, 7, 64):
-        for factor in (0.01, 3.0, 1e4):
-            old = [-2.0] * length
-            rows = [{"group": "g", "scores": {"reward": 1.0}, "logp": [-2.0 + math.log(factor), *old[1:]]}]
-            rows[0]["logp_behaviour"] = old
-            read = Reading({"version": 1, "trajectories": rows})
-            ones = torch.ones(length, dtype=torch.float64)
-            loss = float(objective(Evaluation(read.logp), read.batch.credited(advantage=ones)).total())
-            worst = max(worst, abs(-loss / factor ** (1 / length) - 1))
-    return Finding(worst < 1e-9, f"relative error of R^(1/T) for T in 1, 2, 7, 64 and R in 0.01, 3, 1e4: {worst:.1e}")
+def _() -> Finding:
+    def error(length: int, factor: float) -> Any:
+        row = {"group": "g", "scores": {"reward": 1.0}, "logp": [-2.0 + math.log(factor), *[-2.0] * (length - 1)]}
+        read = Reading({"version": 1, "trajectories": [{**row, "logp_behaviour": [-2.0] * length}]})
+        batch = read.batch.credited(advantage=torch.ones(length, dtype=torch.float64))
+        return abs(-float(UNCLIPPED(Evaluation(read.logp), batch).total()) / factor ** (1 / length) - 1)
 
-
-def factor_range(recipe: Recipe, policy: Policy, batch: Batch) -> float:
-    """The range over trajectories of what multiplies the advantage: the mean ratio, or the clipped geometric one."""
-    with torch.no_grad():
-        now = policy.evaluate(batch, {Quantity.LOGP}).logp
-    seen = batch.occurrences
-    gap = (now - batch.logp["behaviour"].values.double())[seen.decision]
-    if recipe.name == "gmpo":
-        gap = clipped_log_ratio(gap, seen.advantage, 0.4, 0.4)
-        factor = segment_mean(gap, seen.trajectory, batch.trajectories).exp()
-    else:
-        factor = segment_mean(gap.exp(), seen.trajectory, batch.trajectories)
-    return float(factor.max() - factor.min())
+    return below(1e-9, relative_error=max(error(T, R) for T in (1, 2, 7, 64) for R in (0.01, 3.0, 1e4)))
 
 
 @claim(
@@ -85,26 +57,26 @@ def factor_range(recipe: Recipe, policy: Policy, batch: Batch) -> float:
     "arXiv 2507.20673, section 4",
     slow=True,
 )
-def gmpo_stale() -> Finding:
-    """Samples eight steps old and eight updates a step, ten seeds."""
-    ranges: dict[str, list[float]] = {}
-    kept: dict[str, list[float]] = {}
-    for recipe in (GMPO, GRPO):
-        for seed in range(10):
-            seen: list[float] = []
+def _() -> Finding:
+    ranges: dict[str, list[list[float]]] = {"gmpo": [], "grpo": []}
 
-            def after(policy: Policy, batch: Batch, recipe: Recipe = recipe, seen: list[float] = seen) -> None:
-                seen.append(factor_range(recipe, policy, batch))
+    def watch(name: str) -> Callable[[Policy, Batch], None]:
+        ranges[name].append([])
 
-            changed = recipe.but({"update.epochs": 8, "rollout.samples": 16})
-            bench = run_stale(Bench(TANGLED, changed, seed=seed, lr=0.3, steps=40), 40, lag=8, every=5, after=after)
-            ranges.setdefault(recipe.name, []).append(mean(seen))
-            kept.setdefault(recipe.name, []).append(bench.success())
-    collapsed = {name: sum(value < 0.2 for value in values) for name, values in kept.items()}
-    holds = mean(ranges["gmpo"]) < mean(ranges["grpo"]) and collapsed["gmpo"] < collapsed["grpo"]
-    return Finding(
-        holds,
-        f"range of sequence factors {spread(ranges['gmpo'])} against {spread(ranges['grpo'])} of GRPO, collapsed runs "
-        f"{collapsed['gmpo']} against {collapsed['grpo']} of 10, success {mean(kept['gmpo']):.2f} against "
-        f"{mean(kept['grpo']):.2f}",
-    )
+        def after(policy: Policy, batch: Batch) -> None:
+            at, old = batch.occurrences, batch.logp["behaviour"].values.double()
+            log = (policy.evaluate(batch, {Quantity.LOGP}).logp.detach() - old)[at.decision]
+            ratio = clipped_log_ratio(log, at.advantage, 0.4, 0.4) if name == "gmpo" else log.exp()
+            factor = segment_mean(ratio, at.trajectory, batch.trajectories)
+            factor = factor.exp() if name == "gmpo" else factor
+            ranges[name][-1].append(float(factor.max() - factor.min()))
+
+        return after
+
+    often = {"update.epochs": 8, "rollout.samples": 16}
+    made = runs(TANGLED, GMPO.but(often), GRPO.but(often), steps=40, lag=8, seeds=range(10), lr=0.3, after=watch)
+    kept = each(made, lambda bench: bench.success())
+    lost = {name: sum(one < 0.2 for one in group) for name, group in kept.items()}
+    spans = {name: [mean(one) for one in group] for name, group in ranges.items()}
+    holds = mean(spans["gmpo"]) < mean(spans["grpo"]) and lost["gmpo"] < lost["grpo"]
+    return Finding(holds, say(range_of_sequence_factors=spans, collapsed_of_10=lost, success=kept))

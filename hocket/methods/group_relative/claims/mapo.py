@@ -1,88 +1,62 @@
-"""What mapo claims."""
+"""MAPO's claims."""
 
 from __future__ import annotations
 
 import math
-import statistics
+from statistics import fmean
 
-from hocket import recipes
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.groups import first_advantages, recorded
-from hocket.lab.toys.group_statistics import EXACT, GRPO_EXACT, _binary_groups, finding
-from hocket.lab.toys.group_statistics_training import SEEDS, guessing, mixed, recipe_of, spread
+from hocket.lab.toys.group_statistics import GRPO_EXACT, _binary_groups
+from hocket.lab.toys.group_statistics_training import guessing, mixed
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.mapo import MAPO
 
 claim = Claims("mapo", "arXiv:2509.18849")
 
 
 @claim("The table of binary groups: GRPO at p = 1/2, no mirror symmetry, rare successes up, rare failures down")
-def _mapo_table() -> Finding:
-    size = 8
-    mapo = recipes.find("mapo").but({"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0})
-    plain = GRPO_EXACT.but({"credit.ddof": 0})
-    groups = _binary_groups(size)
-    mixed, normal = first_advantages(mapo, recorded(groups)), first_advantages(plain, recorded(groups))
-    worst, mirrored, ordered = 0.0, True, True
-    for right, group in enumerate(groups):
-        own = dict(zip(group, mixed[right * size : right * size + size], strict=True))
-        other = dict(zip(group, normal[right * size : right * size + size], strict=True))
-        rate = right / size
-        lam = 1 - 4 * rate * (1 - rate)
-        for reward, advantage in own.items():
-            if 0 < right < size:
-                standard = (reward - rate) / math.sqrt(rate * (1 - rate))
-                expected = (1 - lam) * standard + lam * (reward - rate) / rate
-            else:
-                expected = 0.0
-            worst = max(worst, abs(advantage - expected))
-        if 0 < right < size and right != size / 2:
-            back = dict(zip(groups[size - right], mixed[(size - right) * size :][:size], strict=True))
-            mirrored &= abs(own[1.0] + back[0.0]) < EXACT
-            ordered &= abs(own[0.0]) < abs(other[0.0]) if rate > 0.5 else own[1.0] > other[1.0]
-    one_right, one_wrong = mixed[size : 2 * size][0], mixed[(size - 1) * size : size * size][-1]
-    half = mixed[4 * size : 5 * size] == normal[4 * size : 5 * size]
-    return finding(
-        f"table within {worst:.1e}; one right {one_right:.3f} (GRPO 2.646), one wrong {one_wrong:.3f} (GRPO -2.646); "
-        f"mirror symmetric: {mirrored}; half right equals GRPO: {half}",
-        worst < EXACT,
-        not mirrored,
-        ordered,
-        half,
-        round(one_right, 3) == 5.095,
-        round(one_wrong, 3) == -1.720,
-    )
+def _() -> Finding:
+    mapo, grpo = MAPO.but({"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0}), GRPO_EXACT.but({"credit.ddof": 0})
+    groups, mirrored, ordered = _binary_groups(8), True, True
+    flat = (first_advantages(recipe, recorded(groups)) for recipe in (mapo, grpo))
+    ours, plain = ([row[n : n + 8] for n in range(0, 72, 8)] for row in flat)
+    error = gap(ours[0] + ours[8], [0.0] * 16)
+    for right in range(1, 8):
+        p = right / 8
+        share = 1 - 4 * p * (1 - p)
+        wanted = [(1 - share) * (r - p) / math.sqrt(p * (1 - p)) + share * (r - p) / p for r in groups[right]]
+        error, (up, *_, down) = max(error, gap(ours[right], wanted)), ours[right]
+        if right != 4:
+            mirrored &= abs(up + ours[8 - right][-1]) < EXACT
+            ordered &= abs(down) < abs(plain[right][-1]) if p > 0.5 else up > plain[right][0]
+    one_right, one_wrong, half = ours[1][0], ours[7][-1], ours[4] == plain[4]
+    holds = error < EXACT and not mirrored and ordered and half and round(one_right, 3) == 5.095
+    saw = say(error=error, one_right=one_right, GRPO=plain[1][0], one_wrong=one_wrong, GRPOs=plain[7][-1])
+    return Finding(holds and round(one_wrong, 3) == -1.720, f"{saw}, {say(mirrored=mirrored, GRPO_at_half=half)}")
 
 
-def _near_solved_sizes(bench: Bench, steps: int) -> list[float]:
+def near_solved_sizes(bench: Bench, steps: int) -> list[float]:
     """|advantage| in mixed groups of which more than half are right, over `steps` further steps."""
     sizes: list[float] = []
     for _ in range(steps):
         batch = bench.step().batch
         assert batch is not None
-        seen, value = batch.occurrences, returns(batch)
-        for scenario in set(batch.scenario.tolist()):
-            members = batch.scenario == scenario
-            rate = float(value[members].mean())
-            if 0.5 < rate < 1:
-                sizes += seen.advantage[members[seen.trajectory]].abs().tolist()
+        at, value = batch.occurrences, returns(batch)
+        for members in (batch.scenario == scenario for scenario in set(batch.scenario.tolist())):
+            if 0.5 < float(value[members].mean()) < 1:
+                sizes += at.advantage[members[at.trajectory]].abs().tolist()
     return sizes
 
 
 @claim("No worse than GRPO on mixed difficulty, with smaller advantages on nearly solved prompts", slow=True)
-def _mapo_on_mixed_difficulty() -> Finding:
-    world = guessing()
-    final: dict[str, list[float]] = {}
-    sizes: dict[str, list[float]] = {"grpo": [], "mapo": []}
-    for name in sizes:
-        final[name] = []
-        for seed in SEEDS:
-            bench = Bench(world, recipe_of(name), seed=seed, start=mixed)
-            sizes[name] += _near_solved_sizes(bench, 100)
-            final[name].append(bench.success())
-    small, large = statistics.fmean(sizes["mapo"]), statistics.fmean(sizes["grpo"])
-    return Finding(
-        statistics.fmean(final["mapo"]) > statistics.fmean(final["grpo"]) - 0.03 and small < 0.8 * large,
-        f"success MAPO {spread(final['mapo'])}, GRPO {spread(final['grpo'])}; mean |A| on prompts more than half "
-        f"solved {small:.3f} and {large:.3f}",
-    )
+def _() -> Finding:
+    sizes, success = {}, {}
+    for recipe in (MAPO, GRPO):
+        benches = [Bench(guessing(), recipe, seed=seed, start=mixed) for seed in SEEDS]
+        sizes[recipe.name] = fmean(size for bench in benches for size in near_solved_sizes(bench, 100))
+        success[recipe.name] = [bench.success() for bench in benches]
+    holds = fmean(success["mapo"]) > fmean(success["grpo"]) - 0.03 and sizes["mapo"] < 0.8 * sizes["grpo"]
+    return Finding(holds, say(success=success, mean_size_of_A_on_prompts_more_than_half_solved=sizes))

@@ -1,4 +1,4 @@
-"""What mdpo claims."""
+"""MDPO's claims."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from torch import Tensor
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.toys.trust_regions import ADVANTAGES, Process, _on_par, slope, softened, worst
-from hocket.methods.group_relative.mdpo import ForwardKLDrift, forward_kl_drift
+from hocket.lab import bandit
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.toys.trust_regions import ADVANTAGES, Process, _on_par, slope, softened
+from hocket.methods.group_relative.mdpo import MDPO, ForwardKLDrift, forward_kl_drift
+from hocket.methods.group_relative.trpo import TRPO
 from hocket.objectives.drift import DriftSurrogate
-from hocket.recipes import find
 from hocket.types import Evaluation, Scenario, Trajectory, Turn
 
 claim = Claims("mdpo", "arXiv 2005.09814")
@@ -30,86 +31,62 @@ def bandit_batch(old: Tensor, advantage: Tensor) -> Batch:
     return batch.but(logp={"behaviour": column}).credited(advantage=advantage, weight=old)
 
 
-def descended(objective: DriftSurrogate, old: Tensor, advantage: Tensor, steps: int, lr: float) -> Tensor:
-    """Probabilities after `steps` of SGD on logits, the expectation over actions taken exactly."""
-    batch, logits = bandit_batch(old, advantage), old.log().clone()
-    for _ in range(steps):
-        leaf = logits.detach().requires_grad_()
-        loss = objective(Evaluation(torch.log_softmax(leaf, -1)), batch).total() * len(old)
-        (gradient,) = torch.autograd.grad(loss, leaf)
-        logits = logits - lr * gradient
-    return torch.softmax(logits, -1)
-
-
 @claim("The maximiser is pi exp(t A)/Z, and the inner SGD approaches it.", slow=True)
-def _mirror_maximiser() -> Finding:
+def _() -> Finding:
     noise, gaps = Key.of(3).numpy(), []
     for t in (0.3, 1.0, 2.0):
-        old = torch.from_numpy(noise.dirichlet(np.full(4, 5.0)))
-        advantage = torch.from_numpy(noise.normal(size=4))
+        old, advantage = torch.from_numpy(noise.dirichlet(np.full(4, 5.0))), torch.from_numpy(noise.normal(size=4))
         advantage = advantage - (old * advantage).sum()
         exact = torch.softmax(old.log() + t * advantage, -1)
         objective = DriftSurrogate(drift=ForwardKLDrift(first=t, last=t), aggregate="token-mean")
-        steps = (0, 3, 10, 600)
-        gaps.append([float((descended(objective, old, advantage, n, 4 * t) - exact).abs().max()) for n in steps])
+        batch = bandit_batch(old, advantage)
+
+        def loss(logits: Tensor, objective: DriftSurrogate = objective, batch: Batch = batch) -> Tensor:
+            return objective(Evaluation(torch.log_softmax(logits, -1)), batch).total() * len(logits)
+
+        ends = (bandit.descended(loss, old.log(), lr=4 * t, steps=steps) for steps in (0, 3, 10, 600))
+        gaps.append([gap(end, exact) for end in ends])
     nearer = all(left > right for row in gaps for left, right in itertools.pairwise(row))
     far, near = min(row[0] for row in gaps), max(row[-1] for row in gaps)
-    return Finding(
-        nearer and near < 1e-6,
-        f"distance to pi exp(t A)/Z for t = 0.3, 1, 2: at first {far:.2f} or more, after 600 steps {near:.1e} or less",
-    )
+    return Finding(nearer and near < 1e-6, say(distance_at_first_at_least=far, after_600_steps_at_most=near))
 
 
 @claim("The first inner step is the plain policy gradient's; later ones are not.")
-def _mirror_first_step() -> Finding:
-    mdpo, plain = find("mdpo"), find("trpo")
-    gap = worst([(slope(mdpo, 1.0, a), slope(plain, 1.0, a)) for a in ADVANTAGES])
-    gap = max(gap, worst([(slope(mdpo, 1.0, a), a) for a in ADVANTAGES]))
-    later = min(abs(slope(mdpo, 1.3, a) - a) for a in ADVANTAGES)
-    return Finding(
-        gap < 1e-12 and later > 0.1,
-        f"slope at r = 1 off the policy gradient by {gap:.1e}; at r = 1.3 the KL changes it by at least {later:.2f}",
-    )
+def _() -> Finding:
+    first, plain, later = ([slope(one, r, a) for a in ADVANTAGES] for one, r in ((MDPO, 1), (TRPO, 1), (MDPO, 1.3)))
+    off = max(gap(first, plain), gap(first, ADVANTAGES))
+    least = min(abs(one - a) for one, a in zip(later, ADVANTAGES, strict=True))
+    return Finding(off < EXACT and least > 0.1, say(off_the_policy_gradient_at_1=off, at_1_3_at_least=least))
 
 
 @claim("The KL term is unbiased for KL(new || old) in value and gradient.", "derived")
-def _mirror_kl_is_unbiased() -> Finding:
+def _() -> Finding:
     noise = Key.of(4).numpy()
     old = torch.from_numpy(noise.dirichlet(np.ones(7)))
     logits = torch.from_numpy(noise.normal(size=7)).requires_grad_()
     logp = torch.log_softmax(logits, -1)
-    exact = (logp.exp() * (logp - old.log())).sum()
-    estimate = (old * forward_kl_drift(logp - old.log())).sum()
-    (left,), (right,) = (torch.autograd.grad(one, logits, retain_graph=True) for one in (exact, estimate))
-    value, gradient = float((exact - estimate).detach().abs()), float((left - right).abs().max())
-    return Finding(
-        value < 1e-12 and gradient < 1e-12, f"KL(new || old): value off by {value:.1e}, gradient by {gradient:.1e}"
-    )
+    both = (logp.exp() * (logp - old.log())).sum(), (old * forward_kl_drift(logp - old.log())).sum()
+    (left,), (right,) = (torch.autograd.grad(one, logits, retain_graph=True) for one in both)
+    return below(EXACT, value_off_by=gap(*both), gradient=gap(left, right))
 
 
 @claim(
     "With exact advantages the return rises monotonically, and converges at the known O(1/K) rate.",
     "arXiv 1908.00261, theorem 5.3",
 )
-def _mirror_converges() -> Finding:
-    t, steps, worst_excess, falls = 1.0, 200, -math.inf, 0
-    for seed in range(10):
-        process = Process(seed)
+def _() -> Finding:
+    excess, falls = -math.inf, 0
+    for process in map(Process, range(10)):
         best, policy = process.best(), np.full((process.states, process.actions), 1 / process.actions)
-        rate, last = t * (1 - process.discount), -math.inf
-        for step in range(1, steps + 1):
+        apart, last = 1 - process.discount, -math.inf
+        for step in range(1, 201):
             value, advantage, _ = process.solved(policy)
             falls += value < last - 1e-12
-            last, policy = value, softened(policy, advantage, t)
-            bound = (math.log(process.actions) / rate + 1 / (1 - process.discount) ** 2) / step
-            worst_excess = max(worst_excess, best - process.solved(policy)[0] - bound)
-    return Finding(
-        falls == 0 and worst_excess <= 0,
-        f"10 random processes, {steps} exact steps each: {falls} falls of the return; gap to the optimum minus the "
-        f"O(1/K) bound at most {worst_excess:.2f}",
-    )
+            last, policy = value, softened(policy, advantage, 1.0)
+            bound = (math.log(process.actions) / apart + 1 / apart**2) / step
+            excess = max(excess, best - process.solved(policy)[0] - bound)
+    saw = say(processes=10, exact_steps_each=200, falls=falls, gap_to_the_optimum_minus_the_bound_at_most=excess)
+    return Finding(falls == 0 and excess <= 0, saw)
 
 
-@claim("CartPole on par with PPO.", slow=True)
-def on_par_with_ppo_mdpo() -> Finding:
-    return _on_par("mdpo")()
+claim("CartPole on par with PPO.", slow=True)(_on_par("mdpo"))

@@ -1,115 +1,100 @@
-"""What s-grpo-noise claims."""
+"""S-GRPO's claims about noisy labels."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
 
-from hocket import recipes
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.group_statistics import _binary_groups, finding
-from hocket.lab.toys.group_statistics_training import SEEDS, guessing, recipe_of, spread, trained
+from hocket.lab.toys.group_statistics import _binary_groups
+from hocket.lab.toys.group_statistics_training import guessing, recipe_of, trained
 from hocket.lab.world import World, answer_of, question_of
-from hocket.methods.group_relative.s_grpo_noise import noise_weight
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.s_grpo_noise import S_GRPO_NOISE, noise_weight
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
 claim = Claims("s-grpo-noise", "arXiv:2508.05928")
+FLIP = "credit.weigh.0.flip"
 
 
 @claim("p = 0 leaves GRPO as it is; with noise a lone odd label weighs 0, an even group 1 - 2p")
-def _noise_free_weight() -> Finding:
+def _() -> Finding:
     groups = _binary_groups(8)
-    plain = first_advantages(recipes.find("grpo"), recorded(groups))
-    clean = first_advantages(recipes.find("s-grpo-noise").but({"credit.weigh.0.flip": 0.0}), recorded(groups))
-    worst = max(abs(a - b) for a, b in zip(plain, clean, strict=True))
-    noisy = recipes.find("s-grpo-noise").but({"credit.weigh.0.flip": 0.2, "credit.weigh.0.success": 0.5})
-    lone = first_advantages(noisy, recorded([groups[1], groups[7], groups[4]]))
-    even = abs(lone[-1]) / abs(first_advantages(recipes.find("grpo"), recorded([groups[4]]))[0])
-    return finding(
-        f"p = 0: {worst:.1e} from GRPO; p = 0.2: one odd label of eight gets {max(map(abs, lone[:16]))}, "
-        f"an even group weight {even:.4f}",
-        worst < 1e-6,
-        max(map(abs, lone[:16])) == 0,
-        abs(even - 0.6) < 1e-6,
-    )
+    clean, plain = (first_advantages(one, recorded(groups)) for one in (S_GRPO_NOISE.but({FLIP: 0.0}), GRPO))
+    noisy = S_GRPO_NOISE.but({FLIP: 0.2, "credit.weigh.0.success": 0.5})
+    mixed = first_advantages(noisy, recorded([groups[1], groups[7], groups[4]]))
+    even = abs(mixed[-1]) / abs(first_advantages(GRPO, recorded([groups[4]]))[0])
+    lone, off = max(map(abs, mixed[:16])), gap(plain, clean)
+    saw = say(off_GRPO_without_noise=off, one_odd_label_of_eight_at_p_of_one_fifth=lone, weight_of_an_even_group=even)
+    return Finding(off < 1e-6 and lone == 0 and abs(even - 0.6) < 1e-6, saw)
 
 
 @claim("The weight minimises E[(w A_noisy - A_true)^2]")
-def _noise_weight_is_least_squares() -> Finding:
-    """Clean rewards, flips, population statistics of many samples: the best factor, and the weight's."""
-    rng, count = Key.of(8).numpy(), 400_000
-    saw, worst = [], 0.0
+def _() -> Finding:
+    rng, count, weights = Key.of(8).numpy(), 400_000, {}
     for rate, flip in ((0.5, 0.2), (0.3, 0.1), (0.15, 0.2), (0.9, 0.05)):
         clean = (rng.random(count) < rate).astype(float)
         noisy = abs(clean - (rng.random(count) < flip))
         left, right = ((one - one.mean()) / one.std() for one in (noisy, clean))
+        observed = torch.tensor(rate * (1 - flip) + (1 - rate) * flip, dtype=torch.float64)
         best = float((left * right).mean() / (left * left).mean())
-        observed = rate * (1 - flip) + (1 - rate) * flip
-        weight = float(noise_weight(torch.tensor(observed, dtype=torch.float64), flip, 0.0))
-        worst = max(worst, abs(best - weight))
-        saw.append(f"rate {rate}, p {flip}: {weight:.4f} against {best:.4f}")
-    return finding("; ".join(saw), worst < 4 / math.sqrt(count))
+        weights[f"rate {rate}, p {flip}:"] = float(noise_weight(observed, flip, 0.0)), best
+    holds = max(abs(own - best) for own, best in weights.values()) < 4 / math.sqrt(count)
+    shown = {name: f"{own:.4f} against {best:.4f}" for name, (own, best) in weights.items()}
+    return Finding(holds, say(weight_and_best_factor=shown))
 
 
 @dataclass(frozen=True)
 class Flipped(Reward):
-    """A world's reward with labels that are wrong with probability `chance`."""
+    """A world's reward with labels of which a fifth is wrong."""
 
     world: World
-    chance: float
     name: str = "label"
     weight: float = 1.0
     outside = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
-        labels: list[float | None] = []
-        for one in trajectories:
-            label = self.world.reward(question_of(one), answer_of(one))
-            flips = key.derive(one.scenario.id, one.sample).numpy().random() < self.chance
-            labels.append(1 - label if flips else label)
-        return labels
+        labels = [self.world.reward(question_of(one), answer_of(one)) for one in trajectories]
+        flips = [key.derive(one.scenario.id, one.sample).numpy().random() < 0.2 for one in trajectories]
+        return [1 - label if flip else label for label, flip in zip(labels, flips, strict=True)]
 
 
-def _noisy(name: str, world: World, steps: int, seed: int, changes: Mapping[str, Any], **bench: Any) -> Bench:
-    made = Bench(world, recipe_of(name, changes), seed=seed, **bench)
-    made.parts.rewards = (Flipped(world, 0.2),)
-    return made.run(steps)
-
-
-def _with_a_chance(policy: Tabular) -> None:
-    policy.logits[policy.row(0, ()), 0] = 1.0
-    policy.logits[policy.row(0, (0,)), 1] = 1.0
+def noisy(name: str, world: World, steps: int, changes: Mapping[str, Any], **bench: Any) -> list[float]:
+    """Success after training with a fifth of the labels flipped, by seed."""
+    told = {FLIP: 0.2} if name == "s-grpo-noise" else {}
+    benches = [Bench(world, recipe_of(name, {**changes, **told}), seed=seed, lr=0.1, **bench) for seed in SEEDS]
+    for one in benches:
+        one.parts.rewards = (Flipped(world),)
+    return [one.run(steps).success() for one in benches]
 
 
 @claim("With 20 % flipped labels it ends above GRPO and Dr. GRPO where unsolvable prompts share parameters", slow=True)
-def _noise_from_hopeless_prompts() -> Finding:
-    """One prompt can be solved, eleven cannot, and all share their parameters; a fifth of the labels is wrong."""
-    questions = 12
-    world = World(questions, 5, 2, lambda question, answer: float(question == 0 and answer == (0, 1)), context="shared")
-    final = {}
-    for name in ("grpo", "dr-grpo", "s-grpo-noise"):
-        changes = {"rollout.samples": 16, **({"credit.weigh.0.flip": 0.2} if name == "s-grpo-noise" else {})}
-        runs = [_noisy(name, world, 40, seed, changes, lr=0.1, start=_with_a_chance) for seed in SEEDS]
-        final[name] = [bench.success() * questions for bench in runs]
-    ahead = {name: [a - b for a, b in zip(final["s-grpo-noise"], final[name], strict=True)] for name in final}
-    error = statistics.stdev(ahead["grpo"]) / math.sqrt(len(SEEDS))
-    return Finding(
-        statistics.fmean(ahead["grpo"]) > 2 * error and statistics.fmean(ahead["dr-grpo"]) > 0.05,
-        f"ahead of GRPO by {statistics.fmean(ahead['grpo']):.2f} +- {error:.2f} on the same seeds, of Dr. GRPO by "
-        f"{spread(ahead['dr-grpo'], 2)}; success after 40 steps with 20 % flipped labels: "
-        f"S-GRPO {spread(final['s-grpo-noise'], 2)}, GRPO "
-        f"{spread(final['grpo'], 2)}, Dr. GRPO {spread(final['dr-grpo'], 2)}",
-    )
+def _() -> Finding:
+    def start(policy: Tabular) -> None:
+        policy.logits[policy.row(0, ()), 0] = 1.0
+        policy.logits[policy.row(0, (0,)), 1] = 1.0
+
+    # One prompt can be solved, eleven cannot.
+    world = World(12, 5, 2, lambda question, answer: float(question == 0 and answer == (0, 1)), context="shared")
+    success = {
+        name: [12 * one for one in noisy(name, world, 40, {"rollout.samples": 16}, start=start)]
+        for name in ("s-grpo-noise", "grpo", "dr-grpo")
+    }
+    own, *others = success.values()
+    ahead = [[a - b for a, b in zip(own, other, strict=True)] for other in others]
+    error = stdev(ahead[0]) / math.sqrt(len(SEEDS))
+    saw = say(ahead_of_GRPO=fmean(ahead[0]), error=error, of_Dr_GRPO=ahead[1], success_after_40_steps=success)
+    return Finding(fmean(ahead[0]) > 2 * error and fmean(ahead[1]) > 0.05, saw)
 
 
 @claim(
@@ -117,24 +102,15 @@ def _noise_from_hopeless_prompts() -> Finding:
     "counter-example found here",
     slow=True,
 )
-def _noise_without_hopeless_prompts() -> Finding:
-    """The counter-example: where each prompt has parameters of its own and can be solved, GRPO does not stall."""
-    world, final = guessing(2, 4), {}
-    for name in ("grpo", "s-grpo-noise"):
-        changes = {"credit.weigh.0.flip": 0.2} if name == "s-grpo-noise" else {}
-        final[name] = [_noisy(name, world, 60, seed, changes, lr=0.1).success() for seed in SEEDS]
-    return Finding(
-        min(final["grpo"]) > 0.85 and statistics.fmean(final["s-grpo-noise"]) < statistics.fmean(final["grpo"]) + 0.02,
-        f"success after 60 steps with 20 % flipped labels: GRPO {spread(final['grpo'])}, S-GRPO "
-        f"{spread(final['s-grpo-noise'])}",
-    )
+def _() -> Finding:
+    success = {name: noisy(name, guessing(2, 4), 60, {}) for name in ("grpo", "s-grpo-noise")}
+    holds = min(success["grpo"]) > 0.85 and fmean(success["s-grpo-noise"]) < fmean(success["grpo"]) + 0.02
+    return Finding(holds, say(success_after_60_steps=success))
 
 
 @claim("With clean rewards and p = 0 the curves are GRPO's", slow=True)
-def _clean_curves_coincide() -> Finding:
-    world, worst = guessing(), 0.0
-    for seed in range(2):
-        plain = trained("grpo", world, 40, seed)
-        clean = trained("s-grpo-noise", world, 40, seed, {"credit.weigh.0.flip": 0.0})
-        worst = max(worst, *(abs(a.success - b.success) for a, b in zip(plain.readings, clean.readings, strict=True)))
-    return Finding(worst < 1e-4, f"largest difference between the curves {worst:.1e}")
+def _() -> Finding:
+    ways: Any = (("grpo", {}), ("s-grpo-noise", {FLIP: 0.0}))
+    pairs = ([trained(name, guessing(), 40, seed, told).readings for name, told in ways] for seed in range(2))
+    worst = max(gap([one.success for one in left], [one.success for one in right]) for left, right in pairs)
+    return Finding(worst < 1e-4, say(largest_difference_between_the_curves=worst))

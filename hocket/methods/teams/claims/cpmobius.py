@@ -1,4 +1,4 @@
-"""What cpmobius claims."""
+"""CPMöbius's claims, on a ladder: a problem of difficulty d asks for the first d words of one chain of 12."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
+from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.cpmobius import CPMOBIUS, INSTRUCTION, CoachPlayer, LearningProgress, unique_majority
 from hocket.objectives.entropy import EntropyBonus
 from hocket.types import Message, Scenario
@@ -19,41 +20,28 @@ from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 
 claim = Claims("cpmobius", "section 4")
-
-
 SEEDS = range(10, 15)
-RUNGS = 12
-"""Difficulties: a problem of difficulty d asks for the first d words of a chain, each learnt only on the way."""
-
-
+RUNGS, STEPS, LOW, HIGH = 12, 150, 0.2, 0.8
 LETTERS = tuple("abcdefgh")
 KNOBS = tuple(f"level{d}" for d in range(1, RUNGS + 1))
-CHAINS = 1
+VOCABULARY = (*LETTERS, *KNOBS)
+CHAIN = tuple(LETTERS[(2 * place + place // 2) % len(LETTERS)] for place in range(RUNGS))
+WHOLE = f"chain 0 to {KNOBS[-1]}"
+HELD_OUT = [Scenario("held out", WHOLE, " ".join(CHAIN))]
 KNOWN = (0.97, *(0.35,) * 11)
 """How likely the right word of each rung is before training, once all words before are right."""
 
 
-def chain(number: int) -> tuple[str, ...]:
-    """The right words of a chain."""
-    return tuple(LETTERS[(number + 2 * place + place // 2) % len(LETTERS)] for place in range(RUNGS))
-
-
 @dataclass(frozen=True)
 class Ladder(CoachPlayer):
-    """The coach names a difficulty; the problem is one of the chains, up to that rung."""
+    """The coach names a difficulty; the problem is the chain up to that rung."""
 
     def problem(self, said: str, team: Team) -> str:
-        number = team.key.derive("chain").word % CHAINS
-        return f"chain {number} to {said}"
+        return f"chain 0 to {said}"
 
     def attempt(self, problem: str, team: Team) -> Coroutine[Any, Any, Reply]:
-        words = replace(team.assignment.decoding, max_tokens=rung(problem))
+        words = replace(team.assignment.decoding, max_tokens=int(problem.rsplit("level", 1)[-1]))
         return team.player.fresh()(problem, state=problem, decoding=words)
-
-
-def rung(problem: str) -> int:
-    """How many words a problem asks for."""
-    return int(problem.rsplit("level", 1)[-1])
 
 
 def view(messages: tuple[Message, ...]) -> tuple[str, ...]:
@@ -64,27 +52,21 @@ def view(messages: tuple[Message, ...]) -> tuple[str, ...]:
 
 def start(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
     """The player knows the first rungs better than the last, off the chain nothing; the coach's words are even."""
-    seen = view(messages)
-    if seen[0] == "coach":
+    if view(messages)[0] == "coach":
         return dict.fromkeys(LETTERS, -30.0)
-    right, off = chain(int(seen[1])), dict.fromkeys(KNOBS, -30.0)
-    place = len(said)
-    if said != right[:place] or place >= RUNGS:
+    off, place = dict.fromkeys(KNOBS, -30.0), len(said)
+    if said != CHAIN[:place] or place >= RUNGS:
         return off
-    return off | {right[place]: math.log((len(LETTERS) - 1) * KNOWN[place] / (1 - KNOWN[place]))}
-
-
-HELD_OUT = [Scenario("held out", f"chain 0 to {KNOBS[-1]}", answer=" ".join(chain(0)))]
-"""What progress is measured on; see `bench`."""
+    return off | {CHAIN[place]: math.log((len(LETTERS) - 1) * KNOWN[place] / (1 - KNOWN[place]))}
 
 
 def levels(bench: TalkBench) -> list[float]:
     """The player's exact accuracy by difficulty: the chance of the first d words of the chain."""
-    found, right = [1.0], chain(0)
-    for place, word in enumerate(right):
-        words = bench.policies["player"].probabilities(f"chain 0 to {KNOBS[-1]}", said=right[:place])
-        found.append(found[-1] * float(words[VOCABULARY.index(word)]))
-    return found[1:]
+    chances = [1.0]
+    for place, word in enumerate(CHAIN):
+        words = bench.policies["player"].probabilities(WHOLE, said=CHAIN[:place])
+        chances.append(chances[-1] * float(words[VOCABULARY.index(word)]))
+    return chances[1:]
 
 
 def mass(bench: TalkBench) -> list[float]:
@@ -93,51 +75,28 @@ def mass(bench: TalkBench) -> list[float]:
     return [float(words[VOCABULARY.index(knob)]) for knob in KNOBS]
 
 
-VOCABULARY = (*LETTERS, *KNOBS)
-PACE, COACH_PACE, CURIOSITY = 3.0, 2.0, 0.2
-LOW, HIGH = 0.2, 0.8
-
-
 def bench(kind: str, seed: int, momentum: float | None = 0.7) -> TalkBench:
     """A coach paid for progress, one that stays uniform, or one paid at once for the player's failures.
 
     A batch is one choice of the coach, twice. Where that is outside the band the player learns nothing and the coach is
     paid for that. The code's entropy bonus keeps the coach from staying on what was the frontier once.
     """
-    recipe = CPMOBIUS.but(
-        {
-            "curriculum.prompts": 1,
-            "rollout.samples": 2,
-            "rollout.max_rounds": 1,
-            "rollout.empty": True,
-            "rewards": (LearningProgress(problems=1, momentum=momentum),),
-            "update.method": "sgd",  # Adam's momentum would go on moving rows that are no longer asked for.
-            "update.lr": PACE,
-        }
-    )
-    if kind == "adversary":
+    once = {"curriculum.prompts": 1, "rollout.samples": 2, "rollout.max_rounds": 1, "rollout.empty": True}
+    # Adam's momentum would go on moving rows that are no longer asked for.
+    recipe = CPMOBIUS.but({**once, "update.method": "sgd", "update.lr": 3.0})
+    recipe = recipe.but(rewards=(LearningProgress(problems=1, momentum=momentum),))
+    adverse = kind == "adversary"
+    if adverse:
         recipe = recipe.but({"rollout.low": 0.0, "rollout.high": 1.0, "rewards": ()})
-    coach = recipe.but({"update.lr": COACH_PACE, "regularisers": (EntropyBonus(coefficient=CURIOSITY),)})
-    made: list[TalkBench] = []
-    found = TalkBench(
-        Ladder(solutions=12, alike=kind != "adversary", adversarial=kind == "adversary"),
-        HELD_OUT,
-        VOCABULARY,
-        recipe,
-        length=RUNGS,
-        view=view,
-        prompts=1,
-        prior=start,
-        recipes={"coach": coach},
-        frozen=frozenset({"coach"} if kind == "uniform" else ()),
-        measure=lambda played: fmean(levels(made[0])),
-        seed=seed,
-        capacity=16384,
-    )
-    made.append(found)
-    seats = {**found.player.seats, "coach": replace(found.player.seats["coach"], decoding={"max_tokens": 1})}
-    found.parts.player = replace(found.player, seats=seats)
-    return found
+    coach = recipe.but({"update.lr": 2.0, "regularisers": (EntropyBonus(coefficient=0.2),)})
+    flow = Ladder(solutions=12, alike=not adverse, adversarial=adverse)
+    still = frozenset({"coach"} if kind == "uniform" else ())
+    how: dict[str, Any] = {"length": RUNGS, "view": view, "prior": start, "recipes": {"coach": coach}, "frozen": still}
+    how |= {"prompts": 1, "seed": seed, "capacity": 16384, "measure": lambda played: fmean(levels(made))}
+    made: TalkBench = TalkBench(flow, HELD_OUT, VOCABULARY, recipe, **how)
+    seats = {**made.player.seats, "coach": replace(made.player.seats["coach"], decoding={"max_tokens": 1})}
+    made.parts.player = replace(made.player, seats=seats)
+    return made
 
 
 @dataclass(frozen=True)
@@ -159,36 +118,25 @@ class Course:
     rise: float
 
 
-STEPS = 150
-
-
 @functools.cache
 def course(kind: str, seed: int, momentum: float | None = 0.7) -> Course:
     """Trains player and coach and looks at them every five steps, exactly."""
-    trained, seen = bench(kind, seed, momentum), []
+    trained, focus, middles = bench(kind, seed, momentum), [], []
     for _ in range(STEPS // 5):
         trained.run(5)
-        seen.append((levels(trained), mass(trained)))
-    focus = [
-        sum(one for one, accuracy in zip(given, found, strict=True) if LOW <= accuracy <= HIGH)
-        * RUNGS
-        / max(1, sum(LOW <= accuracy <= HIGH for accuracy in found))
-        for found, given in seen
-    ]
-    third = len(seen) // 3
-    middles = [sum(d * one for d, one in enumerate(given)) for _, given in seen]
-    last, given = seen[-1]
-    return Course(
-        accuracy=fmean(last),
-        focus=fmean(focus),
-        late=fmean(focus[-third:]),
-        harder=sum(one for one, accuracy in zip(given, last, strict=True) if accuracy < LOW),
-        rise=fmean(middles[-third:]) - fmean(middles[:third]),
-    )
+        right, given = levels(trained), mass(trained)
+        band = [LOW <= accuracy <= HIGH for accuracy in right]
+        focus.append(sum(one for one, inside in zip(given, band, strict=True) if inside) * RUNGS / max(1, sum(band)))
+        middles.append(sum(d * one for d, one in enumerate(given)))
+    third = len(focus) // 3
+    harder = sum(one for one, accuracy in zip(given, right, strict=True) if accuracy < LOW)
+    rise = fmean(middles[-third:]) - fmean(middles[:third])
+    return Course(fmean(right), fmean(focus), fmean(focus[-third:]), harder, rise)
 
 
-def courses(kind: str) -> list[Course]:
-    return [course(kind, seed) for seed in SEEDS]
+def courses(name: str, kind: str, momentum: float | None = 0.7) -> list[float]:
+    """A figure of the runs of all seeds."""
+    return [getattr(course(kind, seed, momentum), name) for seed in SEEDS]
 
 
 @claim(
@@ -196,92 +144,67 @@ def courses(kind: str) -> list[Course]:
     "section 3",
     slow=True,
 )
-def coach_follows_the_frontier() -> Finding:
-    found = courses("progress")
-    focus, late, rise = ([getattr(one, name) for one in found] for name in ("focus", "late", "rise"))
+def _() -> Finding:
+    focus, late, rise = (courses(name, "progress") for name in ("focus", "late", "rise"))
     error = stdev(rise) / len(SEEDS) ** 0.5
-    return Finding(
-        min(focus) > 1.0 and fmean(focus) > 1.5 and fmean(late) > 1.5 and fmean(rise) > 2 * error,
-        f"mass on difficulties in the band over a uniform coach's: {', '.join(f'{one:.1f}' for one in focus)}, in the "
-        f"last third of {STEPS} steps {', '.join(f'{one:.1f}' for one in late)}; the middle of the mass rises by "
-        f"{fmean(rise):.1f} of {RUNGS} rungs (standard error {error:.1f})",
-    )
+    holds = min(focus) > 1.0 and fmean(focus) > 1.5 and fmean(late) > 1.5 and fmean(rise) > 2 * error
+    band = {"all steps": line(focus), "last third": line(late)}
+    return Finding(holds, say(mass_in_the_band_over_a_uniform_coachs=band, rise_of_its_middle=fmean(rise), error=error))
 
 
 @claim("the Player ends above that of a uniform and of an adversarial Coach", slow=True)
-def progress_ends_above() -> Finding:
-    ends = {kind: [one.accuracy for one in courses(kind)] for kind in ("progress", "uniform", "adversary")}
-    means = {kind: fmean(found) for kind, found in ends.items()}
-    ahead = {
-        kind: sum(a > b for a, b in zip(ends["progress"], ends[kind], strict=True)) for kind in ("uniform", "adversary")
-    }
-    worst = stdev(ends["progress"]) + max(stdev(ends["uniform"]), stdev(ends["adversary"]))
-    error = worst / len(SEEDS) ** 0.5
-    rest = max(means["uniform"], means["adversary"])
-    return Finding(
-        means["progress"] - rest > 2 * error and min(ahead.values()) >= 4,
-        f"exact accuracy after {STEPS} steps from {START:.2f}: paid for progress {means['progress']:.3f}, uniform "
-        f"{means['uniform']:.3f}, adversarial {means['adversary']:.3f} (standard error of a gap at most {error:.3f}); "
-        f"ahead in {ahead['uniform']} and {ahead['adversary']} of {len(SEEDS)} seeds",
-    )
+def _() -> Finding:
+    own, *others = (courses("accuracy", kind) for kind in ("progress", "uniform", "adversary"))
+    ahead = [sum(a > b for a, b in zip(own, other, strict=True)) for other in others]
+    error = (stdev(own) + max(map(stdev, others))) / len(SEEDS) ** 0.5
+    means = dict(zip(("uniform", "adversary"), map(fmean, others), strict=True))
+    before = fmean(math.prod(KNOWN[: d + 1]) for d in range(RUNGS))
+    saw = say(accuracy={"before": before, "progress": fmean(own), **means}, error=error, ahead_of_5=str(ahead))
+    return Finding(fmean(own) - max(means.values()) > 2 * error and min(ahead) >= 4, saw)
 
 
 @claim("without a baseline, one choice per batch, it does not end above a uniform Coach here", "derived", slow=True)
-def without_baseline_it_is_no_better_than_uniform() -> Finding:
-    """The paper's reward as it is: any progress is good, so what was the frontier once is never left for more."""
-    plain = [course("progress", seed, None).accuracy for seed in SEEDS]
-    fair, better = ([one.accuracy for one in courses(kind)] for kind in ("uniform", "progress"))
+def _() -> Finding:
+    # The paper's reward as it is: any progress is good, so what was the frontier once is never left for more.
+    plain, fair, better = (
+        courses("accuracy", "progress", None),
+        *(courses("accuracy", k) for k in ("uniform", "progress")),
+    )
     gaps = [one - other for one, other in zip(plain, fair, strict=True)]
     error = stdev(gaps) / len(SEEDS) ** 0.5
-    return Finding(
-        fmean(gaps) < 2 * error and fmean(plain) < fmean(better),
-        f"without a running mean: {', '.join(f'{one:.2f}' for one in plain)}, minus a uniform coach's "
-        f"{fmean(gaps):+.3f} (standard error {error:.3f}); with it {fmean(better):.3f} on the average",
-    )
+    saw = say(plain=line(plain), minus_uniform=fmean(gaps), error=error, with_a_running_mean=fmean(better))
+    return Finding(fmean(gaps) < 2 * error and fmean(plain) < fmean(better), saw)
 
 
 @claim("an adversarial Coach drifts to problems the Player cannot solve", slow=True)
-def adversary_drifts_to_the_unsolvable() -> Finding:
-    found, fair = [one.harder for one in courses("adversary")], [one.harder for one in courses("uniform")]
-    progress = [one.harder for one in courses("progress")]
-    return Finding(
-        fmean(found) > 0.75 and fmean(found) > fmean(fair) + 0.15 and fmean(progress) < fmean(fair),
-        f"mass at the end on what the player solves in less than {LOW}: adversarial "
-        f"{', '.join(f'{one:.2f}' for one in found)}; uniform {fmean(fair):.2f}, for progress {fmean(progress):.2f}",
-    )
+def _() -> Finding:
+    adverse, fair, own = (courses("harder", kind) for kind in ("adversary", "uniform", "progress"))
+    holds = fmean(adverse) > 0.75 and fmean(adverse) > fmean(fair) + 0.15 and fmean(own) < fmean(fair)
+    ends = {"adversarial": line(adverse), "uniform": fmean(fair), "progress": fmean(own)}
+    return Finding(holds, say(mass_at_the_end_on_what_is_solved_in_less_than_a_fifth=ends))
 
 
 @claim(
     "the Coach is paid 100 times the change in the Player's accuracy, and not updated when there is none",
     "authors' code",
 )
-def coach_is_paid_the_change() -> Finding:
-    """Its advantage is 100 times the change in accuracy, on all it said; the player's is that of its own answers."""
-    trained = bench("progress", 0, momentum=None)
-    gaps, paid, still = [], 0, 0
+def _() -> Finding:
+    trained, gaps, paid, still = bench("progress", 0, momentum=None), [], 0, 0
+    coach = trained.learners["coach"]
     for _ in range(12):
-        before, coach = fmean(levels(trained)), trained.policies["coach"].module.logits.detach().clone()
+        before, weights = fmean(levels(trained)), trained.policies["coach"].module.logits.detach().clone()
         result = trained.step()
         gained = 100 * (fmean(levels(trained)) - before)
-        moved = not bool((trained.policies["coach"].module.logits == coach).all())
-        still += gained == 0 and not moved
         if gained == 0:
-            gaps.append(float(moved))
+            gaps.append(float(not bool((trained.policies["coach"].module.logits == weights).all())))
+            still += gaps[-1] == 0
             continue
-        batch = pack(result.trajectories)
-        recipe = trained.learners["coach"].recipe
-        seen = recipe.assess(batch, recipe.init(), trained.parts.weights)[0].occurrences
-        mine = batch.policy[batch.turn[seen.decision]] == batch.names["policy"].index("coach")
-        gaps.append(float((seen.advantage[mine] - gained).abs().max()))
+        batch, paid = pack(result.trajectories), paid + 1
+        at = coach.recipe.assess(batch, coach.recipe.init(), trained.parts.weights)[0].occurrences
+        mine = batch.policy[batch.turn[at.decision]] == batch.names["policy"].index("coach")
+        gaps.append(gap(at.advantage[mine], gained))
         for one in result.trajectories:
             earned = [value for value in one.scores["own"].value if value is not None]  # type: ignore[union-attr]
             gaps.append(float(earned != unique_majority([turn.text for turn in one.turns[1:]])))
-        paid += 1
-    return Finding(
-        max(gaps) < 1e-9 and paid >= 3 and still >= 2,
-        f"{paid} steps with progress: the coach's advantages are off 100 (after - before) by {max(gaps):.1e} at most; "
-        f"in {still} without, its weights stay as they are",
-    )
-
-
-START = fmean(math.prod(KNOWN[: d + 1]) for d in range(RUNGS))
+    holds = max(gaps) < 1e-9 and paid >= 3 and still >= 2
+    return Finding(holds, say(steps_with_progress=paid, off_by=max(gaps), steps_without_and_still=still))
