@@ -19,7 +19,7 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.bandit import flat
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.claim import Check, Claims, Finding
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import look
 from hocket.lab.stale import run_stale
@@ -28,15 +28,13 @@ from hocket.recipe import Recipe
 from hocket.stages import Policy
 from hocket.types import Batch
 
-__all__ = [
-    *("EXACT", "SEEDS", "Check", "Claims", "Finding", "batches", "below", "each", "gap", "gradient", "inspect"),
-    *("runs", "same_gradient", "say"),
-]
+__all__ = ["EXACT", "SEEDS", "Check", "Claims", "Finding", "batches", "below", "each", "gap", "gradient", "inspect"]
+__all__ += ["runs", "same_gradient", "say"]
 
 EXACT, SEEDS = 1e-12, range(5)
 
 
-def batches(count: int, *names: object, **settings: Any) -> Iterator[dict[str, Any]]:
+def batches(count: int, *names: str | int, **settings: Any) -> Iterator[dict[str, Any]]:
     """Random recorded batches, the same at every call with equal arguments; `settings` as of `random_document`."""
     key = Key.of(0).derive("checks", *names)
     return (random_document(key.derive("document", number), **settings) for number in range(count))
@@ -66,7 +64,7 @@ def below(limit: float, *also: bool, **figures: float) -> Finding:
     return Finding(max(figures.values()) < limit and all(also), say(**figures))
 
 
-def same_gradient(left: Recipe, right: Recipe, count: int = 20, *names: object, **settings: Any) -> Finding:
+def same_gradient(left: Recipe, right: Recipe, count: int = 20, *names: str | int, **settings: Any) -> Finding:
     """Two recipes have equal gradients on random batches."""
     gaps = (gap(gradient(left, one), gradient(right, one)) for one in batches(count, *names, **settings))
     return below(EXACT, largest_difference_of_gradients=max(gaps))
