@@ -124,7 +124,7 @@ def start(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, flo
 
 
 def taught(recipe: Recipe, seed: int) -> tuple[float, float]:
-    """Chance of the right door after `STEPS` from the same pairs; how far mean |score| of wins is from that of losses."""
+    """Chance of the right door after `STEPS` from the same pairs; the gap of mean |score| between wins and losses."""
     rooms = [Scenario(f"house {number}", "?", answer="red") for number in range(24)]
     method = recipe.but({"objective.beta": BETA})
     bench = TalkBench(Doors(), rooms, (*DOORS, *NOISE), method, view=last_message, prior=start, seed=seed)

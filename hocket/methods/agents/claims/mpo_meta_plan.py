@@ -134,8 +134,8 @@ def planned(bench: TalkBench, keen: float = 2.5) -> float:
 
     def score(thing: str) -> float:
         opening = f"{thing}\n{sight(thing, 'hall', False)}"
-        chances = bench.policies["adviser"].probabilities(opening, system=FLOW.system)[len(MOVES) :].tolist()
-        return sum(chance * value(thing, plan, keen) for chance, plan in zip(chances, PLANS, strict=True))
+        chances = bench.policies["adviser"].probabilities(opening, system=FLOW.system)[len(MOVES) :]
+        return sum(float(chance) * value(thing, plan, keen) for chance, plan in zip(chances, PLANS, strict=True))
 
     return fmean(map(score, LAYOUT))
 

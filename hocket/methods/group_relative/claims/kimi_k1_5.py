@@ -19,8 +19,8 @@ from hocket.lab.documents import random_documents
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
 from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.regressions import KEY, REFERENCE, REWARDS
+from hocket.lab.toys.rewarded import line
 from hocket.lab.world import World, answer_of
 from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5, ByFailure
 from hocket.objectives.regression import squared_residual
@@ -113,7 +113,7 @@ def _() -> Finding:
     with torch.no_grad():
         policy.logits.copy_(torch.from_numpy(KEY.derive("resume").numpy().normal(size=tuple(policy.logits.shape))))
     player, scenario, samples = Player(world, {"policy": policy}), world.scenario("train", 0), 4_000
-    pending, finished, gaps = Counter({(): samples}), Counter[tuple[int, ...]](), []
+    pending, finished, gaps = Counter[tuple[int, ...]]({(): samples}), Counter[tuple[int, ...]](), []
     for budget in (1, 2, 3):
         following = Counter[tuple[int, ...]]()
         for prefix, number in pending.items():

@@ -68,7 +68,12 @@ def poll(key: Key) -> list[dict[str, Any]]:
         answers = drawn(key.derive(question), judges=3, samples=4)
         for sample in range(4):
             lengths = [int(rng.integers(2, 4)) for _ in answers]
-            row = {"id": f"{question}{sample}", "group": f"question {question}", "scores": {}, "agent": list(answers)}
+            row: dict[str, Any] = {
+                "id": f"{question}{sample}",
+                "group": f"question {question}",
+                "scores": {},
+                "agent": list(answers),
+            }
             row |= {name: rng.normal(-1.0, 0.5, sum(lengths)).tolist() for name in ("logp", "logp_ref")}
             row["turn"] = [turn for turn, length in enumerate(lengths) for _ in range(length)]
             told = {judge: said[sample] for judge, said in answers.items()}
