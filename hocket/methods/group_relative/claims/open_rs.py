@@ -88,8 +88,7 @@ def _() -> Finding:
 
 
 @claim(
-    "a length limit below the work that is needed teaches to guess: answers collapse instead of fitting in",
-    slow=True,
+    "a length limit below the work that is needed teaches to guess: answers collapse instead of fitting in", slow=True
 )
 def _() -> Finding:
     rates, lengths = {}, {}
