@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ def random_document(
     rng = key.numpy()
     rows = [_row(rng, group, number, longest, gap, graded) for group in range(groups) for number in range(samples)]
     return {"version": 1, "trajectories": rows}
+
+
+def random_documents(key: Key, count: int, **settings: Any) -> Iterator[dict[str, Any]]:
+    """Random batches, of keys derived by number."""
+    return (random_document(key.derive(number), **settings) for number in range(count))
 
 
 def _row(rng: np.random.Generator, group: int, number: int, longest: int, gap: float, graded: bool) -> dict[str, Any]:

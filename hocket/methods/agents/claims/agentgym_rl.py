@@ -1,10 +1,9 @@
-"""What agentgym-rl claims."""
+"""AgentGym-RL's claims."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
 
 import torch
@@ -12,50 +11,34 @@ import torch
 from hocket.environments.maze import DIRECTIONS
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import PLAYER, Solitary
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Table, TalkBench
-from hocket.lab.toys.turn_toys import SEEDS
+from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.agentgym_rl import AGENTGYM_RL, TurnHorizon
 from hocket.types import Message, Scenario
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.episode import Limits
 
 claim = Claims("agentgym-rl", "arXiv:2509.08755 and its released code")
-
-
-SIGNS = {
-    "wood, a ring": "east",
-    "wood, a star": "south",
-    "cellar, a ring": "south",
-    "cellar, a star": "west",
-    "tower, a ring": "west",
-    "tower, a star": "north",
-}
-"""Where each sign of the trail points; a wrong step leads back to the gate."""
-
-
-TRAIL = [
-    f"{area}, a {sign}"
-    for area, signs in (
-        ("wood", ("ring", "star", "star", "ring")),
-        ("cellar", ("ring", "star", "ring", "star")),
-        ("tower", ("star", "ring", "star")),
-    )
-    for sign in signs
-]
+# The signs of the trail and where each points; a wrong step leads back to the gate.
+SIGNS = {("wood", "ring"): "east", ("wood", "star"): "south", ("cellar", "ring"): "south", ("cellar", "star"): "west"}
+SIGNS |= {("tower", "ring"): "west", ("tower", "star"): "north"}
+AREAS = ("wood ring star star ring", "cellar ring star ring star", "tower star ring star")
+TRAIL = [(area, sign) for area, *signs in map(str.split, AREAS) for sign in signs]
+GOALS = (2, 6, 11)
+"""Signs to pass; with the gate 3, 7 and 12 turns."""
 ROAD = 6
 """Turns of the safe way round, which leads to the near goal alone."""
 
 
-GOALS = (2, 6, 11)
-"""Signs to pass; with the gate 3, 7 and 12 turns."""
-
-
-def told(place: int) -> str:
+def sight(place: int) -> str:
     """What is seen at the gate (0), on the trail (1 to 11), or on the road (below 0)."""
-    if place == 0:
-        return "You are at the gate."
-    return "You are on the road." if place < 0 else f"You are in the {TRAIL[place - 1]} on the sign."
+    area, sign = TRAIL[place - 1] if place > 0 else ("", "")
+    return (
+        f"You are in the {area}, a {sign} on the sign."
+        if area
+        else f"You are {'on the road' if place else 'at the gate'}."
+    )
 
 
 def onward(place: int, move: str, goal: int) -> int:
@@ -64,10 +47,8 @@ def onward(place: int, move: str, goal: int) -> int:
         return {"east": 1, "west": -1}.get(move, 0)
     if place > 0:
         return place + 1 if move == SIGNS[TRAIL[place - 1]] else 0
-    if move != "west":
-        return place
-    arrived = place == 1 - ROAD and goal == GOALS[0]
-    return goal + 1 if arrived else max(place - 1, 1 - ROAD)
+    arrived = move == "west" and place == 1 - ROAD and goal == GOALS[0]
+    return goal + 1 if arrived else max(place - (move == "west"), 1 - ROAD)
 
 
 class Climb(Solitary):
@@ -89,7 +70,7 @@ class Climb(Solitary):
         return DIRECTIONS
 
     def _seen(self) -> Observation:
-        return Observation(told(self.place), state=str(self.place))
+        return Observation(sight(self.place), state=str(self.place))
 
     def _make(self, move: str) -> float:
         self.place = onward(self.place, move, self.goal)
@@ -107,60 +88,44 @@ class Hill:
         return Climb(int(scenario.metadata["goal"]))
 
 
-BEFORE: Mapping[str, Mapping[str, float]] = {
-    told(0): {"east": 0.5, "west": 1.0},
-    told(-1): {"west": 2.0},
-    **{told(place): {SIGNS[TRAIL[place - 1]]: 1.0} for place in range(1, len(TRAIL) + 1)},
-}
-"""Logits of the policy before training: it half knows the signs, and the road well."""
-
-
 def view(messages: tuple[Message, ...]) -> str:
     return str(messages[-1]["content"]).split("\n")[0]
 
 
-NO_ROAD = {"east": 6.0, "west": -6.0}
-"""Logits at the gate of a policy that never takes the road."""
-
-
 def climber(
-    horizon: TurnHorizon | None, seed: int, limits: Limits | None = None, *, road: bool = True, lr: float = 0.12
+    *horizon: TurnHorizon, seed: int, turns: int | None = None, road: bool = True, lr: float = 0.12
 ) -> TalkBench:
-    before = BEFORE if road else {**BEFORE, told(0): NO_ROAD}
+    """A bench on the hill; before training the policy half knows the signs, and the road well or not at all."""
+    before = {sight(place + 1): {SIGNS[sign]: 1.0} for place, sign in enumerate(TRAIL)} | {sight(-1): {"west": 2.0}}
+    before[sight(0)] = {"east": 0.5, "west": 1.0} if road else {"east": 6.0, "west": -6.0}
+    scenarios = [Scenario(f"{goal} signs", f"{goal}", metadata={"goal": goal}) for goal in GOALS]
+    flow, recipe = PlayEnvironment(Hill(), memory=False, instruct=False), AGENTGYM_RL.but(hooks=horizon)
     return TalkBench(
-        PlayEnvironment(Hill(), memory=False, instruct=False),
-        [Scenario(f"{goal} signs", f"{goal}", metadata={"goal": goal}) for goal in GOALS],
-        DIRECTIONS,
-        AGENTGYM_RL.but(hooks=() if horizon is None else (horizon,)),
-        view=view,
-        prior=lambda messages, said: before[view(messages)],
-        seed=seed,
-        lr=lr,
-        limits=limits or Limits(turns=None),
-    )
+        *(flow, scenarios, DIRECTIONS, recipe), view=view, prior=lambda messages, said: before[view(messages)],
+        seed=seed, lr=lr, limits=Limits(turns=turns),
+    )  # fmt: skip
 
 
 def chances(bench: TalkBench, place: int) -> dict[str, float]:
     """How likely each move is at a place."""
-    (policy,) = bench.policies.values()
-    return dict(zip(DIRECTIONS, policy.probabilities(told(place)).tolist(), strict=True))
+    return dict(zip(DIRECTIONS, bench.policies["policy"].probabilities(sight(place)).tolist(), strict=True))
 
 
-def arrivals(bench: TalkBench, turns: int = 16) -> list[float]:
-    """The exact chance to arrive within `turns`, per goal."""
+def arrival(bench: TalkBench) -> float:
+    """The exact chance to arrive within 16 turns, mean over goals."""
     moves = {place: chances(bench, place) for place in range(1 - ROAD, len(TRAIL) + 1)}
-    found = []
+    arrived = []
     for goal in GOALS:
-        at = {0: 1.0}
-        for _ in range(turns):
+        at, there = {0: 1.0}, 0.0
+        for _ in range(16):
             after: dict[int, float] = {}
-            for place, chance in at.items():
-                for move, likely in moves[place].items() if place != goal + 1 else (("", 1.0),):
-                    to = onward(place, move, goal) if move else place
-                    after[to] = after.get(to, 0.0) + chance * likely
+            for (place, chance), move in product(at.items(), DIRECTIONS):
+                to = onward(place, move, goal)
+                after[to] = after.get(to, 0.0) + chance * moves[place][move]
+            there += after.pop(goal + 1, 0.0)
             at = after
-        found.append(at.get(goal + 1, 0.0))
-    return found
+        arrived.append(there)
+    return fmean(arrived)
 
 
 def longest(bench: TalkBench, steps: int) -> list[int]:
@@ -169,9 +134,9 @@ def longest(bench: TalkBench, steps: int) -> list[int]:
 
 
 def logits(bench: TalkBench) -> torch.Tensor:
-    (policy,) = bench.policies.values()
-    assert isinstance(policy.module, Table)
-    return policy.module.logits.detach()
+    module = bench.policies["policy"].module
+    assert isinstance(module, Table)
+    return module.logits.detach()
 
 
 def numbers(bench: TalkBench) -> list[str]:
@@ -181,73 +146,41 @@ def numbers(bench: TalkBench) -> list[str]:
 
 
 @claim("With a constant schedule it is the fixed horizon, bit for bit.")
-def constant_is_fixed() -> Finding:
+def _() -> Finding:
     """The same run three times: by the run's own limit, by one horizon, and by three equal ones."""
-    same, moved = [], 0.0
+    equal, moves = [], []
     for seed in range(2):
-        fixed = climber(None, seed, Limits(turns=8))
+        fixed = climber(seed=seed, turns=8)
         lengths = longest(fixed, 3)
-        moved = max(moved, float(logits(fixed).abs().max()))
+        moves.append(float(logits(fixed).abs().max()))
         for schedule in (TurnHorizon((8,), ()), TurnHorizon((8, 8, 8), (1, 2))):
-            ours = climber(schedule, seed)
-            same.append(longest(ours, 3) == lengths == [8, 8, 8])
-            same[-1] &= numbers(ours) == numbers(fixed) and torch.equal(logits(ours), logits(fixed))
-    return Finding(
-        all(same) and moved > 0.1,
-        f"{sum(same)} of {len(same)} runs of 3 steps with a constant schedule equal the run with limits.turns = 8 bit "
-        f"for bit, weights and metrics; logits moved by up to {moved:.2f}",
-    )
+            ours = climber(schedule, seed=seed)
+            same = longest(ours, 3) == lengths == [8, 8, 8] and numbers(ours) == numbers(fixed)
+            equal.append(same and torch.equal(logits(ours), logits(fixed)))
+    counts = say(runs_of_3_steps=len(equal), equal_to_the_limit_8_bit_for_bit=sum(equal), logits_moved_by=max(moves))
+    return Finding(all(equal) and max(moves) > 0.1, counts)
 
 
 @claim("Episodes have at most h(t) turns; h moves on after the steps of the released lists.")
-def horizon_holds() -> Finding:
-    """Six steps with horizons 2, 5 and 9; and the released lists."""
-    lengths = longest(climber(TurnHorizon((2, 5, 9), (2, 4)), 0), 6)
-    (released,) = AGENTGYM_RL.hooks
+def _() -> Finding:
+    lengths, (released,) = longest(climber(TurnHorizon((2, 5, 9), (2, 4)), seed=0), 6), AGENTGYM_RL.hooks
     assert isinstance(released, TurnHorizon)
-    at = [released.at(step) for step in (1, 100, 101, 200, 201, 5000)]
-    return Finding(
-        lengths == [2, 2, 5, 5, 9, 9] and at == [10, 10, 20, 20, 30, 30],
-        f"longest episodes of six steps {lengths}; the released schedule at steps 1, 100, 101, 200, 201, 5000: {at}",
-    )
+    at = {step: released.at(step) for step in (1, 100, 101, 200, 201, 5000)}
+    holds = lengths == [2, 2, 5, 5, 9, 9] and list(at.values()) == [10, 10, 20, 20, 30, 30]
+    return Finding(holds, f"longest episodes of six steps {lengths}, the released schedule by step {at!r}")
 
 
-BUDGET = 8000
-"""Turns in the world, those of all episodes together."""
+ARMS = {"4-8-16": TurnHorizon((4, 8, 16), (18, 36)), "16": TurnHorizon((16,), ()), "4": TurnHorizon((4,), ())}
 
 
-ARMS = {
-    "4-8-16": TurnHorizon((4, 8, 16), (18, 36)),
-    "16": TurnHorizon((16,), ()),
-    "4": TurnHorizon((4,), ()),
-}
-
-
-@dataclass(frozen=True)
-class Course:
-    """A run of `BUDGET` turns: exact success within 16 turns half-way and at the end, and the chance to take the trail
-    before and after."""
-
-    half: float
-    end: float
-    trail: tuple[float, float]
-
-    @property
-    def collapsed(self) -> bool:
-        """Whether it has unlearnt the way that all goals share."""
-        return self.trail[1] < self.trail[0]
-
-
-@functools.cache
-def course(arm: str, seed: int) -> Course:
-    bench = climber(ARMS[arm], seed)
-    before, spent, half = chances(bench, 0)["east"], 0.0, None
-    while spent < BUDGET:
-        spent += bench.step().metrics["tokens/generated"]
-        if half is None and spent >= BUDGET / 2:
-            half = fmean(arrivals(bench))
-    assert half is not None
-    return Course(half, fmean(arrivals(bench)), (before, chances(bench, 0)["east"]))
+def course(bench: TalkBench, *budgets: int) -> list[float]:
+    """The exact success after so many turns in the world, those of all episodes together."""
+    spent, reached = 0.0, []
+    for budget in budgets:
+        while spent < budget:
+            spent += bench.step().metrics["tokens/generated"]
+        reached.append(arrival(bench))
+    return reached
 
 
 @claim(
@@ -255,20 +188,23 @@ def course(arm: str, seed: int) -> Course:
     "below both.",
     slow=True,
 )
-def growing_beats_fixed() -> Finding:
-    ours, fixed, short = ([course(arm, seed) for seed in SEEDS] for arm in ARMS)
-    ends = [[one.end for one in arm] for arm in (ours, fixed, short)]
-    fallen = [sum(one.collapsed for one in arm) for arm in (ours, fixed)]
-    gain = max(one.end - one.half for one in short)
-    means = [fmean(arm) for arm in ends]
-    holds = min(ends[0]) > 0.85 and means[0] > means[1] + 0.2 and fallen[0] < fallen[1]
-    plateau = max(ends[2]) < 0.5 and means[2] + 0.05 < means[1] and gain < 0.05
-    return Finding(
-        holds and plateau,
-        f"success within 16 turns over goals 3, 7 and 12 turns away, after {BUDGET} turns in the world, 5 seeds: "
-        f"4-8-16 {_shown(ends[0])}; fixed 16 {_shown(ends[1])}; fixed 4 {_shown(ends[2])}, of which the second half "
-        f"brought at most {gain:.3f}; runs that take the trail less than before training: {fallen[0]} and {fallen[1]}",
-    )
+def _() -> Finding:
+    ends: dict[str, list[float]] = {}
+    collapses, gains = dict.fromkeys(ARMS, 0), dict.fromkeys(ARMS, 0.0)
+    for (arm, horizon), seed in product(ARMS.items(), SEEDS):
+        bench = climber(horizon, seed=seed)
+        before = chances(bench, 0)["east"]
+        half, end = course(bench, 4000, 8000)
+        ends.setdefault(arm, []).append(end)
+        gains[arm] = max(gains[arm], end - half)
+        # Collapsed is who has unlearnt the way that all goals share.
+        collapses[arm] += chances(bench, 0)["east"] < before
+    ours, fixed, short = ends.values()
+    holds = min(ours) > 0.85 and fmean(ours) > fmean(fixed) + 0.2 and collapses["4-8-16"] < collapses["16"]
+    plateau = max(short) < 0.5 and fmean(short) + 0.05 < fmean(fixed) and gains["4"] < 0.05
+    figures = {f"fixed {arm}" if len(arm) < 3 else arm: line(values) for arm, values in ends.items()}
+    rest = say(most_of_4_in_the_second_half=gains["4"], collapsed=collapses)
+    return Finding(holds and plateau, f"success within 16 turns after 8000 in the world: {say(**figures)}, {rest}")
 
 
 @claim(
@@ -276,23 +212,10 @@ def growing_beats_fixed() -> Finding:
     "derived here; a counter-example",
     slow=True,
 )
-def without_temptation_nothing_is_gained() -> Finding:
-    """The counter-example: the same hill for a policy that never takes the road, with larger steps."""
-    ends = []
-    for arm in ("4-8-16", "16"):
-        found = []
-        for seed in SEEDS:
-            bench, spent = climber(ARMS[arm], seed, road=False, lr=0.4), 0.0
-            while spent < 5000:
-                spent += bench.step().metrics["tokens/generated"]
-            found.append(fmean(arrivals(bench)))
-        ends.append(found)
-    return Finding(
-        min(ends[1]) > max(ends[0]),
-        f"success after 5000 turns in the world, never by the road, lr 0.4, 5 seeds: 4-8-16 {_shown(ends[0])}; fixed "
-        f"16 {_shown(ends[1])}",
-    )
+def _() -> Finding:
+    def end(arm: str, seed: int) -> float:
+        return course(climber(ARMS[arm], seed=seed, road=False, lr=0.4), 5000)[0]
 
-
-def _shown(numbers: list[float]) -> str:
-    return " ".join(f"{number:.2f}" for number in numbers)
+    ours, fixed = ([end(arm, seed) for seed in SEEDS] for arm in ("4-8-16", "16"))
+    figures = say(success_after_5000_turns_of_growing=line(ours), of_fixed_16=line(fixed))
+    return Finding(min(fixed) > max(ours), figures)

@@ -1,4 +1,4 @@
-"""What reasoning-sql claims."""
+"""Reasoning-SQL's claims."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.microscope import Reading
-from hocket.lab.toys.rewarded import SEEDS, document
+from hocket.lab.toys.rewarded import document
 from hocket.lab.toys.toys import Instances
 from hocket.lab.world import Answer
 from hocket.methods.agents.reasoning_sql import REASONING_SQL, frozen_tables, ngrams, overlap, used
@@ -26,17 +26,13 @@ from hocket.tasks.sql_questions import Problem, draw_problem
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("reasoning-sql", "catalogue; the forms are chosen here")
-
-
-TABLES = {"author": ["id", "name", "born"], "book": ["id", "title", "price", "author_id"]}
 WRAPPED = "<think>t</think><answer>{}</answer>"
 
 
 @claim("hand cases give the expected overlaps")
-def overlaps_by_hand() -> Finding:
-    """Hand cases give the expected overlaps."""
+def _() -> Finding:
     gold = "SELECT b.title FROM book AS b WHERE b.price > 3"
-    tables, wrong = frozen_tables(TABLES), []
+    tables = frozen_tables({"author": ["id", "name", "born"], "book": ["id", "title", "price", "author_id"]})
     # Of the right query: book, book.title, book.price; and select b.title from book as b where b.price > 3: 9 pairs.
     linked = {
         "select title from book where 3 < price": 3 / 3,
@@ -53,76 +49,58 @@ def overlaps_by_hand() -> Finding:
         "SELECT b.title FROM book": 3 / 9,
         "SELECT name FROM author": 0 / 12,
     }
-    for sql, wanted in linked.items():
-        found = overlap(used(sql, tables), used(gold, tables))
-        if abs(found - wanted) > 1e-12:
-            wrong.append(f"linking of {sql!r} is {found:.3f}, not {wanted:.3f}")
-    for sql, wanted in paired.items():
-        found = overlap(ngrams(sql, 2), ngrams(gold, 2))
-        if abs(found - wanted) > 1e-12:
-            wrong.append(f"n-grams of {sql!r} are {found:.3f}, not {wanted:.3f}")
-    return Finding(not wrong, "; ".join(wrong) or f"{len(linked)} cases of linking and {len(paired)} of n-grams")
+    overlaps = [(sql, overlap(used(sql, tables), used(gold, tables)), share) for sql, share in linked.items()]
+    overlaps += [(sql, overlap(ngrams(sql, 2), ngrams(gold, 2)), share) for sql, share in paired.items()]
+    wrong = [f"{sql!r} is {value:.3f}, not {share:.3f}" for sql, value, share in overlaps if abs(value - share) > 1e-12]
+    return Finding(not wrong, say(cases_of_linking=len(linked), of_ngrams=len(paired), wrong="; ".join(wrong) or 0))
 
 
 def problems(count: int) -> list[tuple[Problem, Scenario]]:
     """Problems over random schemas, as scenarios."""
-    found = []
+    drawn = []
     for number in range(count):
         problem = draw_problem(3, Key.of(0).derive("checks of sql", number))
         tables = {table.name: [column.name for column in table.columns] for table in problem.schema.tables}
         metadata = {"databases": list(problem.databases), "tables": tables}
-        found.append((problem, Scenario(f"sql/{number}", problem.asked.text, problem.asked.sql, metadata=metadata)))
-    return found
+        drawn.append((problem, Scenario(f"sql/{number}", problem.asked.text, problem.asked.sql, metadata=metadata)))
+    return drawn
 
 
 def rewrites(problem: Problem) -> list[str]:
     """The same query in other words: aliases, flipped comparisons, another order of conditions and tables."""
     sql, schema = problem.asked.sql, problem.schema
     parent, child = schema.parent.name, schema.child.name
-    found = [
+    before, where, condition = sql.partition(" WHERE ")
+    texts = [
         sql.lower() if "'" not in sql else sql,
         f"SELECT * FROM ({sql})",
         sql.replace("SELECT ", "SELECT\n\t") + ";",
     ]
     if "JOIN" in sql:
-        link = f"{child}.{schema.link} = {parent}.id"
-        turned = f"{parent} JOIN {child} ON {parent}.id = {child}.{schema.link}"
-        found.append(sql.replace(f"{child} JOIN {parent} ON {link}", turned))
-        found.append(
-            sql.replace(f"{child} JOIN {parent} ON {link}", f"{parent} AS p, {child} AS c")
-            .replace(f"{child}.", "c.")
-            .replace(f"{parent}.", "p.")
-            .replace(" WHERE ", f" WHERE c.{schema.link} = p.id AND ")
-            if " WHERE " in sql
-            else sql.replace(f"{child}.{schema.link} = {parent}.id", f"{parent}.id = {child}.{schema.link}")
+        link, back = f"{child}.{schema.link} = {parent}.id", f"{parent}.id = {child}.{schema.link}"
+        joined = f"{child} JOIN {parent} ON {link}"
+        texts.append(sql.replace(joined, f"{parent} JOIN {child} ON {back}"))
+        listed = (
+            sql.replace(joined, f"{parent} AS p, {child} AS c").replace(f"{child}.", "c.").replace(f"{parent}.", "p.")
         )
+        listed = listed.replace(" WHERE ", f" WHERE c.{schema.link} = p.id AND ")
+        texts.append(listed if where else sql.replace(link, back))
     else:
         table = parent if f"FROM {parent}" in sql else child
-        found.append(sql.replace(f"FROM {table}", f"FROM {table} AS t"))
-        found.append(sql.replace(f"FROM {table}", f"FROM {table}, (SELECT 1 AS one)"))
-    if " WHERE " in sql:
-        before, _, condition = sql.partition(" WHERE ")
-        parts = condition.split(" AND ")
-        found.append(f"{before} WHERE {' AND '.join(map(flipped, reversed(parts)))}")
-    return [one for one in dict.fromkeys(found) if one != sql]
-
-
-def flipped(condition: str) -> str:
-    """`a > 3` as `3 < a`."""
-    left, sign, right = condition.split(" ", 2)
-    return f"{right} {({'>': '<', '<': '>', '=': '='})[sign]} {left}"
+        texts += [sql.replace(f"FROM {table}", f"FROM {table}{more}") for more in (" AS t", ", (SELECT 1 AS one)")]
+    if where:
+        # `a > 3` as `3 < a`, the last condition first.
+        parts = [one.split(" ", 2) for one in reversed(condition.split(" AND "))]
+        turned = " AND ".join(f"{right} {({'>': '<', '<': '>', '=': '='})[sign]} {left}" for left, sign, right in parts)
+        texts.append(f"{before} WHERE {turned}")
+    return [one for one in dict.fromkeys(texts) if one != sql]
 
 
 @claim("alias and clause-order rewrites keep execution reward 1")
-def rewrites_keep_execution() -> Finding:
-    """Alias and clause-order rewrites keep execution 1."""
-    reward, count, broken = ExecutionMatch(), 0, []
-    for problem, scenario in problems(80):
-        for sql in rewrites(problem):
-            count += 1
-            if reward.grade(sql, scenario) != 1.0:
-                broken.append(f"{sql!r} for {scenario.answer!r}")
-    return Finding(not broken, "; ".join(broken[:2]) or f"{count} rewrites of 80 queries over random schemas")
+def _() -> Finding:
+    graded = [(sql, one.answer, ExecutionMatch().grade(sql, one)) for p, one in problems(80) for sql in rewrites(p)]
+    broken = [f"{sql!r} for {answer!r}" for sql, answer, grade in graded if grade != 1.0]
+    return Finding(not broken, say(rewrites_of_80_queries=len(graded), broken="; ".join(broken[:2]) or 0))
 
 
 def said(scenario: Scenario, text: str) -> Trajectory:
@@ -133,89 +111,59 @@ def said(scenario: Scenario, text: str) -> Trajectory:
 
 def worth(scenario: Scenario, texts: Sequence[str], recipe: Recipe = REASONING_SQL) -> list[float]:
     """What the recipe pays for each answer to a scenario, before groups are compared."""
-    played = [said(scenario, text) for text in texts]
 
     async def scored() -> dict[str, Sequence[float | None]]:
-        return {one.name: await one(played, key=Key.of(0)) for one in recipe.rewards}
+        return {one.name: await one([said(scenario, text) for text in texts], key=Key.of(0)) for one in recipe.rewards}
 
-    scores = asyncio.run(scored())
+    scores = asyncio.run(scored()).items()
     rows = [
-        {
-            "group": scenario.id,
-            "logp": [-1.0],
-            "text": text,
-            "scores": {name: float(values[number] or 0.0) for name, values in scores.items()},
-        }
-        for number, text in enumerate(texts)
+        {"group": scenario.id, "logp": [-1.0], "text": text, "scores": {k: float(v[n] or 0.0) for k, v in scores}}
+        for n, text in enumerate(texts)
     ]
     weights = {one.name: one.weight for one in recipe.rewards}
-    batch, _ = recipe.assess(Reading(document(rows)).batch, recipe.init(), weights)
-    return [float(value) for value in returns(batch)]
+    return list(map(float, returns(recipe.assess(Reading(document(rows)).batch, recipe.init(), weights)[0])))
 
 
-def weighted(execution: float) -> Recipe:
-    """The recipe with another weight of execution."""
-    first: Any = REASONING_SQL.rewards[0]
-    assert isinstance(first, ExecutionMatch)
-    return REASONING_SQL.but({"rewards.0.weight": execution})
-
-
-def rest() -> float:
-    """The sum of all other weights."""
-    return sum(one.weight for one in REASONING_SQL.rewards[1:]) + float(getattr(REASONING_SQL.shaping[0], "weight", 0))
+OTHERS = [one.weight for one in REASONING_SQL.rewards[1:]]
+REST = sum(OTHERS) + float(getattr(REASONING_SQL.shaping[0], "weight", 0))
 
 
 @claim("with w_exec above the sum of the rest every correct query outscores every wrong one")
-def right_outscores_wrong() -> Finding:
-    """With w_exec above the sum of the rest, every correct query outscores every wrong one."""
-    known, smallest, pairs = problems(10), float("inf"), 0
+def _() -> Finding:
+    known, leads, pairs = problems(10), [], 0
     for problem, scenario in known:
-        answers = [problem.asked.sql, *rewrites(problem)]
-        others = [other.asked.sql for other, _ in known] + [sql.swapcase() for sql in answers]
-        others += [
-            problem.asked.sql.partition(part)[0] for part in (" WHERE ", " AND ", " ORDER ", " LIMIT ", " GROUP ")
-        ]
-        candidates = [*answers, *others, "", "SELECT", "SELECT 1"]
-        texts = [form.format(sql) for sql in dict.fromkeys(candidates) for form in (WRAPPED, "<answer>{}</answer>")]
-        right = [ExecutionMatch().verify(text, scenario) == 1.0 for text in texts]
-        value = worth(scenario, texts)
-        good = [v for v, ok in zip(value, right, strict=True) if ok]
-        bad = [v for v, ok in zip(value, right, strict=True) if not ok]
-        smallest = min(smallest, min(good) - max(bad))
-        pairs += len(good) * len(bad)
+        sql = problem.asked.sql
+        candidates = [sql, *rewrites(problem)]
+        candidates += [other.asked.sql for other, _ in known] + [one.swapcase() for one in candidates]
+        candidates += [sql.partition(part)[0] for part in (" WHERE ", " AND ", " ORDER ", " LIMIT ", " GROUP ")]
+        candidates += ["", "SELECT", "SELECT 1"]
+        texts = [form.format(one) for one in dict.fromkeys(candidates) for form in (WRAPPED, "<answer>{}</answer>")]
+        paid: dict[bool, list[float]] = {True: [], False: []}
+        for text, value in zip(texts, worth(scenario, texts), strict=True):
+            paid[ExecutionMatch().verify(text, scenario) == 1.0].append(value)
+        leads.append(min(paid[True]) - max(paid[False]))
+        pairs += len(paid[True]) * len(paid[False])
     weight = REASONING_SQL.rewards[0].weight
-    return Finding(
-        smallest > 0 and weight > rest(),
-        f"execution {weight:g} against {rest():g} in all: over {pairs} pairs the smallest lead is {smallest:.2f}",
-    )
-
-
-SHOP = "CREATE TABLE shop (id INTEGER, name TEXT, street TEXT); INSERT INTO shop VALUES (1, 'Elm', 'High')"
+    figures = say(weight_of_execution=weight, of_the_rest=REST, pairs=pairs, least_lead=min(leads))
+    return Finding(min(leads) > 0 and weight > REST, figures)
 
 
 @claim("with w_exec just below that sum there is a counterexample")
-def below_the_sum() -> Finding:
-    """With w_exec just below that sum there is a counterexample."""
-    scenario = Scenario(
-        "shop",
-        "?",
-        "SELECT name FROM shop WHERE street = 'High'",
-        metadata={"databases": [SHOP], "tables": {"shop": ["id", "name", "street"]}},
-    )
+def _() -> Finding:
+    shop = "CREATE TABLE shop (id INTEGER, name TEXT, street TEXT); INSERT INTO shop VALUES (1, 'Elm', 'High')"
+    metadata = {"databases": [shop], "tables": {"shop": ["id", "name", "street"]}}
+    scenario = Scenario("shop", "?", "SELECT name FROM shop WHERE street = 'High'", metadata=metadata)
     # Right, but in a spelling of joins that SQLite knows and sqlglot does not, about no table, and without a thought.
     right = "<answer>SELECT 'Elm' FROM (SELECT 1) OUTER NATURAL LEFT JOIN (SELECT 1)</answer>"
-    wrong = WRAPPED.format("SELECT name FROM shop WHERE street = 'high'")
-    saw, order = [], []
-    for weight in (rest() + 0.01, rest() - 0.01):
-        good, bad = worth(scenario, [right, wrong], weighted(weight))
-        order.append(good > bad)
-        saw.append(f"execution {weight:g}: right {good:.2f}, wrong {bad:.2f}")
-    largest = max(one.weight for one in REASONING_SQL.rewards[1:])
-    good, bad = worth(scenario, [right, wrong], weighted(largest + 0.5))
-    saw.append(f"above the largest other weight alone, {largest + 0.5:g}: right {good:.2f}, wrong {bad:.2f}")
-    return Finding(order == [True, False] and good < bad, "; ".join(saw))
+    texts = [right, WRAPPED.format("SELECT name FROM shop WHERE street = 'high'")]
+    # Just above and below the sum, and well above the largest other weight alone.
+    weights = (REST + 0.01, REST - 0.01, max(OTHERS) + 0.5)
+    paid = {one: worth(scenario, texts, REASONING_SQL.but({"rewards.0.weight": one})) for one in weights}
+    figures = {f"execution {one:g}": f"right {good:.2f} wrong {bad:.2f}" for one, (good, bad) in paid.items()}
+    return Finding([good > bad for good, bad in paid.values()] == [True, False, False], say(**figures))
 
 
+# A query is one piece of each; 1024 in all, of which few are right.
 GRAMMAR: tuple[tuple[str, ...], ...] = (
     ("SELECT title", "SELECT price", "SELECT pages", "SELECT COUNT(*)"),
     ("FROM book", "FROM author", "FROM shop", "FROM books"),
@@ -223,9 +171,6 @@ GRAMMAR: tuple[tuple[str, ...], ...] = (
     (">", "<", "=", "IS"),
     ("20", "300", "'novel'", "NULL"),
 )
-"""A query is one piece of each; 1024 in all, of which few are right."""
-
-
 ASKED = (
     "SELECT title FROM book WHERE price > 20",
     "SELECT COUNT(*) FROM book WHERE form = 'novel'",
@@ -235,9 +180,8 @@ BOOKS = """CREATE TABLE book (id INTEGER, title TEXT, price INTEGER, pages INTEG
 INSERT INTO book VALUES (1, 'Amber', 12, 300, 'novel'), (2, 'Basil', 25, 120, 'essay'), (3, 'Cedar', 41, 310, 'novel'),
 (4, 'Daisy', 20, 450, 'poem'), (5, 'Ebony', 33, 90, 'novel');
 CREATE TABLE author (id INTEGER, name TEXT, born INTEGER); INSERT INTO author VALUES (1, 'Ada', 1950);"""
-
-
 COLUMNS = {"book": ["id", "title", "price", "pages", "form"], "author": ["id", "name", "born"]}
+METADATA: dict[str, Any] = {"databases": [BOOKS], "tables": COLUMNS}
 
 
 def query_of(answer: Answer) -> str:
@@ -248,59 +192,33 @@ def query_of(answer: Answer) -> str:
 @cache
 def right_answers(question: int) -> frozenset[Answer]:
     """The answers that bring the right rows."""
-    scenario = about_scenario(question)
-    every = itertools.product(range(4), repeat=len(GRAMMAR))
+    scenario, every = Scenario("q", "?", ASKED[question], metadata=METADATA), itertools.product(range(4), repeat=5)
     return frozenset(answer for answer in every if ExecutionMatch().grade(query_of(answer), scenario) == 1.0)
 
 
-def about_scenario(question: int) -> Scenario:
-    """One of `ASKED` as a scenario."""
-    return Scenario("q", "?", ASKED[question], metadata={"databases": [BOOKS], "tables": COLUMNS})
-
-
-def grammar_world() -> Instances:
-    """Queries from the grammar, one question per member of `ASKED`; nothing is known of where a piece stands best."""
-    return Instances(
-        questions=len(ASKED),
-        tokens=4,
-        horizon=len(GRAMMAR),
-        reward=lambda question, answer: 0.0,
-        correct=lambda question, answer: float(answer in right_answers(question)),
-        context="prefix",
-        text=lambda question, answer: WRAPPED.format(query_of(answer)),
-        count=len(ASKED),
-        about=lambda number: {"question": number, "answer": ASKED[number], **about_scenario(number).metadata},
-    )
-
-
-STEPS, TARGET = 140, 0.8
+# Queries from the grammar, one question per member of `ASKED`; nothing is known of where a piece stands best.
+QUERIES = Instances(
+    *(len(ASKED), 4, len(GRAMMAR), lambda question, answer: 0.0),
+    correct=lambda question, answer: float(answer in right_answers(question)),
+    text=lambda question, answer: WRAPPED.format(query_of(answer)),
+    count=len(ASKED),
+    about=lambda number: {"question": number, "answer": ASKED[number], **METADATA},
+)
 
 
 def learnt(recipe: Recipe) -> tuple[list[float], list[int]]:
-    """By seed: the share of groups with signal over the first half, and the first step at the target (or beyond)."""
-    signal, first = [], []
-    for seed in SEEDS:
-        bench = Bench(grammar_world(), recipe, seed=seed, steps=STEPS, prompts=len(ASKED))
-        bench.run(STEPS, every=5)
-        early = bench.history[: STEPS // 2]
-        signal.append(
-            fmean(step["groups/with_signal"] for step in early) / fmean(step["groups/total"] for step in early)
-        )
-        first.append(bench.first(TARGET) or STEPS + 1)
-    return signal, first
+    """By seed: the share of groups without signal in the first 70 of 140 steps, and the first step at 0.8 (or 141)."""
+    benches = [Bench(QUERIES, recipe, seed=seed, steps=140, prompts=3).run(140, every=5) for seed in SEEDS]
+    counts = [[fmean(one[f"groups/{k}"] for one in b.history[:70]) for k in ("with_signal", "total")] for b in benches]
+    return [1 - some / all_ for some, all_ in counts], [bench.first(0.8) or 141 for bench in benches]
 
 
 @claim("fewer zero-variance groups, and a fixed accuracy in fewer steps", slow=True)
-def learns_sooner() -> Finding:
-    """Fewer zero-variance groups than with execution alone, and a fixed accuracy in fewer steps."""
-    alone = REASONING_SQL.but({"rewards": (REASONING_SQL.rewards[0],), "shaping": ()})
+def _() -> Finding:
     partial, sooner = learnt(REASONING_SQL)
-    bare, later = learnt(alone)
-    share = [len(right_answers(question)) / 4 ** len(GRAMMAR) for question in range(len(ASKED))]
-    chance = ", ".join(f"{one:.4f}" for one in share)
-    return Finding(
-        min(partial) > max(bare) + 0.2 and max(sooner) < min(later),
-        f"5 seeds, chance of a right query {chance}: groups without variance {1 - fmean(partial):.2f} against "
-        f"{1 - fmean(bare):.2f} with execution alone in the first {STEPS // 2} steps; steps to accuracy {TARGET}: "
-        f"{sooner} against {['never' if step > STEPS else step for step in later]} of {STEPS}",
-    )
+    bare, later = learnt(REASONING_SQL.but({"rewards": (REASONING_SQL.rewards[0],), "shaping": ()}))
+    chance = " ".join(f"{len(right_answers(question)) / 4**5:.4f}" for question in range(3))
+    idle = {"groups_without_variance": partial, "with_execution_alone": bare}
+    steps = {"steps_to_accuracy_0.8": str(sooner), "with_execution_alone, 141 is never": str(later)}
+    holds = max(partial) < min(bare) - 0.2 and max(sooner) < min(later)
+    return Finding(holds, f"{say(chance_of_a_right_query=chance, **idle)}, {say(**steps)}")

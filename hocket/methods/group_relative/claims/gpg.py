@@ -1,89 +1,72 @@
-"""What gpg claims."""
+"""GPG's claims."""
 
 from __future__ import annotations
 
-import statistics
+from itertools import product
+from statistics import fmean
 
 import torch
 
-from hocket import recipes
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import gap, recorded
-from hocket.lab.toys.group_statistics import EXACT, bandit, finding, gradients
-from hocket.lab.toys.group_statistics_training import SEEDS, guessing, mixed, spread, trained
+from hocket.lab.toys.group_statistics import bandit
+from hocket.lab.toys.group_statistics_training import guessing, mixed
+from hocket.methods.base.grpo import GRPO
+from hocket.recipes import find
 
 claim = Claims("gpg", "arXiv:2504.02546")
+GPG = find("gpg")
 
 
 @claim("On-policy it is token-mean, mean-centred GRPO without clip and KL; with F_norm = std, GRPO")
-def _gpg_is_grpo_without_its_extras() -> Finding:
+def _() -> Finding:
     batch = recorded([[1.0, 0.0, 0.0], [0.2, 0.9, 0.4]], lengths=[[2, 5, 1], [3, 3, 8]])
-    token_mean = recipes.find("grpo").but({"objective.aggregate": "token-mean", "objective.low": 1.0})
-    gpg = recipes.find("gpg")
-    centred = gap(gradients(gpg, batch), gradients(token_mean.but({"credit.scale": None}), batch))
-    scaled = gap(gradients(gpg.but({"credit.scale": "std"}), batch), gradients(token_mean, batch))
-    return finding(f"mean-centred {centred:.1e}, with F_norm = std {scaled:.1e}", centred < EXACT, scaled < EXACT)
+    token_mean = GRPO.but({"objective.aggregate": "token-mean", "objective.low": 1.0})
+    centred = gap(gradient(GPG, batch), gradient(token_mean.but({"credit.scale": None}), batch))
+    scaled = gap(gradient(GPG.but({"credit.scale": "std"}), batch), gradient(token_mean, batch))
+    return below(EXACT, mean_centred=centred, with_F_norm_std=scaled)
 
 
 @claim(
     "With idle groups it is the gradient of the others alone if lengths are equal, and not if they differ",
     "arXiv:2504.02546; the second half derived here",
 )
-def _gpg_undoes_idle_groups() -> Finding:
+def _() -> Finding:
     valid, idle = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]], [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
-    gpg = recipes.find("gpg")
 
-    def apart(lengths: list[list[int]]) -> float:
-        whole = gradients(gpg, recorded(valid + idle, lengths=lengths))
-        alone = gradients(gpg, recorded(valid, lengths=lengths[:2]))
-        return gap(whole[: len(alone)], alone)
+    def apart(*lengths: int) -> float:
+        sizes = [[length] * 3 for length in lengths]
+        alone = gradient(GPG, recorded(valid, lengths=sizes[:2]))
+        return gap(gradient(GPG, recorded(valid + idle, lengths=sizes))[: len(alone)], alone)
 
-    equal = apart([[4] * 3] * 4)
-    unequal = apart([[4] * 3, [4] * 3, [9] * 3, [2] * 3])
-    return finding(
-        f"gradient against that of the valid groups alone: equal lengths {equal:.1e}, unequal lengths {unequal:.3f}",
-        equal < EXACT,
-        unequal > 0.01,
-    )
+    equal, unequal = apart(4, 4, 4, 4), apart(4, 4, 9, 2)
+    told = f"gradient against that of the valid groups alone: {say(equal_lengths=equal, unequal_lengths=unequal)}"
+    return Finding(equal < EXACT and unequal > 0.01, told)
 
 
 @claim("On a bandit alpha = 1 gives (G-1)/G of the true gradient; alpha keeps direction and enlarges", "derived here")
-def _gpg_on_a_bandit() -> Finding:
+def _() -> Finding:
     """One group: (G-1)/G of the true gradient. Two groups of one prompt: 1 + P(the other has no signal) times that."""
     group, size = bandit(0.3, wrong=1), 3
-    gpg = recipes.find("gpg").but({"credit.weigh": ()})
-    plain = gap(group.gradient(gpg, size), group.true_gradient() * (size - 1) / size)
-    drawn = list(group.samples(size))
+    share, idle = group.true_gradient() * (size - 1) / size, 0.3**size + 0.7**size
+    plain = gap(group.gradient(GPG.but({"credit.weigh": ()}), size), share)
     step = torch.zeros_like(group.policy.logits)
-    for first, left in drawn:
-        for second, right in drawn:
-            rows = [group.row(n, "0") for n in left] + [group.row(n, "1") for n in right]
-            step += first * second * group.step(recipes.find("gpg"), rows, (*left, *right))
-    idle = 0.3**size + 0.7**size
-    scaled = gap(step, group.true_gradient() * (size - 1) / size * (1 + idle))
-    return finding(
-        f"alpha = 1: {plain:.1e} from (G-1)/G grad J; two groups with alpha: {scaled:.1e} from that times "
-        f"{1 + idle:.3f}",
-        plain < EXACT,
-        scaled < EXACT,
+    for (first, left), (second, right) in product(group.samples(size), repeat=2):
+        rows = [group.row(n, "0") for n in left] + [group.row(n, "1") for n in right]
+        step += first * second * group.step(GPG, rows, (*left, *right))
+    figures = below(
+        EXACT, alpha_1_off_its_share=plain, two_groups_with_alpha_off_a_multiple=gap(step, share * (1 + idle))
     )
+    return Finding(figures.holds, f"{figures.saw}, {say(multiple=1 + idle)}")
 
 
 @claim("On par with GRPO with less memory and time than GRPO with its KL term", slow=True)
-def _gpg_is_on_par() -> Finding:
-    world = guessing()
-    found: dict[str, list[float]] = {}
-    seconds, sets = {}, {}
-    for name in ("grpo-kl", "gpg", "grpo"):
-        benches = [trained(name, world, 80, seed, start=mixed) for seed in SEEDS]
-        found[name] = [bench.success() for bench in benches]
-        times = sorted(metrics["time/update"] for bench in benches for metrics in bench.history)
-        seconds[name] = times[len(times) // 4]
-        sets[name] = 1 + (benches[0].learner.reference is not None)
-    gap = statistics.fmean(found["gpg"]) - statistics.fmean(found["grpo"])
-    return Finding(
-        gap > -0.02 and sets["gpg"] == 1 and sets["grpo-kl"] == 2 and seconds["gpg"] < seconds["grpo-kl"],
-        f"success GPG {spread(found['gpg'])}, GRPO {spread(found['grpo'])}; sets of weights GPG {sets['gpg']}, GRPO "
-        f"with its KL term {sets['grpo-kl']}; ms per update {1e3 * seconds['gpg']:.1f} and "
-        f"{1e3 * seconds['grpo-kl']:.1f}",
-    )
+def _() -> Finding:
+    made = runs(guessing(), find("grpo-kl"), GPG, GRPO, steps=80, every=10, start=mixed)
+    success = each(made, lambda bench: bench.success())
+    times = {k: sorted(one["time/update"] for b in benches for one in b.history) for k, benches in made.items()}
+    seconds = {name: ranked[len(ranked) // 4] for name, ranked in times.items()}
+    sets = {name: 1 + (benches[0].learner.reference is not None) for name, benches in made.items()}
+    holds = fmean(success["gpg"]) - fmean(success["grpo"]) > -0.02 and seconds["gpg"] < seconds["grpo-kl"]
+    told = say(success=success, sets_of_weights=sets, ms_per_update={k: f"{1e3 * v:.1f}" for k, v in seconds.items()})
+    return Finding(holds and sets["gpg"] == 1 and sets["grpo-kl"] == 2, told)

@@ -1,4 +1,4 @@
-"""What group-relative-reinforce claims."""
+"""Group-relative REINFORCE's claims."""
 
 from __future__ import annotations
 
@@ -7,30 +7,16 @@ from statistics import mean
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.bandit import flat
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect, runs, say
 from hocket.lab.claims.pages import write
-from hocket.lab.documents import random_document
-from hocket.lab.microscope import look
-from hocket.lab.stale import run_stale
+from hocket.lab.documents import random_documents
 from hocket.lab.toys.off_policy import TANGLED
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.group_relative_reinforce import (
-    REC_ASYMRE,
-    REC_DROP,
-    REC_ONE_SIDE,
-    REC_ONE_SIDE_IS,
-    REC_OPMD,
-    REC_REINFORCE,
-    REC_WEIGHT,
-)
+from hocket.methods.group_relative import group_relative_reinforce as rec
 from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5
 from hocket.recipe import Recipe
 
 claim = Claims("group-relative-reinforce", "arXiv 2509.24203, section 4")
-
-
 KEY = Key.of(0).derive("checks", "off-policy")
 
 
@@ -39,128 +25,102 @@ KEY = Key.of(0).derive("checks", "off-policy")
     "(l - l_old)^2",
     "arXiv 2509.24203, section 2",
 )
-def squared_consistency() -> Finding:
-    """mean (r_i - mean r - tau (l_i - l_old,i))^2 by autograd, against 2 tau times the gradient of rec-opmd."""
-    worst = 0.0
+def _() -> Finding:
+    gaps = []
     for number, tau in enumerate((0.05, 0.3, 1.0, 4.0)):
-        for trial in range(4):
-            document = random_document(KEY.derive("square", number, trial), groups=1, samples=6, graded=True)
-            rows = document["trajectories"]
-            reward = torch.tensor([row["scores"]["reward"] for row in rows], dtype=torch.float64)
-            old = torch.tensor([sum(row["logp_proximal"]) for row in rows], dtype=torch.float64)
-            now = torch.tensor([sum(row["logp"]) for row in rows], dtype=torch.float64, requires_grad=True)
-            (wanted,) = torch.autograd.grad((reward - reward.mean() - tau * (now - old)).square().mean(), now)
-            recipe = REC_OPMD.but({"regularisers.0.coefficient": tau / 2})
-            found = torch.tensor([row[0] for row in look(recipe, document)["gradient"]], dtype=torch.float64)
-            worst = max(worst, float((wanted - 2 * tau * found).abs().max()))
-    return Finding(worst < 1e-10, f"largest difference over 16 batches, tau 0.05 to 4: {worst:.1e}")
+        recipe = rec.REC_OPMD.but({"regularisers.0.coefficient": tau / 2})
+        for batch in random_documents(KEY.derive("square", number), 4, groups=1, samples=6, graded=True):
+            rows = [
+                (one["scores"]["reward"], sum(one["logp_proximal"]), sum(one["logp"])) for one in batch["trajectories"]
+            ]
+            reward, old, now = torch.tensor(rows, dtype=torch.float64).T.requires_grad_()
+            (slope,) = torch.autograd.grad((reward - reward.mean() - tau * (now - old)).square().mean(), now)
+            gaps.append(gap(slope, [2 * tau * row[0] for row in inspect(recipe, batch["trajectories"])["gradient"]]))
+    return Finding(max(gaps) < 1e-10, f"largest difference over 16 batches, tau 0.05 to 4: {max(gaps):.1e}")
 
 
 @claim("REINFORCE with the quadratic leash is Kimi's regression", "arXiv 2509.24203, section 3")
-def opmd_is_kimi() -> Finding:
-    """Gradients through both recipes at equal tau."""
+def _() -> Finding:
     kimi = KIMI_K1_5.but({"shaping": [], "objective.temperature": 0.4})
-    opmd = REC_OPMD.but({"regularisers.0.coefficient": 0.2})
-    worst = 0.0
-    for number in range(10):
-        document = random_document(KEY.derive("kimi", number), graded=True)
-        worst = max(worst, float((flat(look(kimi, document)) - flat(look(opmd, document))).abs().max()))
-    return Finding(worst < 1e-12, f"largest difference of gradients on 10 batches: {worst:.1e}")
+    opmd = rec.REC_OPMD.but({"regularisers.0.coefficient": 0.2})
+    gaps = [
+        gap(gradient(kimi, one), gradient(opmd, one)) for one in random_documents(KEY.derive("kimi"), 10, graded=True)
+    ]
+    return below(EXACT, largest_difference_on_10_batches=max(gaps))
 
 
 @claim("one step at pi_old is group-relative REINFORCE, whoever generated the samples", "arXiv 2509.24203, section 2")
-def one_step_whoever_sampled() -> Finding:
-    """At pi_old the fit's gradient is REINFORCE's on any samples: the recorded sampler changes nothing."""
-    plain, worst = REC_REINFORCE.but({"objective.aggregate": "sequence-sum"}), 0.0
-    for number in range(10):
-        document = random_document(KEY.derive("any", number), gap=0.0)
-        other = random_document(KEY.derive("other", number), gap=0.0)
-        rows = []
-        for row, drawn in zip(document["trajectories"], other["trajectories"], strict=True):
-            proximal = row["logp"]
-            stranger = (drawn["logp"] * len(proximal))[: len(proximal)]
-            rows.append({**row, "logp_behaviour": stranger, "logp_proximal": proximal})
-        strange = {"version": 1, "trajectories": rows}
-        worst = max(worst, float((flat(look(REC_OPMD, strange)) - flat(look(plain, document))).abs().max()))
-    return Finding(worst < 1e-12, f"largest difference of gradients on 10 batches: {worst:.1e}")
+def _() -> Finding:
+    plain, gaps = rec.REC_REINFORCE.but({"objective.aggregate": "sequence-sum"}), []
+    for batch, other in zip(
+        random_documents(KEY.derive("any"), 10, gap=0.0),
+        random_documents(KEY.derive("other"), 10, gap=0.0),
+        strict=True,
+    ):
+        pairs = zip(batch["trajectories"], other["trajectories"], strict=True)
+        strangers = [(row, (drawn_["logp"] * len(row["logp"]))[: len(row["logp"])]) for row, drawn_ in pairs]
+        rows = [{**row, "logp_behaviour": logp, "logp_proximal": row["logp"]} for row, logp in strangers]
+        strange = gradient(rec.REC_OPMD, {"version": 1, "trajectories": rows})
+        gaps.append(gap(strange, gradient(plain, batch)))
+    return below(EXACT, largest_difference_on_10_batches=max(gaps))
 
 
 @claim("lowering the baseline by d adds a d-weighted likelihood term", "arXiv 2506.20520")
-def shift_is_likelihood() -> Finding:
-    """The shifted recipe's gradient against plain REINFORCE's and the likelihood's slope."""
-    worst = 0.0
-    for number in range(10):
-        document = random_document(KEY.derive("shift", number), graded=True)
+def _() -> Finding:
+    gaps = []
+    for batch in random_documents(KEY.derive("shift"), 10, graded=True):
+        plain = gradient(rec.REC_REINFORCE, batch)
         for shift in (0.05, 0.5):
-            moved = flat(look(REC_ASYMRE.but({"correction.shift": shift}), document))
-            plain = flat(look(REC_REINFORCE, document))
             # The likelihood term -shift * mean over decisions of log pi has this slope everywhere.
-            wanted = plain - shift / len(plain)
-            worst = max(worst, float((moved - wanted).abs().max()))
-    return Finding(worst < 1e-12, f"largest difference on 20 cases: {worst:.1e}")
+            moved = gradient(rec.REC_ASYMRE.but({"correction.shift": shift}), batch)
+            gaps.append(gap(moved, plain - shift / len(plain)))
+    return below(EXACT, largest_difference_on_20_cases=max(gaps))
 
 
 @claim("mask and ratio together are PPO's clipped surrogate", "arXiv 2509.24203, section 3")
-def mask_of_ppo() -> Finding:
-    """With the ratio put back, the masked gradient is that of PPO's clipped surrogate."""
+def _() -> Finding:
     ppo = GRPO.but({"credit.scale": None, "objective.aggregate": "token-mean"})
-    worst = 0.0
-    for number in range(10):
-        document = random_document(KEY.derive("mask", number), gap=0.5)
-        worst = max(worst, float((flat(look(REC_ONE_SIDE_IS, document)) - flat(look(ppo, document))).abs().max()))
-    return Finding(worst < 1e-12, f"largest difference of gradients on 10 batches: {worst:.1e}")
+    gaps = [
+        gap(gradient(rec.REC_ONE_SIDE_IS, one), gradient(ppo, one))
+        for one in random_documents(KEY.derive("mask"), 10, gap=0.5)
+    ]
+    return below(EXACT, largest_difference_on_10_batches=max(gaps))
 
 
 @claim("dropping leaves no more negatives than positives and centres again")
-def dropping_balances() -> Finding:
-    """Kept negatives never outnumber positives, and what is left is centred on its own mean."""
-    worst, most = 0.0, 0
-    for number in range(10):
-        document = random_document(KEY.derive("drop", number), samples=8)
-        found = look(REC_DROP, document)
-        for group in sorted({row["group"] for row in document["trajectories"]}):
-            own = [n for n, row in enumerate(document["trajectories"]) if row["group"] == group and found["kept"][n]]
-            credit = [found["advantages"][n][0] for n in own]
-            worst = max(worst, abs(sum(credit)))
-            most = max(most, sum(value < 0 for value in credit) - sum(value > 0 for value in credit))
-    return Finding(worst < 1e-12 and most <= 0, f"sum of kept advantages {worst:.0e}; surplus of negatives {most}")
+def _() -> Finding:
+    sums, surplus = [], []
+    for batch in random_documents(KEY.derive("drop"), 10, samples=8):
+        rows, seen = batch["trajectories"], inspect(rec.REC_DROP, batch["trajectories"])
+        for group in sorted({row["group"] for row in rows}):
+            kept = [n for n, row in enumerate(rows) if row["group"] == group and seen["kept"][n]]
+            credit = [seen["advantages"][n][0] for n in kept]
+            sums.append(abs(sum(credit)))
+            surplus.append(sum(value < 0 for value in credit) - sum(value > 0 for value in credit))
+    figures = f"sum of kept advantages {max(sums):.0e}; surplus of negatives {max(0, *surplus)}"
+    return Finding(max(sums) < EXACT and max(surplus) <= 0, figures)
 
 
 BOUNDED = (
-    REC_ONE_SIDE,
-    REC_ONE_SIDE_IS,
-    REC_OPMD.but({"regularisers.0.coefficient": 0.25}),
-    REC_ASYMRE.but({"correction.shift": 0.3}),
+    rec.REC_ONE_SIDE,
+    rec.REC_ONE_SIDE_IS,
+    rec.REC_OPMD.but({"regularisers.0.coefficient": 0.25}),
+    rec.REC_ASYMRE.but({"correction.shift": 0.3}),
 )
+OFTEN = {"rollout.samples": 16}
 
 
-SEEDS = range(5)
-
-
-def final(recipe: Recipe, *, lag: int, lr: float, steps: int) -> list[float]:
-    """The mean success of the last three readings, by seed."""
-    found = []
-    for seed in SEEDS:
-        bench = Bench(TANGLED, recipe.but({"rollout.samples": 16}), seed=seed, lr=lr, steps=steps)
-        run_stale(bench, steps, lag=lag, every=5)
-        found.append(mean(reading.success for reading in bench.readings[-3:]))
-    return found
-
-
-def told(figures: dict[str, list[float]]) -> str:
-    """Lowest and mean per recipe."""
-    return ", ".join(f"{name} {min(values):.2f}/{mean(values):.2f}" for name, values in figures.items())
+def final(*recipes: Recipe, lag: int, lr: float, steps: int) -> dict[str, list[float]]:
+    """The mean success of the last three readings, by recipe and seed."""
+    benches = runs(TANGLED, *(one.but(OFTEN) for one in recipes), steps=steps, lag=lag, lr=lr)
+    return each(benches, lambda bench: mean(reading.success for reading in bench.readings[-3:]))
 
 
 @claim("on another policy's samples plain REINFORCE collapses and each regularised form does not", slow=True)
-def of_another_policy() -> Finding:
-    """Samples are of the policy at the start from first to last."""
-    figures = {r.name: final(r, lag=50, lr=0.2, steps=50) for r in (REC_REINFORCE, *BOUNDED)}
-    start = 4 / 9
-    holds = max(figures["rec-reinforce"]) < 0.1 and all(min(figures[r.name]) > start - 0.1 for r in BOUNDED)
-    return Finding(
-        holds, f"samples of the policy at the start throughout (success {start:.2f}); lowest/mean: {told(figures)}"
-    )
+def _() -> Finding:
+    plain, *bounded = (success := final(rec.REC_REINFORCE, *BOUNDED, lag=50, lr=0.2, steps=50)).values()
+    holds = max(plain) < 0.1 and all(min(one) > 4 / 9 - 0.1 for one in bounded)
+    return Finding(holds, f"all samples of the policy at the start, {say(its_success=4 / 9, success=success)}")
 
 
 @claim(
@@ -169,29 +129,27 @@ def of_another_policy() -> Finding:
     "derived here",
     slow=True,
 )
-def shaped_data() -> Finding:
-    """The two levers on the data, on the same samples."""
-    shaped = (REC_DROP, REC_WEIGHT.but({"correction.temperature": 0.5}))
-    figures = {r.name: final(r, lag=50, lr=0.2, steps=50) for r in shaped}
-    holds = min(figures["rec-weight"]) > 0.35 and max(figures["rec-drop"]) < 0.1
-    return Finding(holds, f"samples of the policy at the start throughout; lowest/mean: {told(figures)}")
+def _() -> Finding:
+    weight = rec.REC_WEIGHT.but({"correction.temperature": 0.5})
+    success = final(rec.REC_DROP, weight, lag=50, lr=0.2, steps=50)
+    holds = min(success["rec-weight"]) > 0.35 and max(success["rec-drop"]) < 0.1
+    return Finding(holds, f"all samples of the policy at the start, {say(success=success)}")
 
 
 @claim("on samples 16 steps stale plain REINFORCE collapses and each regularised form does not", slow=True)
-def sixteen_steps_stale() -> Finding:
-    """A step large enough that feedback comes too late."""
-    figures = {r.name: final(r, lag=16, lr=0.6, steps=60) for r in (REC_REINFORCE, *BOUNDED)}
-    collapsed = sum(value < 0.1 for value in figures["rec-reinforce"])
-    holds = collapsed >= 2 and all(min(figures[r.name]) > 0.34 for r in BOUNDED)
-    return Finding(holds, f"16 steps stale; REINFORCE collapsed in {collapsed} of 5; lowest/mean: {told(figures)}")
+def _() -> Finding:
+    plain, *bounded = (success := final(rec.REC_REINFORCE, *BOUNDED, lag=16, lr=0.6, steps=60)).values()
+    collapsed = sum(value < 0.1 for value in plain)
+    holds = collapsed >= 2 and all(min(one) > 0.34 for one in bounded)
+    return Finding(holds, say(steps_stale=16, runs_of_REINFORCE_that_collapsed=collapsed, success=success))
 
 
 @claim("at small steps, removing only the importance ratio while keeping the clip's mask changes little", slow=True)
-def ratio_matters_little() -> Finding:
-    """Two recipes that differ in the ratio alone."""
-    figures = {r.name: final(r, lag=16, lr=0.2, steps=60) for r in (REC_ONE_SIDE, REC_ONE_SIDE_IS)}
-    gap = abs(mean(figures["rec-one-side"]) - mean(figures["rec-one-side-is"]))
-    return Finding(gap < 0.1, f"16 steps stale; lowest/mean: {told(figures)}; difference of means {gap:.3f}")
+def _() -> Finding:
+    success = final(rec.REC_ONE_SIDE, rec.REC_ONE_SIDE_IS, lag=16, lr=0.2, steps=60)
+    masked, clipped = map(mean, success.values())
+    apart = abs(masked - clipped)
+    return Finding(apart < 0.1, say(steps_stale=16, success=success, difference_of_means=apart))
 
 
 PAGE = """# Group-relative REINFORCE is off-policy

@@ -1,45 +1,36 @@
-"""What gtpo-trajectory claims."""
+"""GTPO's claims."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Iterator
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.microscope import look
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.token_weights import GRPO, SEEDS, chances, document, logits, same, sample, shown, spread
+from hocket.lab.toys.token_weights import GRPO, chances, logits, sample, shown
 from hocket.lab.world import Answer, World
+from hocket.recipe import Recipe
 from hocket.recipes import find
 
 claim = Claims("gtpo-trajectory", "arXiv 2508.03772 and its code")
-
-
 GTPO = find("gtpo-trajectory")
+FREE = GTPO.but({"credit.cost": 0.0})
 
 
 @claim("Shared openings and closings get gradient 0 in wrong and double in right completions, undecided ones none.")
-def conflict_by_hand() -> Finding:
+def _() -> Finding:
     """A group whose contested tokens are known."""
-    free = GTPO.but({"credit.cost": 0.0})
-    rows = document(
-        sample("a", 1.0, [-1.0] * 4, tokens=[7, 8, 1, 9], entropy=[0.1] * 4),
-        sample("a", 0.0, [-1.0] * 4, tokens=[7, 8, 2, 9], entropy=[0.1] * 4),
-        sample("a", 0.0, [-1.0] * 3, tokens=[7, 3, 3], entropy=[0.1] * 3),
-        sample("a", 1.0, [-1.0] * 2, tokens=[5, 6], entropy=[0.9] * 2),
-    )
-    seen, plain = look(free, rows), spread(look(GRPO, rows)["advantages"])
-    high, low = plain[0], plain[1]
+    group = ((1.0, [7, 8, 1, 9], 0.1), (0.0, [7, 8, 2, 9], 0.1), (0.0, [7, 3, 3], 0.1), (1.0, [5, 6], 0.9))
+    rows = [sample("a", r, [-1.0] * len(t), tokens=t, entropy=[entropy] * len(t)) for r, t, entropy in group]
+    seen, plain, paid = (inspect(recipe, rows) for recipe in (FREE, GRPO, GTPO))
+    high, low = (row[0] for row in plain["advantages"][:2])
     # Right: 7 8 shared from the start, 9 from the end, n = 3; wrong: likewise, and 7 alone. The fourth is undecided.
     right = [2 * high / 3, 2 * high / 3, high / 3, 2 * high / 3]
-    expected: list[list[float]] = [right, [0, 0, low / 3, 0], [0, low, low], [0, 0]]
-    length = [4, 4, 3, 2]
-    slopes = [[-a / n / 4 for a in row] for row, n in zip(expected, length, strict=True)]
-    holds = same(seen["advantages"], expected) and same(seen["gradient"], slopes)
-    paid = look(GTPO, rows)["advantages"]
-    holds &= same(paid[0][2], (high - 0.1 * 0.1) / 3) and paid[3] == [0, 0]
+    expected = [right, [0, 0, low / 3, 0], [0, low, low], [0, 0]]
+    slopes = [[-a / n / 4 for a in row] for row, n in zip(expected, (4, 4, 3, 2), strict=True)]
+    holds = gap(seen["advantages"], expected) < 1e-12 and gap(seen["gradient"], slopes) < 1e-12
+    holds &= gap(paid["advantages"][0][2], (high - 0.1 * 0.1) / 3) < 1e-12 and paid["advantages"][3] == [0, 0]
     return Finding(holds, f"advantages {[[round(x, 3) for x in row] for row in seen['advantages']]}, as by hand")
 
 
@@ -52,8 +43,7 @@ class Scaffold(World):
 
     def answers(self) -> Iterator[Answer]:
         yield (TAG, BAD, STOP)
-        yield (TAG, THINK, THINK, GOOD, STOP)
-        yield (TAG, THINK, THINK, BAD, STOP)
+        yield from ((TAG, THINK, THINK, end, STOP) for end in (GOOD, BAD))
         yield from ((RAMBLE,) * length + (STOP,) for length in range(1, LONGEST))
         yield (RAMBLE,) * LONGEST
 
@@ -76,36 +66,34 @@ def scaffolded(policy: Tabular) -> None:
     logits(policy, 0, (TAG, THINK, THINK, GOOD), {STOP: 1.0}, 1e-7)
 
 
+SCAFFOLD = Scaffold(
+    *(1, 6, LONGEST, lambda question, answer: float(answer == (TAG, THINK, THINK, GOOD, STOP))),
+    end=STOP,
+    context=scaffold,
+)
+
+
+def course(recipe: Recipe, seed: int) -> tuple[float, float]:
+    """In 60 steps the tag's lowest probability and, every ten, the highest entropy, both minus the start's."""
+    bench = Bench(SCAFFOLD, recipe.but({"rollout.samples": 16}), seed=seed, lr=0.05, start=scaffolded)
+    tags, entropies = [float(chances(bench)[TAG])], [bench.entropy()]
+    for step in range(60):
+        bench.step()
+        tags.append(float(chances(bench)[TAG]))
+        entropies += [bench.entropy()] if step % 10 == 9 else []
+    return min(tags[1:]) - tags[0], max(entropies[1:]) - entropies[0]
+
+
 @claim(
     "Tags shared by right and wrong answers do not dip by the conflict mask, but do under GRPO; entropy is held.",
     "arXiv 2508.03772",
     slow=True,
 )
-def tags_do_not_dip() -> Finding:
-    """The tag's probability during training."""
-
-    def reward(question: int, answer: Answer) -> float:
-        return float(answer == (TAG, THINK, THINK, GOOD, STOP))
-
-    world = Scaffold(questions=1, tokens=6, horizon=LONGEST, reward=reward, end=STOP, context=scaffold)
-    runs = {"grpo": GRPO, "gtpo": GTPO, "gtpo without entropy cost": GTPO.but({"credit.cost": 0.0})}
-    lowest: dict[str, list[float]] = {}
-    most: dict[str, list[float]] = {}
-    for (name, recipe), seed in itertools.product(runs.items(), SEEDS):
-        bench = Bench(world, recipe.but({"rollout.samples": 16}), seed=seed, lr=0.05, start=scaffolded)
-        before, tags, entropies = bench.entropy(), [], []
-        opening = float(chances(bench)[TAG])
-        for step in range(60):
-            bench.step()
-            tags.append(float(chances(bench)[TAG]))
-            entropies += [bench.entropy()] if step % 10 == 9 else []
-        lowest.setdefault(name, []).append(min(tags) - opening)
-        most.setdefault(name, []).append(max(entropies) - before)
-    holds = fmean(lowest["grpo"]) < -0.01 and min(lowest["gtpo without entropy cost"]) >= 0
-    holds &= fmean(lowest["gtpo"]) > fmean(lowest["grpo"]) and max(most["gtpo"]) < 0.1
-    return Finding(
-        holds,
-        f"lowest probability of the tag, minus the start's 0.8: GRPO {shown(lowest['grpo'])}, conflict mask alone "
-        f"{shown(lowest['gtpo without entropy cost'])}, whole method {shown(lowest['gtpo'])} (its cost 0.1 H_i pushes "
-        f"down groups without a right answer); highest entropy minus the start's {shown(most['gtpo'])}",
-    )
+def _() -> Finding:
+    recipes = (GRPO, FREE, GTPO)
+    (plain, _), (mask, _), (whole, most) = (zip(*(course(one, s) for s in SEEDS), strict=True) for one in recipes)
+    holds = fmean(plain) < -0.01 and min(mask) >= 0 and fmean(whole) > fmean(plain) and max(most) < 0.1
+    dips = say(GRPO=shown(plain), conflict_mask_alone=shown(mask), whole_method=shown(whole))
+    # The whole method's cost 0.1 H_i pushes down groups without a right answer.
+    entropy = say(highest_entropy_minus_that_of_the_start=shown(most))
+    return Finding(holds, f"lowest probability of the tag, minus the start's 0.8: {dips}, {entropy}")

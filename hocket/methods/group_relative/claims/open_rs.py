@@ -1,17 +1,15 @@
-"""What open-rs claims."""
+"""Open-RS's claims."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean
-from typing import Any
+from statistics import fmean, stdev
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Check, Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Check, Claims, Finding, gap, say
 from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.rewarded import SEEDS, apart, line, shaped
+from hocket.lab.toys.rewarded import line, shaped
 from hocket.lab.toys.toys import (
     Instances,
     Verdict,
@@ -23,150 +21,110 @@ from hocket.lab.toys.toys import (
     right_length,
     work_or_guess,
 )
-from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.open_rs import OPEN_RS, CosineLength
-from hocket.recipe import Recipe
 
 claim = Claims("open-rs", "arXiv:2503.16219; its lessons, shown on a toy")
+CODE = "arXiv:2503.16219, rewards of its public code"
 
 
-def rewards_by_length(recipe: Recipe, verdict: float, lengths: Sequence[int]) -> list[float]:
-    """What an answer earns at each length, alone in its group."""
-    return shaped(recipe, [answer(verdict, n, f"g{n}") for n in lengths])
+def paid(verdict: float, lengths: Sequence[int]) -> list[float]:
+    """What an answer earns at each length, alone in its group, where the limit is 40."""
+    return shaped(OPEN_RS.but({"shaping.0.limit": 40}), [answer(verdict, n, f"g{n}") for n in lengths])
 
 
-@claim("the cosine reward hits its values at length 0 and at the limit", "arXiv:2503.16219, rewards of its public code")
-def cosine_ends() -> Finding:
-    """The cosine reward hits its values at length 0 and at the limit."""
-    recipe = OPEN_RS.but({"shaping.0.limit": 40})
-    right, wrong = (rewards_by_length(recipe, verdict, [0, 20, 40, 60]) for verdict in (1.0, 0.0))
+@claim("the cosine reward hits its values at length 0 and at the limit", CODE)
+def _() -> Finding:
     # A group of one of no decisions counts in no statistic but is paid all the same.
-    holds = apart(right, [2.0, 1.5, 1.0, 1.0]) < 1e-12 and apart(wrong, [-2.0, -1.5, -1.0, -1.0]) < 1e-12
-    return Finding(holds, f"right at 0, L/2, L, 1.5 L: {line(right)}; wrong: {line(wrong)} (weight 2)")
+    right, wrong = (paid(verdict, [0, 20, 40, 60]) for verdict in (1.0, 0.0))
+    holds = gap(right, [2.0, 1.5, 1.0, 1.0]) < 1e-12 and gap(wrong, [-2.0, -1.5, -1.0, -1.0]) < 1e-12
+    return Finding(holds, f"at 0, L/2, L, 1.5 L: {say(right=line(right), wrong=line(wrong), weight=2)}")
 
 
 @claim(
-    "it falls with length for right answers, rises for wrong ones, and every right answer beats every wrong one",
-    "arXiv:2503.16219, rewards of its public code",
+    "it falls with length for right answers, rises for wrong ones, and every right answer beats every wrong one", CODE
 )
-def cosine_is_monotone() -> Finding:
-    """It falls with length for right answers, rises for wrong ones, and every right answer beats every wrong one."""
-    recipe, lengths = OPEN_RS.but({"shaping.0.limit": 40}), range(1, 41)
-    right, wrong = (rewards_by_length(recipe, verdict, lengths) for verdict in (1.0, 0.0))
-    falls = all(a > b for a, b in pairwise(right))
-    rises = all(a < b for a, b in pairwise(wrong))
-    return Finding(
-        falls and rises and min(right) > max(wrong),
-        f"40 lengths: right {right[0]:.3f} falls to {right[-1]:.3f}, wrong {wrong[0]:.3f} rises to {wrong[-1]:.3f}",
-    )
+def _() -> Finding:
+    right, wrong = (paid(verdict, range(1, 41)) for verdict in (1.0, 0.0))
+    ordered = all(a > b for a, b in pairwise(right)) and all(a < b for a, b in pairwise(wrong))
+    figures = say(right=line([right[0], right[-1]]), wrong=line([wrong[0], wrong[-1]]))
+    return Finding(ordered and min(right) > max(wrong), f"first and last of 40 lengths: {figures}")
 
 
-@claim("the script's reversed defaults for wrong answers are refused", "arXiv:2503.16219, rewards of its public code")
-def reversed_defaults_are_refused() -> Finding:
-    """The script's reversed defaults for wrong answers are refused."""
-    said = []
+@claim("the script's reversed defaults for wrong answers are refused", CODE)
+def _() -> Finding:
+    errors = []
     for values in ({"wrong_short": 0.0, "wrong_long": -0.5}, {"wrong_long": 0.6, "wrong_short": 0.55}):
         try:
             CosineLength(limit=40, **values)
             return Finding(False, f"{values} was accepted")
         except ValueError as error:
-            said.append(str(error))
-    return Finding(True, said[0])
+            errors.append(str(error))
+    return Finding(True, errors[0])
 
 
-def ladder(levels: Sequence[int], tokens: int = 6) -> Instances:
-    """Problems that share one skill, a sequence of right tokens: level k asks for the first k of them."""
-    longest = 4
-    return Instances(
-        questions=1,
-        tokens=tokens,
-        horizon=longest,
-        reward=lambda question, answer: 0.0,
+def hard_accuracy(*levels: int) -> list[float]:
+    """The exact success rate on the hardest problems after training on some levels, by seed.
+
+    Problems share one skill, a sequence of right tokens: level k asks for the first k of them.
+    """
+    world = Instances(
+        *(1, 6, 4, lambda question, answer: 0.0),
         correct=lambda question, answer: float(not any(answer)),
         context="position",
         count=len(levels),
         about=lambda number: {"question": 0, "level": levels[number]},
     )
-
-
-def climbed(told: Mapping[str, Any], answer: Answer) -> float:
-    """Whether the first `level` tokens are right."""
-    return float(not any(answer[: told["level"]]))
-
-
-def hard_accuracy(levels: Sequence[int], seeds: Sequence[int], steps: int = 80) -> list[float]:
-    """The exact success rate on the hardest problems after training on some levels, by seed."""
-    recipe = OPEN_RS.but(rewards=(Verdict(climbed),))
-    return [bench(ladder(levels), recipe, seed, steps, lr=0.15).success() for seed in seeds]
+    climbed = Verdict(lambda told, answer: float(not any(answer[: told["level"]])))
+    return [bench(world, OPEN_RS.but(rewards=(climbed,)), seed, 80, lr=0.15).success() for seed in range(8)]
 
 
 @claim("data that is too hard makes runs a matter of luck: easy problems beside hard ones steady them", slow=True)
-def mixing_steadies() -> Finding:
-    """Easy problems beside hard ones make runs differ less between seeds."""
-    hard, mixed = hard_accuracy((4, 4, 4, 4), range(8)), hard_accuracy((1, 2, 3, 4), range(8))
-    spread = [statistics.stdev(found) for found in (hard, mixed)]
-    return Finding(
-        spread[1] < 0.7 * spread[0] and fmean(mixed) > fmean(hard),
-        f"accuracy on hard problems after 80 steps of 4 x 8 samples, 8 seeds: hard alone {line(hard)}, deviation "
-        f"{spread[0]:.3f}; easy to hard {line(mixed)}, deviation {spread[1]:.3f}",
-    )
+def _() -> Finding:
+    hard, mixed = hard_accuracy(4, 4, 4, 4), hard_accuracy(1, 2, 3, 4)
+    holds = stdev(mixed) < 0.7 * stdev(hard) and fmean(mixed) > fmean(hard)
+    spread = say(deviation_of_hard=stdev(hard), of_mixed=stdev(mixed))
+    return Finding(holds, f"accuracy on hard problems {say(hard_alone=line(hard), easy_to_hard=line(mixed))}, {spread}")
 
 
 @claim(
-    "a length limit below the work that is needed teaches to guess: answers collapse instead of fitting in",
-    slow=True,
+    "a length limit below the work that is needed teaches to guess: answers collapse instead of fitting in", slow=True
 )
-def cap_breaks() -> Finding:
-    """A limit shorter than the work that is needed."""
-    found = {}
+def _() -> Finding:
+    rates, lengths = {}, {}
     for limit in (5, 8):
         world = work_or_guess((5,), limit)
-        runs = [bench(world, GRPO.but(rewards=(judged(world),)), seed, 60, start=patient()) for seed in SEEDS]
-        found[limit] = [(accuracy(0, b), length(0, b)) for b in runs]
-    tight, wide = found[5], found[8]
-    return Finding(
-        max(a for a, _ in tight) < 0.55 and max(n for _, n in tight) < 3 and min(a for a, _ in wide) > 0.8,
-        f"problems that need 6 tokens, 60 steps, 5 seeds: cut at 5 tokens accuracy {line([a for a, _ in tight])}, and "
-        f"answers shrink to {line([n for _, n in tight])} tokens; cut at 8, accuracy {line([a for a, _ in wide])} at "
-        f"{line([n for _, n in wide])}",
-    )
+        benches = [bench(world, GRPO.but(rewards=(judged(world),)), seed, 60, start=patient()) for seed in SEEDS]
+        rates[limit], lengths[limit] = [accuracy(0, b) for b in benches], [length(0, b) for b in benches]
+    tight = say(accuracy_cut_at_5=line(rates[5]), tokens=line(lengths[5]))
+    wide = say(accuracy_cut_at_8=line(rates[8]), tokens=line(lengths[8]))
+    holds = max(rates[5]) < 0.55 and max(lengths[5]) < 3 and min(rates[8]) > 0.8
+    return Finding(holds, f"problems that need 6 tokens, {tight}, {wide}")
 
 
 @claim("long training goes on after accuracy has stopped to gain: what it still changes is variety", slow=True)
-def long_training_narrows() -> Finding:
-    """Accuracy is reached early; what training goes on to change is entropy."""
-    world, rows = work_or_guess((2,), 6), []
+def _() -> Finding:
+    world, gains, early, late = work_or_guess((2,), 6), [], [], []
     for seed in SEEDS:
-        made = Bench(world, GRPO.but(rewards=(judged(world),)), seed=seed, steps=200, prompts=2, start=patient())
-        seen = []
-        for steps in (60, 140):
-            made.run(steps, every=1000)
-            seen.append((made.success(), made.entropy()))
-        rows.append(seen)
-    gained = fmean([later[0] - earlier[0] for earlier, later in rows])
-    entropy = [fmean([seen[k][1] for seen in rows]) for k in (0, 1)]
-    return Finding(
-        gained < 0.05 and entropy[1] < 0.8 * entropy[0],
-        f"from step 60 to 200 accuracy gains {gained:.3f} while the entropy of answers falls from {entropy[0]:.3f} to "
-        f"{entropy[1]:.3f} nats, means of 5 seeds",
-    )
+        one = Bench(world, GRPO.but(rewards=(judged(world),)), seed=seed, steps=200, prompts=2, start=patient())
+        before = one.run(60, every=1000).success()
+        early.append(one.entropy())
+        gains.append(one.run(140, every=1000).success() - before)
+        late.append(one.entropy())
+    figures = say(accuracy_gained_from_step_60_to_200=gains, entropy_at_60=early, entropy_at_200=late)
+    return Finding(fmean(gains) < 0.05 and fmean(late) < 0.8 * fmean(early), figures)
 
 
 @claim("the cosine reward shortens right answers without giving up the hard ones", slow=True)
-def cosine_shortens() -> Finding:
-    """The cosine reward against plain accuracy."""
-    world = work_or_guess((0, 3), 7)
-    verdict, rows = judged(world), {}
+def _() -> Finding:
+    world, tokens, hard = work_or_guess((0, 3), 7), [], []
     for recipe in (GRPO, OPEN_RS.but({"shaping.0.limit": 7})):
-        runs = [bench(world, recipe.but(rewards=(verdict,)), seed, 60, start=patient()) for seed in SEEDS]
-        rows[recipe.name] = [(right_length(0, b), accuracy(1, b)) for b in runs]
-    plain, cosine = rows["grpo"], rows["open-rs"]
-    return Finding(
-        max(n for n, _ in cosine) < min(n for n, _ in plain) and min(a for _, a in cosine) > 0.9,
-        f"60 steps, 5 seeds: right easy answers have {line([n for n, _ in plain])} tokens under accuracy alone, "
-        f"{line([n for n, _ in cosine])} under the cosine reward; hard accuracy {line([a for _, a in cosine])}",
-    )
+        benches = [bench(world, recipe.but(rewards=(judged(world),)), seed, 60, start=patient()) for seed in SEEDS]
+        tokens.append([right_length(0, b) for b in benches])
+        hard = [accuracy(1, b) for b in benches]
+    figures = {"tokens_of_right_easy_answers": line(tokens[0]), "with_the_cosine": line(tokens[1])}
+    holds = max(tokens[1]) < min(tokens[0]) and min(hard) > 0.9
+    return Finding(holds, say(**figures, hard_accuracy_with_the_cosine=line(hard)))
 
 
 def page(lessons: Sequence[Check] = claim) -> str:

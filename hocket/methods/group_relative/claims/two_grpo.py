@@ -1,52 +1,45 @@
-"""What two-grpo claims."""
+"""2-GRPO's claims."""
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
+from statistics import fmean
 
-from hocket import recipes
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, inspect, say
 from hocket.lab.groups import first_advantages, gap, recorded
-from hocket.lab.microscope import look
-from hocket.lab.toys.group_statistics import EXACT, finding, sentences
-from hocket.lab.toys.group_statistics_training import SEEDS, guessing, mixed, spread, trained
+from hocket.lab.toys.group_statistics import sentences
+from hocket.lab.toys.group_statistics_training import guessing, mixed, spread
+from hocket.methods.base.grpo import GRPO
+from hocket.recipes import find
 
 claim = Claims("two-grpo", "derived here")
+PAIRS = find("two-grpo")
+PLAIN = PAIRS.but({"credit.epsilon": 0.0, "objective.aggregate": "sequence-sum"})
 
 
 @claim("For G = 2, 4, 8, 16 the expected gradient is c_G(p) times one direction, with the binomial c_G")
-def _pairs_and_groups_point_alike() -> Finding:
-    recipe = recipes.find("two-grpo").but({"credit.epsilon": 0.0, "objective.aggregate": "sequence-sum"})
-    saw, worst = [], 0.0
+def _() -> Finding:
     group = sentences({(1, 0): 1.0})
-    rate = group.success
+    p, factors, gaps = group.success, {}, []
     for size in (2, 4, 8, 16):
-        shares = [(math.comb(size, k) * rate**k * (1 - rate) ** (size - k), k / size) for k in range(size + 1)]
-        factor = math.fsum(chance * math.sqrt(share * (1 - share)) for chance, share in shares)
-        worst = max(worst, gap(group.gradient(recipe, size), factor * group.contrast()))
-        saw.append(f"c_{size} {factor:.4f}")
-    return finding(
-        f"p {rate:.3f}, p(1-p) {rate * (1 - rate):.4f}: {', '.join(saw)}, sqrt(p(1-p)) "
-        f"{math.sqrt(rate * (1 - rate)):.4f}; gradients within {worst:.1e}",
-        worst < EXACT,
-    )
+        shares = [(math.comb(size, k) * p**k * (1 - p) ** (size - k), k / size) for k in range(size + 1)]
+        factors[f"c_{size}"] = math.fsum(chance * math.sqrt(share * (1 - share)) for chance, share in shares)
+        gaps.append(gap(group.gradient(PLAIN, size), factors[f"c_{size}"] * group.contrast()))
+    limits = {"p": p, "p(1-p)": p * (1 - p), **factors, "sqrt(p(1-p))": math.sqrt(p * (1 - p))}
+    return Finding(max(gaps) < EXACT, say(**limits, gradients_within=max(gaps)))
 
 
 @claim("A decided pair has advantages +1 and -1 and contrasts its two answers, an undecided one 0", "arXiv:2510.00977")
-def _pairs_are_plus_and_minus_one() -> Finding:
-    recipe = recipes.find("two-grpo").but({"credit.epsilon": 0.0})
-    found = first_advantages(recipe, recorded([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
-    sample = first_advantages(recipe.but({"credit.ddof": 1}), recorded([[1.0, 0.0]]))
-    loss = look(recipe.but({"objective.aggregate": "sequence-sum"}), recorded([[1.0, 0.0]]))["gradient"]
-    return finding(
-        f"advantages {found}, with the sample deviation {[round(one, 4) for one in sample]}, gradient {loss}",
-        found == [1.0, -1.0, 0.0, 0.0, 0.0, 0.0],
-        abs(sample[0] - math.sqrt(0.5)) < EXACT,
-        loss == [[-0.5], [0.5]],
-    )
+def _() -> Finding:
+    pair = recorded([[1.0, 0.0]])
+    own = first_advantages(PLAIN, recorded([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
+    sample = first_advantages(PLAIN.but({"credit.ddof": 1}), pair)
+    slopes = inspect(PLAIN, pair["trajectories"])["gradient"]
+    holds = own == [1.0, -1.0, 0.0, 0.0, 0.0, 0.0] and slopes == [[-0.5], [0.5]]
+    deviation = str([round(one, 4) for one in sample])
+    told = say(advantages=str(own), with_the_sample_deviation=deviation, gradient=str(slopes))
+    return Finding(holds and abs(sample[0] - math.sqrt(0.5)) < EXACT, told)
 
 
 @claim(
@@ -54,23 +47,16 @@ def _pairs_are_plus_and_minus_one() -> Finding:
     "arXiv:2510.00977 (a match within noise is not seen here)",
     slow=True,
 )
-def _pairs_reach_what_groups_reach() -> Finding:
+def _() -> Finding:
     """Success at the same number of prompts (steps), and at the same number of rollouts (8 times the steps)."""
-    world, steps = guessing(2), 320
-    groups = [trained("grpo", world, steps, seed, {"rollout.samples": 16}, start=mixed) for seed in SEEDS]
-    pairs = [trained("two-grpo", world, steps, seed, start=mixed) for seed in SEEDS]
-
-    def at(benches: Sequence[Bench], step: int) -> list[float]:
-        return [bench.readings[step // 10].success for bench in benches]
-
-    same, early, fair = (at(pairs, steps), at(groups, steps)), (at(pairs, 80), at(groups, 80)), at(groups, steps // 8)
-    return Finding(
-        min(same[0]) > max(fair) and 0.95 < 1 - _behind(same) < 1 and _behind(same) < _behind(early) / 5,
-        f"pairs against groups of 16, same prompts: {spread(same[0])} and {spread(same[1])} after {steps} steps, but "
-        f"{spread(early[0])} and {spread(early[1])} after 80; same rollouts: {spread(same[0])} and {spread(fair)}",
+    world = guessing(2)
+    sides = (PAIRS, GRPO.but({"rollout.samples": 16}))
+    pairs, groups = ([Bench(world, one, seed=seed, start=mixed).run(320) for seed in SEEDS] for one in sides)
+    (own, early), (late, soon, fair) = (
+        [[bench.readings[step // 10].success for bench in side] for step in steps]
+        for side, steps in ((pairs, (320, 80)), (groups, (320, 80, 40)))
     )
-
-
-def _behind(pair: tuple[Sequence[float], Sequence[float]]) -> float:
-    """What the first lacks of the second, as a share."""
-    return 1 - statistics.fmean(pair[0]) / statistics.fmean(pair[1])
+    behind, before = 1 - fmean(own) / fmean(late), 1 - fmean(early) / fmean(soon)
+    ends = say(pairs=spread(own), groups=spread(late), pairs_after_80=spread(early), groups_after_80=spread(soon))
+    told = f"same prompts, 320 steps: {ends}; same rollouts: {say(pairs=spread(own), groups=spread(fair))}"
+    return Finding(min(own) > max(fair) and 0 < behind < 0.05 and behind < before / 5, told)
