@@ -19,7 +19,7 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.bandit import flat
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.claim import Check, Claims, Finding
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import look
 from hocket.lab.stale import run_stale
