@@ -163,8 +163,7 @@ def trained(measure: Callable[[TalkBench], tuple[float, ...]], *recipes: Recipe,
 
 
 @claim(
-    "On a two-hop look-up it learns faster than from the outcome alone, and fewer groups have no gradient.",
-    slow=True,
+    "On a two-hop look-up it learns faster than from the outcome alone, and fewer groups have no gradient.", slow=True
 )
 def _() -> Finding:
     def measure(run: TalkBench) -> tuple[float, float]:

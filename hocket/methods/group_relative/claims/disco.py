@@ -51,8 +51,7 @@ def _() -> Finding:
 
 
 @claim(
-    "a question's weight does not depend on its success rate, GRPO's is sqrt(p(1-p))",
-    "arXiv 2505.12366, proposition 1",
+    "a question's weight does not depend on its success rate, GRPO's is sqrt(p(1-p))", "arXiv 2505.12366, proposition 1"
 )
 def _() -> Finding:
     """How much a question's right answers are raised in all, by its success rate."""

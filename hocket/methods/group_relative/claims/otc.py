@@ -95,8 +95,7 @@ def eager(policy: Tabular) -> None:
 
 
 @claim(
-    "calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points",
-    slow=True,
+    "calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points", slow=True
 )
 def _() -> Finding:
     (plain, many), (ours, few) = (

@@ -60,8 +60,7 @@ def steps_of(question: int, answer: Answer) -> float:
 
 
 @claim(
-    "thinking shrinks towards the steps needed at no loss of accuracy; under outcome reward alone it stays",
-    slow=True,
+    "thinking shrinks towards the steps needed at no loss of accuracy; under outcome reward alone it stays", slow=True
 )
 def _() -> Finding:
     """Two steps suffice. GRPO's 1/n_i favours short right answers."""

@@ -53,7 +53,7 @@ def shares(overall: Sequence[float], local: Sequence[Sequence[float]]) -> list[f
 
 @claim(
     "an agent whose local reward is a monotone function of the global one has the largest weight; independent "
-    "ones have the uninformed weight in expectation",
+    "ones have the uninformed weight in expectation"
 )
 def _() -> Finding:
     worst, rng = 0.0, Key.of(0).numpy()

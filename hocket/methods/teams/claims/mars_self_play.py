@@ -75,8 +75,7 @@ def played(cards: tuple[int, int], moves: str) -> dict[str, Any]:
 
 
 @claim(
-    "in Kuhn poker the seats are worth -1/18 and 1/18: a pooled baseline gives each a mean advantage, one per "
-    "role none",
+    "in Kuhn poker the seats are worth -1/18 and 1/18: a pooled baseline gives each a mean advantage, one per role none"
 )
 def _() -> Finding:
     """All games of equilibrium play, each as often as it happens in 162: mean advantages of the seats."""

@@ -216,8 +216,7 @@ def trained(weight: float, seed: int) -> tuple[dict[str, str], dict[str, float]]
 
 
 @claim(
-    "the learnt controller finds the optimal small graph per query type, by brute force over up to 4 nodes",
-    slow=True,
+    "the learnt controller finds the optimal small graph per query type, by brute force over up to 4 nodes", slow=True
 )
 def _() -> Finding:
     best, count = {name: ranking(name)[0][1] for name in KINDS}, len(ranking("easy"))
