@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -29,17 +30,13 @@ claim = Claims("doctoragent-rl", "catalogue; Feng et al., arXiv 2505.19630, and 
 COMPLAINT, HALVING, RARE = ("fatigue",), ("fever", "cough", "rash"), ("thirst", "cramps")
 SYMPTOMS, TURNS, STEPS = (*HALVING, *RARE), 8, 80
 NAMES = ("anaemia", "asthma", "flu", "gout", "malaria", "measles", "migraine", "sinusitis")
+HAS = [[symptom for place, symptom in enumerate(HALVING) if number >> place & 1] for number in range(len(NAMES))]
 BOOK = {
     # Eight conditions that share the complaint: three symptoms halve them, two more come with one condition each.
-    name: {
-        "symptoms": [
-            *COMPLAINT,
-            *(symptom for place, symptom in enumerate(HALVING) if number >> place & 1),
-            *(symptom for place, symptom in enumerate(RARE) if number == 2 * place + 1),
-        ],
-        "advice": ("rest", "diet")[number % 2],
-    }
-    for number, name in enumerate(NAMES)
+    name: {"symptoms": [*COMPLAINT, *has, *one], "advice": advice}
+    for name, has, one, advice in zip(
+        NAMES, HAS, ((), RARE[:1], (), RARE[1:], *[()] * 4), ("rest", "diet") * 4, strict=True
+    )
 }
 QUESTIONS, FINALS = [f"Any {symptom}?" for symptom in SYMPTOMS], [answered(BOOK, name) for name in NAMES]
 WORDS = (*QUESTIONS, *FINALS, "Hm.")
@@ -81,20 +78,12 @@ def right(trajectory: Trajectory) -> float:
 
 def clinic(seed: int, steps: int, *, played: bool = False) -> TalkBench:
     """The game of eight patients, some of whom come in each step."""
-    return TalkBench(
-        SimulatedUser(Clinic(), TURNS, played),
-        [Clinic().scenario(name, BOOK, name, COMPLAINT) for name in possible(BOOK, COMPLAINT)],
-        PLAYED if played else WORDS,
-        DOCTOR_AGENT_RL.but({"rollout.samples": 16}),
-        view=heard,
-        prior={"agent": played_doctor, "patient": truthful} if played else well_read,
-        frozen=frozenset({"patient"}),
-        measure=right,
-        seed=seed,
-        lr=0.1,
-        steps=steps,
-        prompts=4,
-    )
+    scenarios = [Clinic().scenario(name, BOOK, name, COMPLAINT) for name in possible(BOOK, COMPLAINT)]
+    recipe, flow = DOCTOR_AGENT_RL.but({"rollout.samples": 16}), SimulatedUser(Clinic(), TURNS, played)
+    prior = {"agent": played_doctor, "patient": truthful} if played else well_read
+    setting: dict[str, Any] = {"view": heard, "prior": prior, "frozen": frozenset({"patient"}), "measure": right}
+    words = PLAYED if played else WORDS
+    return TalkBench(flow, scenarios, words, recipe, lr=0.1, seed=seed, steps=steps, prompts=4, **setting)
 
 
 PARTS = (DiagnosisQuality(), QuestionInformation(), Compliance())

@@ -36,10 +36,8 @@ def believing(group: str, reward: float, beliefs: Sequence[float | None]) -> dic
 
 def random_beliefs(seed: int) -> list[Any]:
     rng = Key.of(seed).numpy()
-    return [
-        believing(f"{n // 4}", float(rng.integers(0, 2)), rng.random(int(rng.integers(1, 5))).tolist())
-        for n in range(8)
-    ]
+    drawn = ((float(rng.integers(0, 2)), rng.random(int(rng.integers(1, 5))).tolist()) for _ in range(8))
+    return [believing(f"{n // 4}", *one) for n, one in enumerate(drawn)]
 
 
 def turn_rewards(rows: Sequence[Any]) -> list[list[float]]:
@@ -156,10 +154,8 @@ def _() -> Finding:
 
 def trained(measure: Callable[[TalkBench], tuple[float, ...]], *recipes: Recipe, free: bool = False) -> list[Any]:
     """Figures of each recipe after 30 steps, seed by seed: a tuple of five for each figure."""
-    return [
-        list(zip(*(measure(bench(recipe, seed, free=free).run(30)) for seed in SEEDS), strict=True))
-        for recipe in recipes
-    ]
+    runs = [[bench(recipe, seed, free=free).run(30) for seed in SEEDS] for recipe in recipes]
+    return [list(zip(*map(measure, group), strict=True)) for group in runs]
 
 
 @claim(

@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import line, lines
+from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.turn_toys import by_turn, difference, episode, random_episodes
 from hocket.methods.agents.salt import SALT
 from hocket.methods.base.grpo import GRPO
@@ -64,10 +64,7 @@ def _() -> Finding:
     """Over the occurrences of every edge, those crossed twice by one trajectory included."""
     off, merged, twice = 0.0, 0, 0
     for rows in looping():
-        before, after = (
-            [by_turn(row, values) for row, values in zip(rows, inspect(recipe, rows)["advantages"], strict=True)]
-            for recipe in (GRPO, SALT)
-        )
+        before, after = (list(map(by_turn, rows, inspect(recipe, rows)["advantages"])) for recipe in (GRPO, SALT))
         places: dict[Any, list[tuple[int, int]]] = {}
         for n, path in enumerate(crossings(rows)):
             for t, edge in enumerate(path):
@@ -144,9 +141,7 @@ def success(trained: TalkBench) -> float:
 def _() -> Finding:
     plain, ours = ([success(bench(recipe, seed).run(20)) for seed in SEEDS] for recipe in (GRPO, SALT))
     holds = min(ours) > max(plain) and fmean(ours) > fmean(plain) + 0.05
-    return Finding(
-        holds, f"prize behind {DOORS} doors after 20 steps, from 0.15: GRPO {line(plain)}, SALT {line(ours)}"
-    )
+    return Finding(holds, lines(doors=DOORS, steps=20, prize_from=0.15, to_with_GRPO=plain, SALT=ours))
 
 
 def gradients(recipe: Recipe, groups: int) -> Tensor:

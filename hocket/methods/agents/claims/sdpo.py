@@ -147,9 +147,8 @@ def _() -> Finding:
         weight[(batch.occurrences.trajectory == number).nonzero().flatten()[turn]] = 1.0
     plain = measured(PLAIN, batch.credited(weight=weight))
     moved = float(plain[1].abs().max()) > 1e-3
-    return below(
-        1e-12, moved, k_1_against_DPO_on_error_turns=gap(measured(JUDGED.but({"credit.turns": 1}), batch), plain)
-    )
+    ours = measured(JUDGED.but({"credit.turns": 1}), batch)
+    return below(1e-12, moved, k_1_against_DPO_on_error_turns=gap(ours, plain))
 
 
 @claim("With the whole tail it is session-level DPO.")
@@ -233,10 +232,8 @@ def expected_deal(bench: TalkBench) -> float:
     """Exact, the mean over goods."""
     policy, deals = bench.policies["policy"], []
     for thing, answer in GOODS.items():
-        opening: list[Message] = [
-            {"role": "user", "content": f"x: a {thing}"},
-            {"role": "assistant", "content": "hello"},
-        ]
+        roles = {"user": f"x: a {thing}", "assistant": "hello"}
+        opening: list[Message] = [{"role": role, "content": text} for role, text in roles.items()]
         chances, value = policy.probabilities(*opening, "what do you ask?"), 0.0
         for price in CLAIMS:
             fits = float(policy.probabilities(*opening, f"{price}? why?")[WORDS.index(answer)])

@@ -93,29 +93,14 @@ def _where(flags: Sequence[bool], values: Sequence[float]) -> list[float]:
     return [value for value, flag in zip(values, flags, strict=True) if flag]
 
 
-FORMS = {
-    "<answer>7</answer>": 1.0,
-    "<think>hm</think> so <answer> 7.0 </answer>\n": 1.0,
-    "<answer>8</answer>": 0.0,
-    "7": -1.0,
-    "<answer>7": -1.0,
-    "<answer>7</answer> or so": -1.0,
-    "<think>hm<answer>7</answer>": -1.0,
-    "<think>hm</answer><answer>7</answer>": -1.0,
-    "<tool_call>{}</tool_call>": -1.0,
-}
-GRADED = {
-    ("exact", "twelve", "12"): 1.0,
-    ("exact", "1,200", "1200"): 1.0,
-    ("fact", "the city of Paris", "paris"): 1.0,
-    ("fact", "pairs", "paris"): 0.6,
-    ("fact", "rome", "paris"): 0.0,
-    ("near", "0.3334", "0.333333"): 1.0,
-    ("near", "0.34", "0.333333"): 0.0,
-    ("near", "no idea", "1"): 0.0,
-    ("nearly", "104", "100"): 1.0,
-    ("nearly", "106", "100"): 0.0,
-}
+BROKEN = ("7", "<answer>7", "<answer>7</answer> or so", "<tool_call>{}</tool_call>")
+BROKEN += ("<think>hm<answer>7</answer>", "<think>hm</answer><answer>7</answer>")
+FORMS = {"<answer>7</answer>": 1.0, "<think>hm</think> so <answer> 7.0 </answer>\n": 1.0, "<answer>8</answer>": 0.0}
+FORMS |= dict.fromkeys(BROKEN, -1.0)
+GRADED = {("exact", "twelve", "12"): 1.0, ("exact", "1,200", "1200"): 1.0}
+GRADED |= {("fact", "the city of Paris", "paris"): 1.0, ("fact", "pairs", "paris"): 0.6, ("fact", "rome", "paris"): 0.0}
+GRADED |= {("near", "0.3334", "0.333333"): 1.0, ("near", "0.34", "0.333333"): 0.0, ("near", "no idea", "1"): 0.0}
+GRADED |= {("nearly", "104", "100"): 1.0, ("nearly", "106", "100"): 0.0}
 
 
 @claim("Broken tags earn -1, else the answer its grade, however many calls.", "tool_dapo.py of repository Goer17/TAPO")
@@ -123,9 +108,7 @@ def _() -> Finding:
     reward = TAPO_TOOL.rewards[0]
     assert isinstance(reward, ToolAnswer)
     wrong = [text for text, worth in FORMS.items() if earned(reward, [text]) != worth]
-    wrong += [
-        given for (grade, given, known), w in GRADED.items() if abs(reward.graded(given, known, grade) - w) > 1e-12
-    ]
+    wrong += [one[1] for one, worth in GRADED.items() if abs(reward.graded(*one[1:], one[0]) - worth) > 1e-12]
     call = '<tool_call>{"name": "calculator", "arguments": {"expression": "3 + 4"}}</tool_call>'
     after = [earned(reward, [call] * calls + ["<answer>7</answer>"]) for calls in range(5)]
     cut = earned(reward, [call, "<think>so", "</think><answer>7</answer>"])
@@ -185,8 +168,7 @@ def bench(kind: str, seed: int) -> TalkBench:
     def begin(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
         return {word: logit for word, logit in start(messages, said).items() if word in words}
 
-    by_reward = {"rollout": DynamicSampling(samples=8, max_rounds=3)} if kind == "bonus" else {}
-    recipe = TAPO_TOOL.but(by_reward)
+    recipe = TAPO_TOOL.but({"rollout": DynamicSampling(samples=8, max_rounds=3)} if kind == "bonus" else {})
     return TalkBench(flow, [*SHORT, *LONG], words, recipe, view=view, prior=begin, seed=seed, lr=0.1)
 
 
@@ -220,10 +202,8 @@ def _() -> Finding:
     ours, bare = trained("tools"), trained("no tools")
     holds = min(ours["calling long"]) > 0.95 and max(ours["calling short"]) < 0.15
     holds &= min(ours["right long"]) - max(bare["right long"]) > 0.5
-    return Finding(
-        holds,
-        lines(steps=STEPS, before=habits(bench("tools", 0))) + f"; {lines(**ours)}; without a tool {lines(**bare)}",
-    )
+    before = say(steps=STEPS, before=habits(bench("tools", 0)))
+    return Finding(holds, f"{before}; {lines(**ours)}; without a tool {lines(**bare)}")
 
 
 @claim("A bonus per call inflates calls.", "catalogue", slow=True)
@@ -255,6 +235,4 @@ def _() -> Finding:
                 mixed += not learnt and not both and has_signal(members)
     scores = {name for one in (*result.trajectories, *result.discarded) for name in one.scores}
     holds = kept > 20 and unlike == 0 and mixed > 0 and scores == {"correct"}
-    return Finding(
-        holds, say(steps=6, groups_right_and_wrong_learnt_from=kept, others=unlike, left_out_of_minus_1_and_0=mixed)
-    )
+    return Finding(holds, say(steps=6, mixed_groups_learnt_from=kept, others=unlike, left_out_of_minus_1_and_0=mixed))

@@ -57,17 +57,9 @@ def _() -> Finding:
     """How much a question's right answers are raised in all, by its success rate."""
     rates, soft = range(1, 16), DISCO.but({"regularisers": ()})
     document = verdict_document(rates)
-    grpo, *disco = (
-        [
-            -float(row[:rate].sum()) * 15
-            for rate, row in zip(rates, gradient(recipe, document).reshape(15, 16), strict=True)
-        ]
-        for recipe in (
-            GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0}),
-            soft.but({"objective.temperature": None}),
-            soft,
-        )
-    )
+    recipes = (GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0}), soft.but({"objective.temperature": None}), soft)
+    lifts = [gradient(recipe, document).reshape(15, 16) for recipe in recipes]
+    grpo, *disco = ([-15 * float(row[:rate].sum()) for rate, row in zip(rates, lift, strict=True)] for lift in lifts)
     wanted = [math.sqrt(rate / 16 * (1 - rate / 16)) for rate in rates]
     off, flatness = gap(grpo, wanted), gap(disco, [[1.0] * 15] * 2)
     figures = say(GRPOs_weight_off_the_root=off, at_1_of_16=wanted[0], at_the_half=max(wanted), DisCOs_off_1=flatness)
@@ -92,8 +84,7 @@ def _() -> Finding:
     entropies = [bench.entropy() for bench in own]
     kls = [mean(one["kl/trust"] for one in bench.history if "kl/trust" in one) for bench in own]
     error = math.sqrt(sum(map(variance, success.values())) / len(SEEDS))
-    holds = (
-        mean(success["disco"]) - mean(success["grpo"]) > 3 * error and min(entropies) > 0.1 and max(kls) < 2 * radius
-    )
+    ahead = mean(success["disco"]) - mean(success["grpo"])
+    holds = ahead > 3 * error and min(entropies) > 0.1 and max(kls) < 2 * radius
     figures = say(success_after_40_steps=success, entropy_of_DisCO_in_nats=entropies, mean_KL=mean(kls), radius=radius)
     return Finding(holds, f"{figures}, KL from {min(kls):.4f} to {max(kls):.4f}")

@@ -30,9 +30,8 @@ def _() -> Finding:
     own = shaped(DRA_GRPO, [said("q", text, 1.0) for text in ("maple", "maple", "quartz")])
     holds = gap(weights, wanted) < 1e-12 and gap(advantages(DRA_GRPO, rows), group_relative(wanted)) < 1e-9
     figures = say(three_equal_ones_earn=f"{sum(weights[:3]):.6f}", one_alone=f"{weights[3]:.6f}")
-    return Finding(
-        holds and own[0] == own[1] < 0.51 and own[2] > 0.95, f"{lines(weights=weights, texts=own)}, {figures}"
-    )
+    holds &= own[0] == own[1] < 0.51 and own[2] > 0.95
+    return Finding(holds, f"{lines(weights=weights, texts=own)}, {figures}")
 
 
 @claim("weights do not depend on the order of the group", "derived here")

@@ -88,7 +88,5 @@ def tool_rates(unconditional: bool, seed: int) -> list[float]:
 def _() -> Finding:
     helped, hurt = zip(*(tool_rates(False, seed) for seed in SEEDS), strict=True)
     both = [min(tool_rates(True, seed)) for seed in SEEDS]
-    figures = lines(
-        steps=30, tool_use_where_it_helps=helped, where_it_hurts=hurt, least_with_an_unconditional_bonus=both
-    )
+    figures = lines(tool_use_where_it_helps=helped, where_it_hurts=hurt, least_with_an_unconditional_bonus=both)
     return Finding(min(helped) > 0.8 and max(hurt) < 0.2 and min(both) > 0.8, figures)

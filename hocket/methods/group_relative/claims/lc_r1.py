@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.early_answers import NEVER, STEP, Thought
 from hocket.lab.toys.lengths import answer
@@ -18,6 +18,7 @@ from hocket.lab.toys.toys import Verdict, bench
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.lc_r1 import LC_R1, FirstMention
+from hocket.recipe import Recipe
 
 claim = Claims("lc-r1", "arXiv:2506.14755 and its public trainer")
 
@@ -28,19 +29,15 @@ def _() -> Finding:
     cases = {"12 + 5 = 17, so 17. Check: 17 - 5 = 12": "12 + 5 = 17", whole: whole, "no result": None}
     cuts = {text: None if (end := FirstMention()(text, "17")) is None else text[:end] for text in cases}
     behind = FirstMention(behind="= ")("17 is asked: 12 + 5 = 17.", 17)
-    return Finding(
-        cuts == cases and behind == 24, f"cut to {list(filter(None, cuts.values()))}; behind '= ' at {behind}"
-    )
+    return Finding(cuts == cases and behind == 24, say(cut_to=str(list(cuts.values())), behind=behind))
 
 
 @claim("the tag alone gets the compression term; no right answer, no length term")
 def _() -> Finding:
     numbers = ((2, 2, 8, True), (4, 4, 4, True), (1, 1, 1, False))
     thoughts = [*(dict(zip(("tag", "kept", "original", "reached"), one, strict=True)) for one in numbers), None]
-    rows = [
-        answer(float(told is not None), n, info={"thinking": told})
-        for n, told in zip((4, 6, 3, 5), thoughts, strict=True)
-    ]
+    pairs = zip((4, 6, 3, 5), thoughts, strict=True)
+    rows = [answer(float(told is not None), n, info={"thinking": told}) for n, told in pairs]
     plain = inspect(LC_R1.but(credit=LC_R1.credit.base), rows)["advantages"]  # type: ignore[attr-defined]
     both = zip(inspect(LC_R1, rows)["advantages"], plain, strict=True)
     extra = [[a - b for a, b in zip(*pair, strict=True)] for pair in both]
@@ -112,14 +109,15 @@ def measured(made: Bench) -> tuple[float, float]:
     return made.expected(lambda _, answer: len(answer)), made.success()
 
 
+def trained(recipe: Recipe) -> list[Any]:
+    return list(zip(*(measured(bench(WORLD, recipe, s, 50, start=rechecking, lr=0.1)) for s in SEEDS), strict=True))
+
+
 @claim("length falls by 40 percent or more with accuracy within 2 points; without -c2 accuracy falls", slow=True)
 def _() -> Finding:
     terms = {"shaping.0.weight": 2.0, "credit.bonus": 2.0, "credit.penalty": 2.0}
     recipe = LC_R1.but(terms, rewards=(Verdict(derived),))
-    (lengths, after), (_, without) = (
-        zip(*(measured(bench(WORLD, one, seed, 50, start=rechecking, lr=0.1)) for seed in SEEDS), strict=True)
-        for one in (recipe, recipe.but({"credit.penalty": 0.0}))
-    )
+    (lengths, after), (_, without) = map(trained, (recipe, recipe.but({"credit.penalty": 0.0})))
     length, accuracy = measured(Bench(WORLD, GRPO, start=rechecking))
     shorter = [1 - n / length for n in lengths]
     holds = min(shorter) >= 0.4 and min(after) - accuracy >= -0.02 and max(without) < accuracy - 0.05

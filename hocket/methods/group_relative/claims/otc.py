@@ -28,9 +28,7 @@ def _() -> Finding:
     calls, figures, holds = torch.arange(0, 2000, dtype=torch.float64), {}, True
     for fewest in (0, 1, 2, 5):
         after = efficiency(calls, torch.full_like(calls, fewest), smooth=4.0)[fewest:]
-        holds &= (
-            abs(float(after[0]) - 1) < 1e-12 and bool((after[1:] < after[:-1]).all()) and 0 < float(after[-1]) < 0.02
-        )
+        holds &= abs(float(after[0]) - 1) < 1e-12 and bool((after.diff() < 0).all()) and 0 < float(after[-1]) < 0.02
         figures[f"n={fewest}"] = " ".join(f"{float(after[n]):.4f}" for n in (0, 1, -1))
     return Finding(holds, say(**figures) + " (at n, n + 1 and 1999 calls)")
 
@@ -98,13 +96,11 @@ def eager(policy: Tabular) -> None:
     "calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points", slow=True
 )
 def _() -> Finding:
-    (plain, many), (ours, few) = (
-        zip(*((made.success(), made.expected(calls_of)) for made in benches), strict=True)
-        for benches in (
-            [bench(CALCULATOR, one.but(rewards=(Verdict(calculated),)), seed, 60, start=eager) for seed in SEEDS]
-            for one in (GRPO, OTC)
-        )
-    )
+    rates = []
+    for recipe in (one.but(rewards=(Verdict(calculated),)) for one in (GRPO, OTC)):
+        made = [bench(CALCULATOR, recipe, seed, 60, start=eager) for seed in SEEDS]
+        rates.append(([one.success() for one in made], [one.expected(calls_of) for one in made]))
+    (plain, many), (ours, few) = rates
     saved = [1 - (f / o) / (m / p) for p, m, o, f in zip(plain, many, ours, few, strict=True)]
     kept = [o - p for p, o in zip(plain, ours, strict=True)]
     figures = lines(steps=60, saved_per_right_answer=saved, accuracy_changes_by=kept, calls_of_GRPO=many, OTC=few)

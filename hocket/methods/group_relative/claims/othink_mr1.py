@@ -11,7 +11,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.schedules import Constant, Linear
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gradient, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gradient
 from hocket.lab.microscope import look
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.token_weights import chances, drawn, same, trained
@@ -51,9 +51,7 @@ def _() -> Finding:
         k3 = kl_estimate(own - other, "k3")
         least.append(float(k3.min()))
         off.append(abs(float((own.exp() * (k3 - (own - other))).sum())))
-    return Finding(
-        max(off) < 1e-12 and min(least) >= 0, say(pairs=200, largest_gap_to_KL=max(off), least_value=min(least))
-    )
+    return below(1e-12, min(least) >= 0, largest_gap_to_KL_of_200_pairs=max(off), minus_least_value=-min(least))
 
 
 RULES = torch.tensor([(1.0, 0.8, 0.8, 0.6, 0, 0, 0, 0), (0.2, 1.0, 1.0, 1.0, 0, 0, 0, 0)], dtype=torch.float64)
@@ -66,9 +64,7 @@ def figures(recipe: Recipe) -> tuple[float, ...]:
     """Reward on A, on B, and the KL from the prior after training: means over seeds."""
     rows = []
     for seed in SEEDS:
-        bench = Bench(
-            WORLD, recipe, seed=seed, lr=0.05, steps=120, start=lambda policy: policy.logits.copy_(PRIOR.log())
-        )
+        bench = Bench(WORLD, recipe, seed, 0.05, steps=120, start=lambda policy: policy.logits.copy_(PRIOR.log()))
         own = chances(trained(bench, 120))
         rows.append((*(float((own * rule).sum()) for rule in RULES), float((own * (own / PRIOR).log()).sum())))
     return tuple(map(fmean, zip(*rows, strict=True)))

@@ -65,9 +65,8 @@ def _() -> Finding:
     same, none = [of(*pair) for pair in equal], of("abc", "xyz")
     thought = "We are asked for a sum. Add 3 and 4, it makes 7. Let me check it. "
     trace = activities(thought)
-    (reward,) = shaped(
-        PM4GRPO, [said("q", f"<think>{thought}</think><answer>7</answer>", 1.0, info={"teacher": trace})]
-    )
+    row = said("q", f"<think>{thought}</think><answer>7</answer>", 1.0, info={"teacher": trace})
+    (reward,) = shaped(PM4GRPO, [row])
     holds = off < 1e-9 and same == [1.0] * 3 and none == 0.0 and trace == ("restate", "derive", "check") and reward == 3
     labels = f"a text labelled {', '.join(trace)} with the same teacher earns 1 + 1 + 1 = {reward:.3f}"
     return Finding(holds, lines(difference_to_pm4py=off, equal_traces=same, disjoint=none) + f"; {labels}")

@@ -68,10 +68,8 @@ def _() -> Finding:
     """Raw sum against frozen scale; the world's own empty reward is constant, so that it never gets a scale."""
     parts = {"loud": lambda q, a: LOUD[a[0]], "quiet": lambda q, a: QUIET[a[0]]}
     world = World(2, 5, 1, lambda q, a: 0.0, parts=parts)
-    made = {
-        "raw": [trained(world, GRPO, s, 120) for s in SEEDS],
-        "scaled": [trained(world, QUARK, s, 120) for s in SEEDS],
-    }
+    recipes = {"raw": GRPO, "scaled": QUARK}
+    made = {name: [trained(world, recipe, seed, 120) for seed in SEEDS] for name, recipe in recipes.items()}
     quiet = {name: [run.expected(lambda q, a: QUIET[a[0]]) for run in side] for name, side in made.items()}
     loud = {name: [run.expected(lambda q, a: LOUD[a[0]] / 100) for run in side] for name, side in made.items()}
     holds = min(quiet["scaled"]) > max(quiet["raw"]) + 0.3

@@ -25,9 +25,8 @@ claim = Claims("sem", "arXiv:2505.07903; the numbers are our choice")
 def spoken(text: str, answer: str | None = "7") -> Trajectory:
     """One attempt that says `text` about a question whose answer is known."""
     zeros = np.zeros(1, np.int64)
-    return Trajectory(
-        Scenario("s", "?", answer), [Turn("policy", "policy", observation=zeros, action=zeros, text=text)]
-    )
+    turn = Turn("policy", "policy", observation=zeros, action=zeros, text=text)
+    return Trajectory(Scenario("s", "?", answer), [turn])
 
 
 CASES = {
@@ -99,8 +98,5 @@ def _() -> Finding:
         rates[name] = [(on(0, one, searched), on(1, one, searched), one.success()) for one in made]
     least = min(unknown - known for known, unknown, _ in rates["sem"])
     holds = least > 0.6 and min(right for _, _, right in rates["sem"]) >= 1.0 - 0.02
-    means = {
-        name: dict(zip(("known", "unknown", "accuracy"), map(fmean, zip(*rows, strict=True)), strict=True))
-        for name, rows in rates.items()
-    }
-    return Finding(holds, say(search_rates_after_50_steps_of_5_seeds=means, smallest_gap=least))
+    means = {name: " ".join(f"{fmean(one):.4f}" for one in zip(*rows, strict=True)) for name, rows in rates.items()}
+    return Finding(holds, say(rates_of_searching_known_and_unknown_and_accuracy=means, smallest_gap=least))
