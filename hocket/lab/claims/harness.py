@@ -28,10 +28,8 @@ from hocket.recipe import Recipe
 from hocket.stages import Policy
 from hocket.types import Batch
 
-__all__ = [
-    *("EXACT", "SEEDS", "Check", "Claims", "Finding", "batches", "below", "each", "gap", "gradient", "inspect"),
-    *("runs", "same_gradient", "say"),
-]
+__all__ = ["EXACT", "SEEDS", "Check", "Claims", "Finding", "batches", "below", "each", "gap", "gradient", "inspect"]
+__all__ += ["runs", "same_gradient", "say"]
 
 EXACT, SEEDS = 1e-12, range(5)
 

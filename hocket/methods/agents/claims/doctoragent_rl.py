@@ -20,7 +20,6 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, lines
 from hocket.methods.agents.doctoragent_rl import DOCTOR_AGENT_RL, QuestionInformation
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
-from hocket.stages import Reward
 from hocket.testing import rehearse
 from hocket.types import Message, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser
@@ -89,9 +88,9 @@ def clinic(seed: int, steps: int, *, played: bool = False) -> TalkBench:
 PARTS = (DiagnosisQuality(), QuestionInformation(), Compliance())
 
 
-def worth(trajectory: Trajectory, parts: Sequence[Reward] = PARTS) -> float:
+def worth(trajectory: Trajectory, parts: Sequence[Any] = PARTS) -> float:
     """The sum of an evaluator's parts."""
-    return sum(part.weight * (part.judge(trajectory) or 0.0) for part in parts)  # type: ignore[attr-defined]
+    return sum(part.weight * (part.judge(trajectory) or 0.0) for part in parts)
 
 
 def consultation(condition: str, *messages: str, turns: int = TURNS) -> Trajectory:

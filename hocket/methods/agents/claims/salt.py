@@ -146,7 +146,7 @@ def _() -> Finding:
 
 def gradients(recipe: Recipe, groups: int) -> Tensor:
     """The gradient of the first step for each of many groups, on the rows of the doors, `[groups, rows, words]`."""
-    made, slopes = bench(recipe, 0), []
+    made, slopes = bench(recipe, 0), list[Tensor]()
     (policy,) = made.policies.values()
     fork = policy.rows.chat.opening([{"role": "user", "content": "fork"}])[-1]
     at_fork = {policy.rows.row(fork, said) for said in ((), *((n,) for n in range(len(THOUGHTS))))}

@@ -26,7 +26,8 @@ claim = Claims("gcpo-geometryzero", "arXiv:2506.07160")
 def _() -> Finding:
     """81 pairs of accuracies in eighths, and a rollout that constructs."""
     shares = torch.arange(0, 9, dtype=torch.float64) / 8
-    signs = contrast_sign(*torch.meshgrid(shares, shares, indexing="ij"), 0.1)
+    with_it, without = torch.meshgrid(shares, shares, indexing="ij")
+    signs = contrast_sign(with_it, without, 0.1)
     wanted = torch.tensor([[(a > o + 0.1) - (a < o - 0.1) for o in shares.tolist()] for a in shares.tolist()])
     earned = []
     for pair in ((0.75, 0.25), (0.25, 0.75), (0.55, 0.5)):

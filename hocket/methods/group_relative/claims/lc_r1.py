@@ -75,7 +75,7 @@ class Derivation(Thought):
         return 0.0 if answer[-1] != DONE else (1.0 if RESULT in answer else 0.5)
 
 
-WORLD = Derivation(
+WORLD: Derivation = Derivation(
     # One question, two instances: luck is with the first.
     *(1, 4, 13, lambda question, answer: 0.0),
     correct=lambda question, answer: WORLD.right(question, answer),

@@ -62,9 +62,9 @@ WORLD = World(1, 8, 1, lambda q, answer: float(RULES[0, answer[0]]), metadata=la
 
 def figures(recipe: Recipe) -> tuple[float, ...]:
     """Reward on A, on B, and the KL from the prior after training: means over seeds."""
-    rows = []
+    rows, start = [], lambda policy: policy.logits.copy_(PRIOR.log())
     for seed in SEEDS:
-        bench = Bench(WORLD, recipe, seed, 0.05, steps=120, start=lambda policy: policy.logits.copy_(PRIOR.log()))
+        bench = Bench(WORLD, recipe, seed, 0.05, steps=120, start=start)
         own = chances(trained(bench, 120))
         rows.append((*(float((own * rule).sum()) for rule in RULES), float((own * (own / PRIOR).log()).sum())))
     return tuple(map(fmean, zip(*rows, strict=True)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -30,8 +30,9 @@ def rewards(seed: int, unit: float) -> torch.Tensor:
 
 def share(document: Mapping[str, Any], names: Sequence[str]) -> float:
     """The part of the reward that sources `names` have, by how it changes when they are moved by one deviation."""
-    batch, combine = Reading(document).batch, QUARK.combine
-    _, state = combine(batch, weights := dict.fromkeys(batch.scores, 1.0), combine.init())  # type: ignore[call-arg,attr-defined,misc]
+    batch, combine = Reading(document).batch, cast(Any, QUARK.combine)
+    weights = dict.fromkeys(batch.scores, 1.0)
+    _, state = combine(batch, weights, combine.init())
     moved = {name: batch.scores[name].values + state["deviation"][name] for name in names}
     scores = {**batch.scores, **{name: LevelScores(Level.TRAJECTORY, values) for name, values in moved.items()}}
     # The move is the same for every trajectory, so correlations stay; only the level changes, which is held.

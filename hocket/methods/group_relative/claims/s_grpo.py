@@ -32,7 +32,7 @@ def _() -> Finding:
     return Finding(holds, f"pattern 0,1,1,0,1: {lines(earns=back, all_wrong_gradient_0=still)}")
 
 
-THOUGHT = Thought(
+THOUGHT: Thought = Thought(
     # One question, asked twice a step.
     *(1, 4, 16, lambda question, answer: 0.0),
     correct=lambda question, answer: THOUGHT.right(question, answer),

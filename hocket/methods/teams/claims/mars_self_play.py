@@ -223,7 +223,7 @@ def best_gains(bench: TalkBench) -> float:
             worths.append(-value(shown(following)[0], number + 1, best) if earned is None else earned)
         if best == number % 2:
             return max(worths)
-        return sum(share * earned for share, earned in zip(chances(sight), worths, strict=True))
+        return float(sum(share * earned for share, earned in zip(chances(sight), worths, strict=True)))
 
     start = shown(OPENING)[0]
     return value(start, 0, 0) - value(start, 0, 1)

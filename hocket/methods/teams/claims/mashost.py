@@ -126,10 +126,9 @@ def building(weight: float, seed: int, steps: int = 1, **setting: Any) -> TalkBe
     bonus = (EntropyBonus(coefficient=0.02),)
     recipe = MASHOST.but({"rollout.samples": 20, "credit.weight": weight, "regularisers": bonus})
     prior = {"controller": sociable, "others": as_known, **setting}
-    scenarios, run = [Scenario(name, name, answer=RIGHT) for name in KINDS], {"seed": seed, "steps": steps, "lr": 0.2}
-    return TalkBench(
-        FLOW, scenarios, WORDS, recipe, view=last_message, prior=prior, frozen=frozenset({"others"}), **run
-    )
+    scenarios = [Scenario(name, name, answer=RIGHT) for name in KINDS]
+    run: dict[str, Any] = {"view": last_message, "frozen": frozenset({"others"}), "lr": 0.2, "seed": seed}
+    return TalkBench(FLOW, scenarios, WORDS, recipe, prior=prior, steps=steps, **run)
 
 
 def team(trajectory: Trajectory) -> float:
@@ -205,7 +204,7 @@ def trained(weight: float, seed: int) -> tuple[dict[str, str], dict[str, float]]
     """A run of `STEPS` steps with lambda = `weight`: the likeliest graph by query; rates over training and after it."""
     bench = building(weight, seed, STEPS)
     during = [one for _ in range(STEPS) for one in bench.step().trajectories]
-    after, likeliest, rates = bench.play(100), {}, {}
+    after, likeliest, rates = bench.play(100), dict[str, str](), dict[str, float]()
     for name in KINDS:
         built = Counter("; ".join(one.info["graph"]) for one in after if one.scenario.id == name)
         likeliest[name] = built.most_common(1)[0][0]

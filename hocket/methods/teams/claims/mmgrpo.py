@@ -96,7 +96,7 @@ def _() -> Finding:
 @claim("a call that cannot be read gets a format reward in place of the program's")
 def _() -> Finding:
     """A call that could not be read gets its own score, between the two, and stands alone for its rollout."""
-    formats = [[1.0, 1.0], [None, None], [1.0, 0.5]]
+    formats: list[list[float | None]] = [[1.0, 1.0], [None, None], [1.0, 0.5]]
     rows = programs([["search", "answer"]] * 3, (1.0, 0.25, 0.0), formats)
     # `answer` of the third rollout: half read, so -0.5; its `search` is not learnt from.
     third, search = group_relative((1.0, 0.25, -0.5)), group_relative((1.0, 0.25, 0.0))
