@@ -289,12 +289,13 @@ def _slots(cls: Any) -> Mapping[str, _Slot]:
 
 
 def _slot(hint: Any) -> _Slot | None:
+    origin = typing.get_origin(hint)
+    if origin not in (None, tuple, typing.Union, types.UnionType):
+        return None
     members = set(typing.get_args(hint)) or {hint}
     wanted, *others = members - {type(None), Ellipsis} or {None}
     component = isinstance(wanted, type) and (issubclass(wanted, Stage) or dataclasses.is_dataclass(wanted))
-    several = typing.get_origin(hint) is tuple
-    alone = several or typing.get_origin(hint) in (None, typing.Union, types.UnionType)
-    return _Slot(wanted, several, type(None) in members) if component and alone and not others else None
+    return _Slot(wanted, origin is tuple, type(None) in members) if component and not others else None
 
 
 def _members(value: Any, where: str) -> Iterator[tuple[str, Any]]:
