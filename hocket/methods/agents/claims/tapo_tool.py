@@ -93,8 +93,8 @@ def _where(flags: Sequence[bool], values: Sequence[float]) -> list[float]:
     return [value for value, flag in zip(values, flags, strict=True) if flag]
 
 
-BROKEN = ("7", "<answer>7", "<answer>7</answer> or so", "<tool_call>{}</tool_call>")
-BROKEN += ("<think>hm<answer>7</answer>", "<think>hm</answer><answer>7</answer>")
+BROKEN = ["7", "<answer>7", "<answer>7</answer> or so", "<tool_call>{}</tool_call>"]
+BROKEN += ["<think>hm<answer>7</answer>", "<think>hm</answer><answer>7</answer>"]
 FORMS = {"<answer>7</answer>": 1.0, "<think>hm</think> so <answer> 7.0 </answer>\n": 1.0, "<answer>8</answer>": 0.0}
 FORMS |= dict.fromkeys(BROKEN, -1.0)
 GRADED = {("exact", "twelve", "12"): 1.0, ("exact", "1,200", "1200"): 1.0}
