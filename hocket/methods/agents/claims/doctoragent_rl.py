@@ -90,7 +90,7 @@ PARTS = (DiagnosisQuality(), QuestionInformation(), Compliance())
 
 def worth(trajectory: Trajectory, parts: Sequence[Any] = PARTS) -> float:
     """The sum of an evaluator's parts."""
-    return sum(part.weight * (part.judge(trajectory) or 0.0) for part in parts)
+    return float(sum(part.weight * (part.judge(trajectory) or 0.0) for part in parts))
 
 
 def consultation(condition: str, *messages: str, turns: int = TURNS) -> Trajectory:
