@@ -9,6 +9,7 @@ import torch
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import say
 from hocket.lab.microscope import Reading, look
 from hocket.recipe import Recipe
 
@@ -57,3 +58,14 @@ def answers_of(bench: Bench, question: int) -> tuple[list[tuple[int, ...]], torc
 def line(values: Sequence[float]) -> str:
     """Figures of several seeds, in short."""
     return " ".join(f"{value:.3f}" for value in values)
+
+
+def lines(**figures: Any) -> str:
+    """Figures in a line as `say` puts them, but with every one of several values."""
+    return say(**{name: _every(value) for name, value in figures.items()})
+
+
+def _every(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _every(one) for name, one in value.items()}
+    return line(value) if isinstance(value, (list, tuple)) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.environments.maze import DIRECTIONS, Layout, Mazes, values
+from hocket.lab.claims.harness import gap, inspect
 from hocket.lab.microscope import look
 from hocket.lab.talk import TalkBench
 from hocket.recipe import Recipe
@@ -75,6 +76,12 @@ def worst(left: Any, right: Any) -> float:
     if isinstance(left, (int, float)):
         return float(abs(left - right))
     return max((worst(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
+
+
+def difference(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]]) -> float:
+    """The largest difference of two recipes' advantages and gradients on batches of recorded episodes."""
+    both = [[inspect(recipe, rows) for recipe in (left, right)] for rows in batches]
+    return max(gap(one[field], other[field]) for one, other in both for field in ("advantages", "gradient"))
 
 
 def maze_bench(recipe: Recipe, mazes: Mapping[str, int], world: Mazes, seed: int, **settings: Any) -> TalkBench:

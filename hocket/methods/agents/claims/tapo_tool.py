@@ -1,19 +1,19 @@
-"""What tapo-tool claims."""
+"""TAPO's claims."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.tool_reasoning import earned, shown
-from hocket.lab.toys.turn_toys import SEEDS, episode, seen, worst
+from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.tool_reasoning import earned
+from hocket.lab.toys.turn_toys import episode
 from hocket.methods.agents.tapo_tool import TAPO_TOOL, AccuracySampling
 from hocket.methods.base.dapo import DAPO
 from hocket.rewards.tool_answer import ToolAnswer
@@ -24,141 +24,96 @@ from hocket.types import Message, Scenario
 from hocket.workflows.tool_use import ToolUse
 
 claim = Claims("tapo-tool", "repository Goer17/TAPO")
+PLAIN = DAPO.but({"shaping": TAPO_TOOL.shaping})
 
 
-def batches(key: Key, *, drift: float) -> list[dict[str, Any]]:
+def answers(key: Key, *, drift: float) -> list[dict[str, Any]]:
     """Three groups of four answers of one turn whose log-ratios to the sampler have deviation `drift`."""
     rng, rows = key.numpy(), []
-    for group in range(3):
-        for _ in range(4):
-            row = episode(f"g{group}", float(rng.integers(-1, 2)), [{"tokens": [0] * int(rng.integers(1, 6))}])
-            row["logp"] = rng.normal(-2.0, 0.5, len(row["tokens"])).tolist()
-            row["logp_behaviour"] = (rng.normal(0.0, drift, len(row["tokens"])) + row["logp"]).tolist()
-            rows.append(row)
+    for group in range(12):
+        reward = float(rng.integers(-1, 2))
+        row = episode(f"g{group // 4}", reward, [{"tokens": [0] * int(rng.integers(1, 6))}])
+        row["logp"] = rng.normal(-2.0, 0.5, len(row["tokens"])).tolist()
+        row["logp_behaviour"] = (rng.normal(0.0, drift, len(row["tokens"])) + row["logp"]).tolist()
+        rows.append(row)
     return rows
 
 
 @claim("Without a call the loss is DAPO's; only the dual clip at 10 differs, far off policy.")
-def without_calls_it_is_dapo() -> Finding:
-    plain = DAPO.but({"shaping": TAPO_TOOL.shaping})
-    gap, bounded, cut, checked = 0.0, 0.0, 0, 0
+def _() -> Finding:
+    off, bounded, cut, checked = 0.0, 0.0, 0, 0
     for number in range(20):
-        rows = batches(Key.of(number), drift=0.5)
-        ours, theirs = seen(TAPO_TOOL, rows), seen(plain, rows)
-        gap = max(gap, abs(ours["loss"] - theirs["loss"]), worst(ours["gradient"], theirs["gradient"]))
-        rows = batches(Key.of(number), drift=2.5)
-        ours, theirs = seen(TAPO_TOOL, rows), seen(plain, rows)
-        for row, mine, other, advantage in zip(
-            rows, ours["gradient"], theirs["gradient"], ours["advantages"], strict=True
-        ):
-            for now, old, a, b, worth in zip(row["logp"], row["logp_behaviour"], mine, other, advantage, strict=True):
+        ours, theirs = (inspect(recipe, answers(Key.of(number), drift=0.5)) for recipe in (TAPO_TOOL, PLAIN))
+        off = max(off, *(gap(ours[field], theirs[field]) for field in ("loss", "gradient")))
+        rows = answers(Key.of(number), drift=2.5)
+        ours, theirs = inspect(TAPO_TOOL, rows), inspect(PLAIN, rows)
+        fields = ours["gradient"], theirs["gradient"], ours["advantages"]
+        for row, *numbers in zip(rows, *fields, strict=True):
+            for now, old, a, b, worth in zip(row["logp"], row["logp_behaviour"], *numbers, strict=True):
                 checked += 1
                 beyond = worth < 0 and math.exp(now - old) > 10
                 cut += beyond and a == 0 and abs(b) > 0.01
                 bounded = max(bounded, abs(a) if beyond else abs(a - b))
-    return Finding(
-        gap == 0 and bounded == 0 and cut > 3,
-        f"20 batches of answers in one turn: loss and gradient differ by {gap:.1e}; far off policy ({checked} "
-        f"decisions) only {cut} of ratio above 10 and negative advantage differ, without gradient under the dual "
-        f"clip",
-    )
+    figures = say(batches=20, loss_and_gradient_differ_by=off, decisions_far_off_policy=checked, dual_clipped=cut)
+    return Finding(off == 0 and bounded == 0 and cut > 3, f"{figures}, all of them without gradient")
 
 
 @claim("Log-probs of tool output change no gradient: it is no decision.")
-def tool_output_has_no_gradient() -> Finding:
-    """Tool tokens listed as context: whatever their log-probs, nothing changes."""
+def _() -> Finding:
+    """Tool tokens listed as context: whatever their log-probs, nothing changes; a recorded episode has none of them."""
     moved, own, different = 0.0, 0.0, 0.0
     for number in range(20):
-        rng, rows, bare = Key.of(number).numpy(), [], []
+        rng, rows, bare, shifted = Key.of(number).numpy(), [], [], []
         for sample in range(4):
-            said = [int(rng.integers(1, 4)), int(rng.integers(1, 4))]
-            read = int(rng.integers(1, 4))
-            size = said[0] + read + said[1]
-            trained = [True] * said[0] + [False] * read + [True] * said[1]
-            logp = rng.normal(-2.0, 0.5, size).tolist()
-            old = (rng.normal(0.0, 0.5, size) + logp).tolist()
+            before, after, read = (int(rng.integers(1, 4)) for _ in range(3))
+            trained = [True] * before + [False] * read + [True] * after
+            logp = rng.normal(-2.0, 0.5, len(trained)).tolist()
+            old = (rng.normal(0.0, 0.5, len(trained)) + logp).tolist()
             row = {"group": "g", "scores": {"reward": float(sample % 2)}, "logp": logp, "logp_behaviour": old}
             rows.append({**row, "trained": trained})
-            kept = {name: [x for x, used in zip(row[name], trained, strict=True) if used] for name in LOGS}
-            bare.append({**row, **kept})
-        found, only = seen(TAPO_TOOL, rows), seen(TAPO_TOOL, bare)
-        shifted = []
+            bare.append({**row, "logp": _where(trained, logp), "logp_behaviour": _where(trained, old)})
         for row in rows:
             noise = rng.normal(0.0, 5.0, len(row["logp"]))
             logp = [x + (0.0 if used else y) for x, y, used in zip(row["logp"], noise, row["trained"], strict=True)]
             shifted.append({**row, "logp": logp})
-        again = seen(TAPO_TOOL, shifted)
-        moved = max(moved, worst(found["gradient"], again["gradient"]), abs(found["loss"] - again["loss"]))
-        for row, slope, alone in zip(rows, found["gradient"], only["gradient"], strict=True):
-            own = max(own, *(abs(x) for x, used in zip(slope, row["trained"], strict=True) if not used))
-            different = max(different, worst([x for x, used in zip(slope, row["trained"], strict=True) if used], alone))
-    recorded = calls_are_decisions_and_answers_are_not()
-    return Finding(
-        moved == 0 and own == 0 and different == 0 and recorded is None,
-        f"20 batches: new log-probs of tool output move loss and gradient by {moved:.1e}, its own gradient is "
-        f"{own:.1e}, and leaving it out changes the rest by {different:.1e}; "
-        f"{recorded or 'a recorded episode has none of it'}",
-    )
+        whole, only, again = (inspect(TAPO_TOOL, each) for each in (rows, bare, shifted))
+        moved = max(moved, *(gap(whole[field], again[field]) for field in ("gradient", "loss")))
+        for row, slope, alone in zip(rows, whole["gradient"], only["gradient"], strict=True):
+            own = max(own, *map(abs, _where([not used for used in row["trained"]], slope)))
+            different = max(different, gap(_where(row["trained"], slope), alone))
+    result = bench("tools", 0).step()
+    calls = sum(one.info["tool_calls"] for one in result.trajectories)
+    words, decisions = len(result.trajectories) + calls, result.batch.decisions if result.batch else 0
+    figures = say(new_logprobs_move=moved, own_gradient=own, the_rest_changes_by=different)
+    recorded = say(decisions_of_recorded_episodes=decisions, words=words, calls=calls)
+    return Finding(moved == own == different == 0 and calls > 0 and decisions == words, f"{figures}, {recorded}")
 
 
-LOGS = ("logp", "logp_behaviour")
+def _where(flags: Sequence[bool], values: Sequence[float]) -> list[float]:
+    return [value for value, flag in zip(values, flags, strict=True) if flag]
 
 
-def calls_are_decisions_and_answers_are_not() -> str | None:
-    """What is wrong with the decisions of recorded episodes that called; None if they are the policy's words alone."""
-    made = bench("tools", 0)
-    result = made.step()
-    called = [one for one in result.trajectories if one.info["tool_calls"]]
-    words = len(result.trajectories) + sum(one.info["tool_calls"] for one in result.trajectories)
-    assert result.batch is not None
-    if not called:
-        return "nothing was called"
-    return None if result.batch.decisions == words else f"{result.batch.decisions} decisions for {words} words"
-
-
-FORMS = {
-    "<answer>7</answer>": 1.0,
-    "<think>hm</think> so <answer> 7.0 </answer>\n": 1.0,
-    "<answer>8</answer>": 0.0,
-    "7": -1.0,
-    "<answer>7": -1.0,
-    "<answer>7</answer> or so": -1.0,
-    "<think>hm<answer>7</answer>": -1.0,
-    "<think>hm</answer><answer>7</answer>": -1.0,
-    "<tool_call>{}</tool_call>": -1.0,
-}
-GRADED = {
-    ("exact", "twelve", "12"): 1.0,
-    ("exact", "1,200", "1200"): 1.0,
-    ("fact", "the city of Paris", "paris"): 1.0,
-    ("fact", "pairs", "paris"): 0.6,
-    ("fact", "rome", "paris"): 0.0,
-    ("near", "0.3334", "0.333333"): 1.0,
-    ("near", "0.34", "0.333333"): 0.0,
-    ("near", "no idea", "1"): 0.0,
-    ("nearly", "104", "100"): 1.0,
-    ("nearly", "106", "100"): 0.0,
-}
+BROKEN = ["7", "<answer>7", "<answer>7</answer> or so", "<tool_call>{}</tool_call>"]
+BROKEN += ["<think>hm<answer>7</answer>", "<think>hm</answer><answer>7</answer>"]
+FORMS = {"<answer>7</answer>": 1.0, "<think>hm</think> so <answer> 7.0 </answer>\n": 1.0, "<answer>8</answer>": 0.0}
+FORMS |= dict.fromkeys(BROKEN, -1.0)
+GRADED = {("exact", "twelve", "12"): 1.0, ("exact", "1,200", "1200"): 1.0}
+GRADED |= {("fact", "the city of Paris", "paris"): 1.0, ("fact", "pairs", "paris"): 0.6, ("fact", "rome", "paris"): 0.0}
+GRADED |= {("near", "0.3334", "0.333333"): 1.0, ("near", "0.34", "0.333333"): 0.0, ("near", "no idea", "1"): 0.0}
+GRADED |= {("nearly", "104", "100"): 1.0, ("nearly", "106", "100"): 0.0}
 
 
 @claim("Broken tags earn -1, else the answer its grade, however many calls.", "tool_dapo.py of repository Goer17/TAPO")
-def rewards_are_the_table() -> Finding:
+def _() -> Finding:
     reward = TAPO_TOOL.rewards[0]
     assert isinstance(reward, ToolAnswer)
     wrong = [text for text, worth in FORMS.items() if earned(reward, [text]) != worth]
+    wrong += [one[1] for one, worth in GRADED.items() if abs(reward.graded(*one[1:], one[0]) - worth) > 1e-12]
     call = '<tool_call>{"name": "calculator", "arguments": {"expression": "3 + 4"}}</tool_call>'
     after = [earned(reward, [call] * calls + ["<answer>7</answer>"]) for calls in range(5)]
     cut = earned(reward, [call, "<think>so", "</think><answer>7</answer>"])
-    odd = [
-        given
-        for (grade, given, known), worth in GRADED.items()
-        if abs(reward.graded(given, known, grade) - worth) > 1e-12
-    ]
-    return Finding(
-        not wrong and not odd and after == [1.0] * 5 and cut == -1.0,
-        f"{len(FORMS)} forms and {len(GRADED)} graded answers earn what they should, but for {wrong + odd or 'none'}; "
-        f"a right answer after 0 to 4 calls earns {after}",
-    )
+    figures = say(forms=len(FORMS), graded_answers=len(GRADED), wrong=wrong or "none", cut=cut)
+    return Finding(not wrong and after == [1.0] * 5 and cut == -1.0, f"{figures}, right after 0 to 4 calls {after}")
 
 
 CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "the question"}}</tool_call>'
@@ -171,7 +126,7 @@ STEPS, LONGER, BONUS = 25, 45, 0.25
 
 
 class OfTheQuestion:
-    """A calculator that is told to work out the question."""
+    """A calculator that works out the question, whatever it is told."""
 
     name = "calculator"
     schema: Mapping[str, Any] = {}
@@ -191,24 +146,18 @@ def view(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """A long sum looks like any other; of a conversation with the tool, the last result and how many there were."""
     results = [str(message["content"]) for message in messages if message["role"] == "tool"]
     question = str(messages[0]["content"])
-    kind = "long" if "*" in question else question
-    return ("told", results[-1], str(len(results)), "long" if kind == "long" else "short") if results else (kind,)
+    if results:
+        return ("told", results[-1], str(len(results)), "long" if "*" in question else "short")
+    return ("long" if "*" in question else question,)
 
 
 def start(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
     """Short sums are known, results are repeated, both with some doubt; a call is tried one time in twelve."""
     kind = view(messages)
-    known = None if kind == ("long",) else kind[1] if kind[0] == "told" else calculator(kind[0])
-    chance = {word: 0.8 if word == f"<answer>{known}</answer>" else 0.04 for word in DIGITS}
-    if known is None:
-        chance = dict.fromkeys(DIGITS, 0.2)
-    chance |= {RAW: 0.04 if known is not None else 0.1, CALL: 0.08}
-    return {word: math.log(chance[word]) for word in WORDS}
-
-
-@cache
-def trained(kind: str, seed: int) -> TalkBench:
-    return bench(kind, seed).run(LONGER if kind == "bonus" else STEPS)
+    if kind == ("long",):
+        return {word: math.log(0.2 if word in DIGITS else 0.08 if word == CALL else 0.1) for word in WORDS}
+    known = f"<answer>{kind[1] if kind[0] == 'told' else calculator(kind[0])}</answer>"
+    return {word: math.log(0.8 if word == known else 0.08 if word == CALL else 0.04) for word in WORDS}
 
 
 def bench(kind: str, seed: int) -> TalkBench:
@@ -219,31 +168,29 @@ def bench(kind: str, seed: int) -> TalkBench:
     def begin(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
         return {word: logit for word, logit in start(messages, said).items() if word in words}
 
-    recipe = TAPO_TOOL
-    if kind == "bonus":
-        recipe = recipe.but({"rollout": DynamicSampling(samples=8, max_rounds=3)})
+    recipe = TAPO_TOOL.but({"rollout": DynamicSampling(samples=8, max_rounds=3)} if kind == "bonus" else {})
     return TalkBench(flow, [*SHORT, *LONG], words, recipe, view=view, prior=begin, seed=seed, lr=0.1)
 
 
-@dataclass(frozen=True)
-class Habits:
+def habits(made: TalkBench) -> dict[str, float]:
     """Exact rates by kind of sum: of calling at all, of right answers; and mean calls."""
-
-    short: tuple[float, float, float]
-    long: tuple[float, float, float]
-
-
-def habits(made: TalkBench) -> Habits:
-    def rates(scenarios: Sequence[Scenario]) -> tuple[float, float, float]:
-        found = [0.0, 0.0, 0.0]
+    rates: dict[str, float] = {}
+    for kind, scenarios in (("short", SHORT), ("long", LONG)):
+        sums = [0.0, 0.0, 0.0]
         for scenario in scenarios:
             for chance, played in made.outcomes(scenario):
                 calls, right = played.info["tool_calls"], played.text == f"<answer>{scenario.answer}</answer>"
-                for place, value in enumerate((calls > 0, right, calls)):
-                    found[place] += chance * value / len(scenarios)
-        return found[0], found[1], found[2]
+                sums = [s + chance * v / len(scenarios) for s, v in zip(sums, (calls > 0, right, calls), strict=True)]
+        rates |= {f"{name} {kind}": value for name, value in zip(("calling", "right", "calls"), sums, strict=True)}
+    return rates
 
-    return Habits(rates(SHORT), rates(LONG))
+
+@cache
+def trained(kind: str, runs: int = len(SEEDS)) -> dict[str, list[float]]:
+    """Habits after training, seed by seed."""
+    steps = LONGER if kind == "bonus" else STEPS
+    rates = [habits(bench(kind, seed).run(steps)) for seed in range(runs)]
+    return {name: [one[name] for one in rates] for name in rates[0]}
 
 
 @claim(
@@ -251,55 +198,41 @@ def habits(made: TalkBench) -> Habits:
     "catalogue",
     slow=True,
 )
-def it_calls_where_it_must() -> Finding:
-    before = habits(bench("tools", 0))
-    ours, bare = ([habits(trained(kind, seed)) for seed in SEEDS] for kind in ("tools", "no tools"))
-    gain = min(a.long[1] for a in ours) - max(b.long[1] for b in bare)
-    return Finding(
-        min(one.long[0] for one in ours) > 0.95 and max(one.short[0] for one in ours) < 0.15 and gain > 0.5,
-        f"{STEPS} steps, 5 seeds, from call rates {before.short[0]:.2f} short, {before.long[0]:.2f} long: calls on "
-        f"short sums {shown(one.short[0] for one in ours)}, on long ones {shown(one.long[0] for one in ours)}; "
-        f"accuracy on long ones {shown(one.long[1] for one in ours)}, without a tool "
-        f"{shown(one.long[1] for one in bare)}; on short ones "
-        f"{shown(one.short[1] for one in ours)} and {shown(one.short[1] for one in bare)}",
-    )
+def _() -> Finding:
+    ours, bare = trained("tools"), trained("no tools")
+    holds = min(ours["calling long"]) > 0.95 and max(ours["calling short"]) < 0.15
+    holds &= min(ours["right long"]) - max(bare["right long"]) > 0.5
+    before = say(steps=STEPS, before=habits(bench("tools", 0)))
+    return Finding(holds, f"{before}; {lines(**ours)}; without a tool {lines(**bare)}")
 
 
 @claim("A bonus per call inflates calls.", "catalogue", slow=True)
-def a_bonus_inflates_calls() -> Finding:
+def _() -> Finding:
     """Also where groups are chosen by accuracy, on sums that need a call; sums always right by now are left out."""
-    plain, paid = ([habits(trained(kind, seed)) for seed in SEEDS] for kind in ("tools", "bonus"))
-    chosen = [habits(trained("bonus by accuracy", seed)) for seed in range(2)]
-    rise = min(one.short[2] for one in paid) - max(one.short[2] for one in plain)
-    return Finding(
-        rise > 0.7 and fmean(one.long[2] for one in paid) > fmean(one.long[2] for one in plain) + 0.4,
-        f"with {BONUS} for every call that works, at most 3, groups chosen by reward, {LONGER} steps: calls per short "
-        f"sum {shown(one.short[2] for one in paid)} instead of {shown(one.short[2] for one in plain)}, per long one "
-        f"{shown(one.long[2] for one in paid)} instead of {shown(one.long[2] for one in plain)}; with groups chosen by "
-        f"accuracy {shown(one.short[2] for one in chosen)} and {shown(one.long[2] for one in chosen)} (2 seeds)",
-    )
+    plain, paid, chosen = trained("tools"), trained("bonus"), trained("bonus by accuracy", 2)
+    holds = min(paid["calls short"]) - max(plain["calls short"]) > 0.7
+    holds &= fmean(paid["calls long"]) > fmean(plain["calls long"]) + 0.4
+    sides = {"no bonus": plain, "groups chosen by reward": paid, "groups chosen by accuracy": chosen}
+    calls = {f"{kind}, {name}": side[f"calls {kind}"] for kind in ("short", "long") for name, side in sides.items()}
+    return Finding(holds, lines(bonus=BONUS, at_most=3, steps=LONGER, calls=calls))
 
 
 @claim("Groups whose samples have the same accuracy are asked again, whatever their rewards.")
-def groups_are_chosen_by_accuracy() -> Finding:
+def _() -> Finding:
     """A group of -1 and 0 differs in reward and not in accuracy."""
-    made = bench("tools", 0)
+    made, kept, unlike, mixed = bench("tools", 0), 0, 0, 0
     reward, rollout = made.recipe.rewards[0], made.recipe.rollout
     assert isinstance(reward, ToolAnswer)
     assert isinstance(rollout, AccuracySampling)
-    kept, unlike, mixed = 0, 0, 0
     for _ in range(6):
         result = made.step()
         for group, learnt in ((result.trajectories, True), (result.discarded, False)):
             for one in range(0, len(group), rollout.samples):
                 members = group[one : one + rollout.samples]
-                right = {reward.judge(member) == 1.0 for member in members}
-                kept += learnt and len(right) == 2
-                unlike += learnt and len(right) == 1
-                mixed += not learnt and len(right) == 1 and has_signal(members)
-    left = {name for one in (*result.trajectories, *result.discarded) for name in one.scores}
-    return Finding(
-        kept > 20 and unlike == 0 and mixed > 0 and left == {"correct"},
-        f"6 steps: {kept} groups with right and wrong answers learnt from, {unlike} others; {mixed} left out although "
-        f"rewards differed (-1 against 0)",
-    )
+                both = len({reward.judge(member) == 1.0 for member in members}) == 2
+                kept += learnt and both
+                unlike += learnt and not both
+                mixed += not learnt and not both and has_signal(members)
+    scores = {name for one in (*result.trajectories, *result.discarded) for name in one.scores}
+    holds = kept > 20 and unlike == 0 and mixed > 0 and scores == {"correct"}
+    return Finding(holds, say(steps=6, mixed_groups_learnt_from=kept, others=unlike, left_out_of_minus_1_and_0=mixed))

@@ -1,4 +1,4 @@
-"""What dr-genre claims."""
+"""Dr. Genré's claims."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
 from hocket.lab.microscope import look, relation
-from hocket.lab.toys.many_objectives import SEEDS, scored_document, trained
+from hocket.lab.toys.many_objectives import scored_document, trained
+from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.dr_genre import DR_GENRE
 from hocket.rewards.judge import TextJudge, fit_preferences, fit_scores, heads, pair_accuracy
 
 claim = Claims("dr-genre", "derived")
 
-
 OBJECTIVES = ("agree", "coherent", "concise")
 
 
 @claim("with one-hot weights it is training on that objective")
-def one_hot_is_one_objective() -> Finding:
-    """Weight 1 on one objective per task, against the recipe given that objective's score alone."""
-    kinds = set()
-    picks = {"fix": "agree", "shorten": "concise"}
+def _() -> Finding:
+    """Weight 1 on one objective per task, against the recipe given that objective's score alone; 10 batches."""
+    kinds, picks = set(), {"fix": "agree", "shorten": "concise"}
     hot = {task: {name: float(name == chosen) for name in OBJECTIVES} for task, chosen in picks.items()}
     for seed in range(10):
         several, single = scored_document(seed, OBJECTIVES), scored_document(seed, OBJECTIVES)
@@ -45,81 +44,58 @@ def tilted(logits: Tensor, reward: Tensor, beta: float) -> Tensor:
 
 
 @claim("pi_ref exp(r/beta)/Z is a fixed point, and there dE[r_k]/dw_k = Var(r_k)/beta, never negative")
-def tilted_policy_is_the_optimum() -> Finding:
+def _() -> Finding:
     """The policy pi_ref exp(r/beta)/Z over nine answers of two tokens, and how E[r_k] moves with w_k there."""
-    rng = Key.of(0).derive("tilted").torch()
-    beta, credit, slope = 0.05, 0.0, 0.0
-    recipe = DR_GENRE.but({"shaping.0.coefficient": beta})
+    rng, beta, credit, slope = Key.of(0).derive("tilted").torch(), 0.05, 0.0, 0.0
+
+    def stepwise(chances: Tensor, number: int) -> list[float]:
+        """The log-probs of both tokens of an answer."""
+        row = chances.reshape(3, 3)[number // 3]
+        return [float(row.sum().log()), float((row[number % 3] / row.sum()).log())]
+
     for _ in range(5):
         logits, scores = torch.randn(9, generator=rng).double(), torch.rand(3, 9, generator=rng).double() * beta * 4
         share = torch.rand(3, generator=rng).double().requires_grad_()
-        best = tilted(logits, (share[:, None] * scores).sum(0), beta)
-        rows = [
-            {
-                "group": "all",
-                "scores": {name: float(scores[k, n]) for k, name in enumerate(OBJECTIVES)},
-                "logp": _stepwise(best.detach(), n),
-                "logp_ref": _stepwise(torch.softmax(logits, 0), n),
-                "info": {"task": "x"},
-            }
-            for n in range(9)
-        ]
+        best, reference = tilted(logits, (share[:, None] * scores).sum(0), beta), torch.softmax(logits, 0)
+        rows = []
+        for n in range(9):
+            row = {"group": "all", "info": {"task": "x"}, "logp": stepwise(best.detach(), n)}
+            named = dict(zip(OBJECTIVES, scores[:, n].tolist(), strict=True))
+            rows.append({**row, "logp_ref": stepwise(reference, n), "scores": named})
         weights = {"x": dict(zip(OBJECTIVES, share.tolist(), strict=True))}
-        seen = look(recipe.but({"combine.weights": weights}), {"version": 1, "trajectories": rows})
-        credit = max(credit, *(abs(value) for row in seen["advantages"] for value in row))
+        recipe = DR_GENRE.but({"shaping.0.coefficient": beta, "combine.weights": weights})
+        credit = max(credit, *(abs(value) for row in inspect(recipe, rows)["advantages"] for value in row))
         for k in range(3):
             middle = (best * scores[k]).sum()
             (slopes,) = torch.autograd.grad(middle, share, retain_graph=True)
-            spread = (best * (scores[k] - middle).square()).sum()
-            slope = max(slope, abs(float(slopes[k]) - float(spread.detach()) / beta))
-    return Finding(max(credit, slope) < 1e-10, f"largest advantage there {credit:.1e}; dE[r_k]/dw_k off by {slope:.1e}")
-
-
-def _stepwise(chances: Tensor, number: int) -> list[float]:
-    """The log-probs of both tokens of answer `number` of nine."""
-    table = chances.reshape(3, 3)
-    first = table[number // 3].sum()
-    return [float(first.log()), float((table[number // 3, number % 3] / first).log())]
+            slope = max(slope, gap(slopes[k], (best * (scores[k] - middle).square()).sum() / beta))
+    return below(1e-10, largest_advantage_there=credit, slopes_off=slope)
 
 
 SWEEP = torch.tensor([[0.0, 0.9, 0.5, 0.2, 0.7], [1.0, 0.1, 0.6, 0.4, 0.8]], dtype=torch.float64)
-
-
-def _swept(objective: int) -> Callable[[int, Answer], float]:
-    return lambda q, a: float(SWEEP[objective, a[0]])
+PARTS = {"first": lambda q, a: float(SWEEP[0, a[0]]), "second": lambda q, a: float(SWEEP[1, a[0]])}
 
 
 @claim("a sweep of the weights follows the exact trade-off curve in order", slow=True)
-def sweep_follows_the_curve() -> Finding:
+def _() -> Finding:
     """E[r_1], E[r_2] of trained policies against the exact optimum, as w_1 rises from 0 to 1 and w_2 falls."""
+    world = World(1, 5, 1, lambda q, a: 0.0, parts=PARTS, metadata=lambda q: {"task": "x"})
     beta, measured, exact = 0.25, [], []
     for share in (0.0, 0.33, 0.67, 1.0):
         weights = {"x": {"first": share, "second": 1 - share}}
-        world = World(
-            questions=1,
-            tokens=5,
-            horizon=1,
-            reward=lambda q, a: 0.0,
-            parts={"first": _swept(0), "second": _swept(1)},
-            metadata=lambda q: {"task": "x"},
-        )
         recipe = DR_GENRE.but({"combine.weights": weights, "shaping.0.coefficient": beta})
         best = tilted(torch.zeros(5).double(), share * SWEEP[0] + (1 - share) * SWEEP[1], beta)
-        exact.append([float((best * SWEEP[k]).sum()) for k in range(2)])
-        runs = [trained(world, recipe, seed, 60) for seed in SEEDS]
-        measured.append([fmean([run.expected(_swept(k)) for run in runs]) for k in range(2)])
-    gap = max(abs(a - b) for one, other in zip(measured, exact, strict=True) for a, b in zip(one, other, strict=True))
+        exact.append([float((best * row).sum()) for row in SWEEP])
+        benches = [trained(world, recipe, seed, 60) for seed in SEEDS]
+        measured.append([fmean(bench.expected(part) for bench in benches) for part in PARTS.values()])
     order = all(b[0] > a[0] and b[1] < a[1] for a, b in itertools.pairwise(measured))
-    listed = ", ".join(
-        f"({a:.2f}, {b:.2f}) of ({c:.2f}, {d:.2f})" for (a, b), (c, d) in zip(measured, exact, strict=True)
-    )
-    return Finding(order and gap < 0.05, f"trained and exact, means of 5 seeds: {listed}")
+    (a, b), (c, d) = zip(*measured, strict=True), zip(*exact, strict=True)
+    figures = lines(trained_first=a, second=b, exact_first=c, exact_second=d)
+    return Finding(order and gap(measured, exact) < 0.05, figures)
 
 
 TASKS = {"facts": (1.0, 0.5, 0.0), "style": (0.2, 1.0, 0.0), "summary": (0.3, 0.0, 1.0)}
 """Tasks of rewriting and what each wants of agreement, coherence and conciseness."""
-
-
 WORDS = (("teh", "the", ""), ("cat", "dog", ""), ("sat", "ran", ""))
 """Three words to keep, change or drop; the first is wrong."""
 
@@ -145,47 +121,32 @@ def target(task: str, text: str) -> float:
     "arXiv:2503.06781",
     slow=True,
 )
-def decoupled_beats_pooled() -> Finding:
+def _() -> Finding:
     """Per-task weights of three fitted reward models against one preference model of pooled comparisons."""
-    names, texts = list(TASKS), [rewritten(0, (a, b, c)) for a in range(3) for b in range(3) for c in range(3)]
-    rng = Key.of(0).derive("pairs").numpy()
-    pairs = []
+    names, texts = list(TASKS), [rewritten(0, answer) for answer in itertools.product(range(3), repeat=3)]
+    rng, pairs = Key.of(0).derive("pairs").numpy(), []
     for _ in range(400):
         left, right = (texts[int(n)] for n in rng.integers(0, len(texts), 2))
         task = names[int(rng.integers(len(names)))]
-        gap = target(task, left) - target(task, right)
-        if gap != 0:
-            pairs.append((left, right) if gap > 0 else (right, left))
+        ahead = target(task, left) - target(task, right)
+        pairs += [(left, right)] if ahead > 0 else [(right, left)] if ahead < 0 else []
     pooled = fit_preferences(pairs, buckets=256)
     separate = fit_scores(texts, torch.tensor([traits(text) for text in texts], dtype=torch.float64), ridge=0.1)
-    world = World(
-        questions=3,
-        tokens=3,
-        horizon=3,
-        reward=lambda q, a: 0.0,
-        text=rewritten,
-        context="position",
-        metadata=lambda q: {"task": names[q]},
-    )
+    tasks = {"metadata": lambda q: {"task": names[q]}, "context": "position"}
+    world = World(3, 3, 3, lambda q, a: 0.0, text=rewritten, **tasks)  # type: ignore[arg-type]
     weights = {task: dict(zip(OBJECTIVES, values, strict=True)) for task, values in TASKS.items()}
     decoupled = DR_GENRE.but({"combine.weights": weights}, rewards=heads(separate, dict.fromkeys(OBJECTIVES, 1.0)))
     scalar = DR_GENRE.but(rewards=(TextJudge(pooled, name="preference"),))
-    found: dict[str, list[list[float]]] = {"decoupled": [], "pooled": []}
-    for name, recipe in (("decoupled", decoupled), ("pooled", scalar)):
-        for seed in SEEDS:
-            bench = trained(world, recipe, seed, 60)
-            found[name].append([3 * bench.expected(_own(task, number)) for number, task in enumerate(names)])
-    means = {name: [fmean([run[k] for run in runs]) for k in range(3)] for name, runs in found.items()}
-    saw = (
-        f"the pooled model meets {pair_accuracy(pooled, pairs):.0%} of its comparisons; targets, decoupled and pooled: "
-    )
-    saw += ", ".join(
-        f"{task} {a:.2f} and {b:.2f}" for task, a, b in zip(names, means["decoupled"], means["pooled"], strict=True)
-    )
-    ahead = [a - b for a, b in zip(means["decoupled"], means["pooled"], strict=True)]
-    return Finding(min(ahead) > 0.0 and fmean(ahead) > 0.1, saw + " (means of 5 seeds)")
 
+    def own(task: str) -> Callable[[int, Answer], float]:
+        """A task's target on its own question, 0 on the others."""
+        return lambda q, a: target(task, rewritten(q, a)) if names[q] == task else 0.0
 
-def _own(task: str, question: int) -> Callable[[int, Answer], float]:
-    """A task's target on its own question, 0 on the others."""
-    return lambda q, a: target(task, rewritten(q, a)) if q == question else 0.0
+    means = []
+    for recipe in (decoupled, scalar):
+        benches = [trained(world, recipe, seed, 60) for seed in SEEDS]
+        means.append({task: fmean(3 * bench.expected(own(task)) for bench in benches) for task in names})
+    leads = [means[0][task] - means[1][task] for task in names]
+    met = pair_accuracy(pooled, pairs)
+    figures = say(comparisons_that_the_pooled_model_meets=met, decoupled=means[0], pooled=means[1])
+    return Finding(min(leads) > 0.0 and fmean(leads) > 0.1, figures)

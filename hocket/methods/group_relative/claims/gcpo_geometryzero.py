@@ -1,4 +1,4 @@
-"""What gcpo-geometryzero claims."""
+"""GCPO's claims."""
 
 from __future__ import annotations
 
@@ -11,68 +11,56 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench, Player
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
 from hocket.lab.microscope import Reading
-from hocket.lab.toys.rewarded import SEEDS, apart, document, line
-from hocket.lab.toys.toys import Instances, Verdict
+from hocket.lab.toys.rewarded import document, lines, said
+from hocket.lab.toys.toys import Instances, Verdict, on
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.gcpo_geometryzero import GCPO_GEOMETRYZERO, ContrastBonus, contrast_sign
-from hocket.recipe import Recipe
 from hocket.types import Assignment, Trajectory
 
 claim = Claims("gcpo-geometryzero", "arXiv:2506.07160")
 
 
 @claim("the mask has the right sign and is 0 inside the band")
-def mask_signs() -> Finding:
-    """The mask has the right sign and is 0 inside the band."""
+def _() -> Finding:
+    """81 pairs of accuracies in eighths, and a rollout that constructs."""
     shares = torch.arange(0, 9, dtype=torch.float64) / 8
     with_it, without = torch.meshgrid(shares, shares, indexing="ij")
-    found = contrast_sign(with_it, without, 0.1)
+    signs = contrast_sign(with_it, without, 0.1)
     wanted = torch.tensor([[(a > o + 0.1) - (a < o - 0.1) for o in shares.tolist()] for a in shares.tolist()])
-    row = {"group": "g", "logp": [-1.0], "text": "<tool_call>", "scores": {"reward": 0.0}}
-    bonus = ContrastBonus(weight=0.5)
-    seen = [
-        float(returns(bonus(Reading(document([{**row, "scores": {"reward": 0.0}, "info": told}])).batch))[0])
-        for told in (
-            {"accuracy_with": 0.75, "accuracy_without": 0.25},
-            {"accuracy_with": 0.25, "accuracy_without": 0.75},
-            {"accuracy_with": 0.55, "accuracy_without": 0.5},
-        )
-    ]
-    holds = bool((found == wanted).all()) and apart(seen, [0.5, -0.5, 0.0]) < 1e-12
-    return Finding(holds, f"81 pairs of accuracies in eighths; a rollout that constructs gets {line(seen)}")
+    earned = []
+    for pair in ((0.75, 0.25), (0.25, 0.75), (0.55, 0.5)):
+        info = dict(zip(("accuracy_with", "accuracy_without"), pair, strict=True))
+        batch = Reading(document([said("g", "<tool_call>", info=info)])).batch
+        earned.append(float(returns(ContrastBonus(weight=0.5)(batch))[0]))
+    holds = bool((signs == wanted).all()) and gap(earned, [0.5, -0.5, 0.0]) < 1e-12
+    return Finding(holds, lines(pairs_of_accuracies=signs.numel(), constructing_gets=earned))
 
 
 TOOL = 0
 
 
-def scratch() -> Instances:
-    """A scratch tool helps on the first kind of problem and hurts on the second: use it or not, then answer."""
-
-    def chance(question: int, answer: Answer) -> float:
-        used = answer[0] == TOOL
-        return 0.9 if used == (question == 0) else 0.5
-
-    return Instances(
-        questions=2,
-        tokens=2,
-        horizon=2,
-        reward=lambda question, answer: 0.0,
-        correct=chance,
-        context="position",
-        info=lambda question, answer: {"constructs": answer[0] == TOOL},
-        count=20,
-        about=lambda number: {"question": number // 10, "luck": number % 10},
-    )
+def used(question: int, answer: Answer) -> bool:
+    return answer[0] == TOOL
 
 
 def scratched(told: Mapping[str, Any], answer: Answer) -> float:
     """Right in nine of ten instances where the tool helps and is used, or hurts and is not; else in five."""
     fits = (answer[0] == TOOL) == (told["question"] == 0)
     # Which instances are solved differs between the two answers, so that no instance gives the rule away.
-    luck = (told["luck"] + 5 * answer[1]) % 10
-    return float(luck < (9 if fits else 5))
+    return float((told["luck"] + 5 * answer[1]) % 10 < (9 if fits else 5))
+
+
+SCRATCH = Instances(
+    # A scratch tool helps on the first kind of problem and hurts on the second: use it or not, then answer.
+    *(2, 2, 2, lambda question, answer: 0.0),
+    correct=lambda question, answer: 0.9 if used(question, answer) == (question == 0) else 0.5,
+    context="position",
+    info=lambda question, answer: {"constructs": used(question, answer)},
+    count=20,
+    about=lambda number: {"question": number // 10, "luck": number % 10},
+)
 
 
 class Obedient(Player):
@@ -81,35 +69,25 @@ class Obedient(Player):
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         rollout = GCPO_GEOMETRYZERO.rollout
         orders = {getattr(rollout, "use", ""): (TOOL,), getattr(rollout, "avoid", ""): (1 - TOOL,)}
-        told = [replace(one, prefix=orders.get(one.hint or "", ())) for one in assignments]
-        return await super().play(told, key=key)
+        return await super().play([replace(one, prefix=orders.get(one.hint or "", ())) for one in assignments], key=key)
 
 
-def tool_rates(recipe: Recipe, seed: int, steps: int) -> list[float]:
-    """How often the tool is used on either kind of problem after training."""
-    world = scratch()
-    made = Bench(world, recipe.but(rewards=(Verdict(scratched),)), seed=seed, steps=steps, prompts=world.count)
-    made.parts.player = Obedient(world, {"policy": made.policy, "reference": made.reference})
-    made.run(steps, every=steps + 1)
-    answers = list(world.answers())
-    with torch.no_grad():
-        used = [float(answer[0] == TOOL) for answer in answers]
-        return [float(made.policy.expectation(question, used)) for question in range(2)]
+def tool_rates(unconditional: bool, seed: int) -> list[float]:
+    """How often the tool is used on either kind of problem after training.
+
+    Formats and lengths are equal in this world; the bonus is what is compared.
+    """
+    bonus = {"shaping.0.weight": 1.0, "shaping.0.unconditional": unconditional}
+    recipe = GCPO_GEOMETRYZERO.but(bonus, rewards=(Verdict(scratched),))
+    made = Bench(SCRATCH, recipe, seed=seed, steps=30, prompts=SCRATCH.count)
+    made.parts.player = Obedient(SCRATCH, {"policy": made.policy, "reference": made.reference})
+    made.run(30, every=31)
+    return [on(question, made, used) for question in range(2)]
 
 
 @claim("the tool is used where it helps and not where it hurts; an unconditional bonus drives both up", slow=True)
-def tool_where_it_helps() -> Finding:
-    """The tool is used where it helps and not where it hurts; an unconditional bonus drives both up."""
-    # Formats and lengths are equal in this world; the bonus is what is compared.
-    plain = GCPO_GEOMETRYZERO.but({"shaping.0.weight": 1.0})
-    found = {
-        name: [tool_rates(plain.but({"shaping.0.unconditional": free}), seed, 30) for seed in SEEDS]
-        for name, free in (("masked", False), ("unconditional", True))
-    }
-    helped, hurt = ([row[k] for row in found["masked"]] for k in (0, 1))
-    both = [min(row) for row in found["unconditional"]]
-    return Finding(
-        min(helped) > 0.8 and max(hurt) < 0.2 and min(both) > 0.8,
-        f"30 steps, 5 seeds: tool use {line(helped)} where it helps, {line(hurt)} where it hurts; with a bonus that "
-        f"asks nothing at least {line(both)} on both",
-    )
+def _() -> Finding:
+    helped, hurt = zip(*(tool_rates(False, seed) for seed in SEEDS), strict=True)
+    both = [min(tool_rates(True, seed)) for seed in SEEDS]
+    figures = lines(tool_use_where_it_helps=helped, where_it_hurts=hurt, least_with_an_unconditional_bonus=both)
+    return Finding(min(helped) > 0.8 and max(hurt) < 0.2 and min(both) > 0.8, figures)

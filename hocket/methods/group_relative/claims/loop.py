@@ -1,62 +1,57 @@
-"""What loop claims."""
+"""LOOP's claims."""
 
 from __future__ import annotations
 
-import math
-import statistics
+from statistics import fmean
 
 import torch
 
 from hocket import recipes
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, each, gap, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
-from hocket.lab.groups import first_advantages, gap, recorded
-from hocket.lab.toys.group_statistics import EXACT, bandit, finding
-from hocket.lab.toys.group_statistics_training import SEEDS, recipe_of, spread
+from hocket.lab.groups import first_advantages, recorded
+from hocket.lab.groups import gap as relative_gap
+from hocket.lab.toys.group_statistics import bandit
 from hocket.lab.world import Answer
 
 claim = Claims("loop", "arXiv:2502.01600")
+LOOP = recipes.find("loop")
 
 
 @claim("A_k = K/(K-1) (R_k - mean R)")
-def _leave_one_out_identity() -> Finding:
+def _() -> Finding:
+    """Also as the reward less the mean of the others."""
     group = [1.0, 0.0, 0.3, 2.0, -1.0]
-    found = first_advantages(recipes.find("loop"), recorded([group]))
-    size, mean = len(group), statistics.fmean(group)
-    others = [reward - (math.fsum(group) - reward) / (size - 1) for reward in group]
-    worst = max(
-        *(abs(a - b) for a, b in zip(found, others, strict=True)),
-        *(abs(a - size / (size - 1) * (r - mean)) for a, r in zip(found, group, strict=True)),
-    )
-    return finding(f"largest difference from both forms {worst:.1e}", worst < EXACT)
+    credit = first_advantages(LOOP, recorded([group]))
+    wanted = [5 / 4 * (reward - fmean(group)) for reward in group]
+    others = [reward - (sum(group) - reward) / 4 for reward in group]
+    return below(EXACT, largest_difference_from_both_forms=max(gap(credit, wanted), gap(credit, others)))
 
 
 @claim("On a bandit its expected gradient is the true one", "derived here")
-def _leave_one_out_is_unbiased() -> Finding:
+def _() -> Finding:
     group = bandit(0.2, wrong=3)
-    gaps = [gap(group.gradient(recipes.find("loop"), size), group.true_gradient()) for size in (2, 3, 4)]
-    return finding(f"K = 2, 3, 4: {max(gaps):.1e} from the true gradient", max(gaps) < EXACT)
+    return below(EXACT, **{f"K_{k}": relative_gap(group.gradient(LOOP, k), group.true_gradient()) for k in (2, 3, 4)})
 
 
-def _lookup(values: int = 4) -> Dialogue:
-    """An interface whose right call is written in its documentation: token 0 reads it, 1.. are calls."""
-
-    def verdict(question: int, answer: Answer, hidden: int) -> float:
-        return float(len(answer) in (1, 3) and answer[-1] == hidden)
-
-    return Dialogue(
-        *(1, 1 + values, 3, lambda question, answer: 0.0),
-        reply=lambda question, tokens, hidden: int(hidden) if tokens == (0,) else None,
-        hide=lambda question, key: 1 + key.word % values,
-        verdict=verdict,
-        over=lambda question, tokens: len(tokens) == 1 and tokens[0] != 0,
-    )
+def verdict(question: int, answer: Answer, hidden: int) -> float:
+    return float(len(answer) in (1, 3) and answer[-1] == hidden)
 
 
-def _first_token(bench: Bench, token: int) -> float:
-    with torch.no_grad():
-        return float(torch.softmax(bench.policy.logits[bench.policy.row(0, ())], 0)[token])
+LOOKUP = Dialogue(
+    # An interface whose right call is written in its documentation: token 0 reads it, 1.. are calls.
+    *(1, 5, 3, lambda question, answer: 0.0),
+    reply=lambda question, tokens, hidden: int(hidden) if tokens == (0,) else None,
+    hide=lambda question, key: 1 + key.word % 4,
+    verdict=verdict,
+    over=lambda question, tokens: len(tokens) == 1 and tokens[0] != 0,
+)
+
+
+def reading(bench: Bench) -> float:
+    """How likely the documentation is read first."""
+    return float(torch.softmax(bench.policy.logits.detach()[bench.policy.row(0, ())], 0)[0])
 
 
 @claim(
@@ -64,23 +59,15 @@ def _first_token(bench: Bench, token: int) -> float:
     "documentation first, with one set of weights",
     slow=True,
 )
-def _loop_learns_to_read_first() -> Finding:
-    earned: dict[str, list[float]] = {}
-    read: dict[str, list[float]] = {}
-    references = []
-    for name, changes in (("loop", None), ("reinforce-baseline", {"rollout.samples": 6})):
-        benches = [DialogueBench(_lookup(), recipe_of(name, changes), seed=seed, lr=0.05) for seed in SEEDS]
-        for bench in benches:
-            bench.run(100, every=100)
-        earned[name] = [statistics.fmean(m["reward/mean"] for m in bench.history) for bench in benches]
-        read[name] = [_first_token(bench, 0) for bench in benches]
-        references += [bench.learner.reference for bench in benches]
-    own = sum(weight.numel() for weight in benches[0].policy.module.parameters())
-    return Finding(
-        statistics.fmean(earned["loop"]) > statistics.fmean(earned["reinforce-baseline"]) + 0.05
-        and min(read["loop"]) > 0.8
-        and references == [None] * len(references),
-        f"mean reward over 600 episodes: LOOP {spread(earned['loop'])}, REINFORCE with a running mean "
-        f"{spread(earned['reinforce-baseline'])} (chance 0.25); reads first {spread(read['loop'], 2)}; one set of "
-        f"{own} weights, no reference, no critic",
-    )
+def _() -> Finding:
+    running = recipes.find("reinforce-baseline").but({"rollout.samples": 6})
+    made: dict[str, list[Bench]] = {
+        recipe.name: [DialogueBench(LOOKUP, recipe, seed=seed, lr=0.05).run(100, every=100) for seed in SEEDS]
+        for recipe in (LOOP, running)
+    }
+    earned = each(made, lambda bench: fmean(one["reward/mean"] for one in bench.history))
+    first, own = each(made, reading), sum(one.numel() for one in made["loop"][0].policy.module.parameters())
+    alone = all(bench.learner.reference is None for group in made.values() for bench in group)
+    holds = fmean(earned["loop"]) > fmean(earned["reinforce-baseline"]) + 0.05 and min(first["loop"]) > 0.8 and alone
+    figures = say(mean_reward_over_600_episodes=earned, chance=0.25, reads_first=first, weights=own)
+    return Finding(holds, f"{figures}, no reference, no critic")

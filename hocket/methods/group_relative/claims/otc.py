@@ -1,20 +1,21 @@
-"""What otc claims."""
+"""OTC's claims."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from hocket.core.signals import returns
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
 from hocket.lab.microscope import Reading
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import SEEDS, document, line
-from hocket.lab.toys.toys import Instances, Verdict, WorkOrGuess, bench
+from hocket.lab.toys.lengths import answer
+from hocket.lab.toys.rewarded import document, line, lines
+from hocket.lab.toys.toys import LEFT, WORK, Verdict, WorkOrGuess, bench
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.otc import OTC, efficiency
@@ -23,90 +24,67 @@ claim = Claims("otc", "arXiv:2504.14870")
 
 
 @claim("r_tool is 1 at m = n, falls strictly for m > n and tends to 0")
-def efficiency_shape() -> Finding:
-    """R_tool is 1 at m = n, falls strictly for m > n and tends to 0."""
-    calls = torch.arange(0, 2000, dtype=torch.float64)
-    saw, holds = [], True
+def _() -> Finding:
+    calls, figures, holds = torch.arange(0, 2000, dtype=torch.float64), {}, True
     for fewest in (0, 1, 2, 5):
-        worth = efficiency(calls, torch.full_like(calls, fewest), smooth=4.0)
-        after = worth[fewest:]
-        holds &= abs(float(worth[fewest]) - 1) < 1e-12
-        holds &= bool((after[1:] < after[:-1]).all()) and 0 < float(after[-1]) < 0.02
-        saw.append(f"n={fewest}: {float(worth[fewest]):.3f}, {float(worth[fewest + 1]):.3f} .. {float(after[-1]):.4f}")
-    return Finding(holds, "; ".join(saw) + " (at n, n + 1 and 1999 calls)")
+        after = efficiency(calls, torch.full_like(calls, fewest), smooth=4.0)[fewest:]
+        holds &= abs(float(after[0]) - 1) < 1e-12 and bool((after.diff() < 0).all()) and 0 < float(after[-1]) < 0.02
+        figures[f"n={fewest}"] = " ".join(f"{float(after[n]):.4f}" for n in (0, 1, -1))
+    return Finding(holds, say(**figures) + " (at n, n + 1 and 1999 calls)")
 
 
 @claim("r_tool is the paper's formula")
-def efficiency_is_the_papers() -> Finding:
-    """R_tool is the paper's formula."""
-    worst = 0.0
+def _() -> Finding:
+    off = 0.0
     for n, m in itertools.product(range(6), range(30)):
-        if n > 0:
-            f = 2 * n * m / (m + n)
-            wanted = math.sin(math.pi * f / (2 * n))
-        else:
-            wanted = math.cos(math.pi * m / (2 * m + 4)) if m else 1.0
-        found = efficiency(torch.tensor([float(m)]).double(), torch.tensor([float(n)]).double(), 4.0)
-        worst = max(worst, abs(float(found) - wanted))
-    return Finding(worst < 1e-12, f"largest difference over n < 6, m < 30: {worst:.1e}")
+        # f(m, n) = 2nm/(m + n) is mapped to sin(pi f / 2n); cos at n = 0.
+        few = math.cos(math.pi * m / (2 * m + 4)) if m else 1.0
+        wanted = math.sin(math.pi * (2 * n * m / (m + n)) / (2 * n)) if n else few
+        worth = efficiency(torch.tensor([float(m)]).double(), torch.tensor([float(n)]).double(), 4.0)
+        off = max(off, abs(float(worth) - wanted))
+    return below(1e-12, largest_difference_over_n_below_6_and_m_below_30=off)
 
 
 @claim("no right answer has fewer calls than the n it is measured by, records earn most, wrong answers earn 0")
-def records_are_remembered() -> Finding:
-    """No right answer has fewer calls than the n it is measured by, records earn most, wrong answers earn 0."""
-
-    def group(calls: Sequence[int], verdicts: Sequence[int]) -> list[dict[str, Any]]:
-        pairs = zip(calls, verdicts, strict=True)
-        return [{"group": "g", "scores": {"reward": v}, "logp": [-1.0], "info": {"tool_calls": m}} for m, v in pairs]
-
-    state, said, best, fewer, wrong = OTC.init(), [], True, False, 0.0
-    for calls, verdicts in (
-        ((3, 4, 0), (1, 1, 0)),
-        ((2, 3, 1), (1, 1, 0)),
-        ((5, 4, 9), (1, 1, 0)),
-        ((0, 2, 1), (1, 0, 1)),
-    ):
-        batch, state = OTC.assess(Reading(document(group(calls, verdicts))).batch, state, {})
-        value = returns(batch).tolist()
-        n = state["shaping.0"]["fewest"]["g"]
-        good = [m for m, v in zip(calls, verdicts, strict=True) if v]
-        fewer |= min(good) < n
-        best &= all(value[k] == max(value) for k, m in enumerate(calls) if verdicts[k] and m == min(good) == n)
-        wrong = max(wrong, *(abs(r) for r, v in zip(value, verdicts, strict=True) if not v))
-        said.append(f"n={n:g}: {line(value)}")
-    holds = best and not fewer and wrong == 0 and n == 0
-    return Finding(holds, f"calls 3,4,0 / 2,3,1 / 5,4,9 / 0,2,1 (wrong ones earn 0): {'; '.join(said)}")
+def _() -> Finding:
+    state, shown, holds = OTC.init(), [], True
+    right = {(3, 4, 0): (1, 1, 0), (2, 3, 1): (1, 1, 0), (5, 4, 9): (1, 1, 0), (0, 2, 1): (1, 0, 1)}
+    for calls, verdicts in right.items():
+        rows = [answer(v, 1, info={"tool_calls": m}) for m, v in zip(calls, verdicts, strict=True)]
+        batch, state = OTC.assess(Reading(document(rows)).batch, state, {})
+        value, n = returns(batch).tolist(), state["shaping.0"]["fewest"]["g"]
+        good = min(m for m, v in zip(calls, verdicts, strict=True) if v)
+        holds &= good >= n
+        for earned, m, v in zip(value, calls, verdicts, strict=True):
+            holds &= (earned == max(value) or not m == good == n) if v else earned == 0
+        shown.append(f"calls {calls} n={n:g}: {line(value)}")
+    return Finding(holds and n == 0, f"{'; '.join(shown)} (wrong ones earn 0)")
 
 
-CALL, GUESS_LEFT, GUESS_RIGHT = 0, 1, 2
+def calls_of(question: int, answer: Answer) -> int:
+    return sum(token == WORK for token in answer)
 
 
-def calculator() -> Instances:
-    """Half of the questions need no call; the others hold left or right, which one call reveals."""
-
-    def chance(question: int, answer: Answer) -> float:
-        if answer[-1] == CALL:
-            return 0.0
-        return 1.0 if question == 0 or answer[0] == CALL else 0.5
-
-    return WorkOrGuess(
-        questions=2,
-        tokens=3,
-        horizon=6,
-        reward=lambda question, answer: 0.0,
-        correct=chance,
-        context="position",
-        info=lambda question, answer: {"tool_calls": sum(token == CALL for token in answer)},
-        count=4,
-        about=lambda number: {"question": number // 2, "holds": GUESS_LEFT + number % 2},
-    )
+def chance(question: int, answer: Answer) -> float:
+    """How likely an answer is right."""
+    return 0.0 if answer[-1] == WORK else 1.0 if question == 0 or answer[0] == WORK else 0.5
 
 
 def calculated(told: Mapping[str, Any], answer: Answer) -> float:
     """The verdict on an answer to the calculator's questions."""
-    if answer[-1] == CALL:
-        return 0.0
-    return float(told["question"] == 0 or answer[0] == CALL or answer[-1] == told["holds"])
+    known = told["question"] == 0 or answer[0] == WORK or answer[-1] == told["holds"]
+    return float(answer[-1] != WORK and known)
+
+
+CALCULATOR = WorkOrGuess(
+    # Half of the questions need no call (a piece of work); the others hold left or right, which one call reveals.
+    *(2, 3, 6, lambda question, answer: 0.0),
+    correct=chance,
+    context="position",
+    info=lambda question, answer: {"tool_calls": calls_of(question, answer)},
+    count=4,
+    about=lambda number: {"question": number // 2, "holds": LEFT + number % 2},
+)
 
 
 def eager(policy: Tabular) -> None:
@@ -115,21 +93,15 @@ def eager(policy: Tabular) -> None:
 
 
 @claim(
-    "calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points",
-    slow=True,
+    "calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points", slow=True
 )
-def fewer_calls() -> Finding:
-    """Calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points."""
-    world, rows = calculator(), {}
-    for recipe in (GRPO, OTC):
-        runs = [bench(world, recipe.but(rewards=(Verdict(calculated),)), seed, 60, start=eager) for seed in SEEDS]
-        calls = [b.expected(lambda _, answer: sum(token == CALL for token in answer)) for b in runs]
-        rows[recipe.name] = [(b.success(), m) for b, m in zip(runs, calls, strict=True)]
-    plain, frugal = rows["grpo"], rows["otc"]
-    saved = [1 - (b[1] / b[0]) / (a[1] / a[0]) for a, b in zip(plain, frugal, strict=True)]
-    kept = [b[0] - a[0] for a, b in zip(plain, frugal, strict=True)]
-    return Finding(
-        min(saved) >= 0.3 and min(kept) >= -0.02,
-        f"60 steps, 5 seeds: calls per right answer fall by {line(saved)}, accuracy changes by {line(kept)}; "
-        f"GRPO calls {line([a[1] for a in plain])}, OTC {line([b[1] for b in frugal])}",
-    )
+def _() -> Finding:
+    rates = []
+    for recipe in (one.but(rewards=(Verdict(calculated),)) for one in (GRPO, OTC)):
+        made = [bench(CALCULATOR, recipe, seed, 60, start=eager) for seed in SEEDS]
+        rates.append(([one.success() for one in made], [one.expected(calls_of) for one in made]))
+    (plain, many), (ours, few) = rates
+    saved = [1 - (f / o) / (m / p) for p, m, o, f in zip(plain, many, ours, few, strict=True)]
+    kept = [o - p for p, o in zip(plain, ours, strict=True)]
+    figures = lines(steps=60, saved_per_right_answer=saved, accuracy_changes_by=kept, calls_of_GRPO=many, OTC=few)
+    return Finding(min(saved) >= 0.3 and min(kept) >= -0.02, figures)

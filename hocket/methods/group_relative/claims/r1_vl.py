@@ -1,4 +1,4 @@
-"""What r1-vl claims."""
+"""R1-VL's claims."""
 
 from __future__ import annotations
 
@@ -7,64 +7,55 @@ from statistics import fmean
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.microscope import look
-from hocket.lab.toys.graded_rewards import runs
-from hocket.lab.toys.rewarded import apart, document, line, said, shaped
+from hocket.lab.claims.harness import Claims, Finding, each, gap, inspect, runs
+from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.r1_vl import R1_VL, keyword_density, match_ratio
 
 claim = Claims("r1-vl", "R1-VL, arXiv:2503.12937, released rewards")
 
-
 STEPS: list[Any] = [["12 plus 5 is 17", "12 + 5 = 17"], ["17 times 2", "twice 17", "double 17"], "34"]
 
 
+def told(text: str, right: bool, label: str | None = "x") -> dict[str, Any]:
+    """A recorded answer to the question with these key steps."""
+    return said("q", text, float(right), label=label, info={"key_steps": STEPS})
+
+
 @claim("the match ratio is invariant to synonyms and to the order of steps")
-def synonyms_and_order() -> Finding:
-    """The same steps in other words, in another order; half of them; none."""
+def _() -> Finding:
+    """The same steps in other words, in another order; half of them; none; the last reward is without an answer."""
     texts = (
         "First 12 + 5 = 17, then twice 17 makes 34. <answer>34</answer>",
         "We get 34 because double 17 does, and 12 plus 5 is 17. <answer>34</answer>",
         "First 12 PLUS 5   is 17. <answer>30</answer>",
         "Hm. <answer>34</answer>",
     )
-    found = [match_ratio(text, STEPS) for text in texts]
-    rows = [said("q", text, float(n < 2), label="x", info={"key_steps": STEPS}) for n, text in enumerate(texts)]
-    rows.append(said("q", "12 plus 5 is 17", 0.0, label=None, info={"key_steps": STEPS}))
+    ratios = [match_ratio(text, STEPS) for text in texts]
+    rows = [*(told(text, n < 2) for n, text in enumerate(texts)), told("12 plus 5 is 17", False, None)]
     credit = shaped(R1_VL, rows)
-    wanted = [1.1, 1.1, 0.1 / 3, 0.0, 0.0]
-    return Finding(
-        found == [1.0, 1.0, 1 / 3, 0.0] and apart(credit, wanted) < 1e-12,
-        f"match ratios {line(found)}; rewards {line(credit)}, the last without an answer",
-    )
+    holds = ratios == [1.0, 1.0, 1 / 3, 0.0] and gap(credit, [1.1, 1.1, 0.1 / 3, 0.0, 0.0]) < 1e-12
+    return Finding(holds, lines(match_ratios=ratios, rewards=credit))
 
 
 @claim("alpha = 0 and no validity term is GRPO; validity asks for stages in order")
-def without_terms_it_is_grpo() -> Finding:
-    """alpha = 0 and no validity term; and what the validity term says of ordered and disordered texts."""
-    bare = R1_VL.but({"shaping.0.alpha": 0.0, "shaping.1.weight": 0.0})
-    rows = [
-        said("q", "12 plus 5 is 17" * (n % 2), float(n % 3 == 0), label="x", info={"key_steps": STEPS})
-        for n in range(6)
-    ]
-    same = {**look(bare, document(rows)), "recipe": ""} == {**look(GRPO, document(rows)), "recipe": ""}
-    forms = (
-        "<think>so</think><answer>1</answer>",
-        "<answer>1</answer><think>so</think>",
-        "<think>so<answer>1</answer>",
-        "<think>so</think><answer>1</answer><think>",
-    )
+def _() -> Finding:
+    bare = R1_VL.but({"shaping.0.alpha": 0.0, "shaping.1.weight": 0.0}, name="grpo")
+    rows = [told("12 plus 5 is 17" * (n % 2), n % 3 == 0) for n in range(6)]
+    same = inspect(bare, rows) == inspect(GRPO, rows)
+    think, answer = "<think>so</think>", "<answer>1</answer>"
+    forms = (think + answer, answer + think, f"<think>so{answer}", f"{think}{answer}<think>")
     valid = shaped(R1_VL, [said("q", text, label="1") for text in forms])
-    return Finding(
-        same and valid == [1.0, 0.0, 0.0, 0.0], f"equal to grpo: {same}; validity of four forms {line(valid)}"
-    )
+    return Finding(same and valid == [1.0, 0.0, 0.0, 0.0], lines(equal_to_grpo=same, validity_of_four_forms=valid))
 
 
 @claim("a keyword-stuffing text is detectable", "derived here")
-def stuffing_shows() -> Finding:
-    """An honest solution, key words alone, and every value listed: what the probe sees of each."""
+def _() -> Finding:
+    """An honest solution, key words alone, and every value listed: what the probe sees of each.
+
+    Listing values passes the probe and is seen only in k = 1 beside a wrong answer.
+    """
     honest = (
         "The question asks for the double of a sum. First we add the two numbers: 12 plus 5 is 17. Then we take "
         "17 times 2, so the result must be 34. <answer>34</answer>"
@@ -72,15 +63,12 @@ def stuffing_shows() -> Finding:
     stuffed = "12 plus 5 is 17 12 + 5 = 17 17 times 2 twice 17 double 17 34 <answer>7</answer>"
     listed = " ".join(f"12 plus 5 is {n}. 17 times {n}. {n}." for n in range(40)) + " <answer>7</answer>"
     texts = (honest, stuffed, listed)
-    ratio, density = [match_ratio(t, STEPS) for t in texts], [keyword_density(t, STEPS) for t in texts]
-    rows = [said("q", text, float(n == 0), label="x", info={"key_steps": STEPS}) for n, text in enumerate(texts)]
-    open_, guarded = shaped(R1_VL, rows), shaped(R1_VL.but({"shaping.0.most_density": 0.8}), rows)
-    return Finding(
-        ratio == [1.0] * 3 and density[0] < 0.6 < 0.9 < density[1] and open_[1] > 0 and guarded[1] == 0.0,
-        f"all three have k = 1; key-word density {line(density)} (honest, stuffed, every value listed); rewards "
-        f"{line(open_)}, with most_density = 0.8 {line(guarded)}: listing values passes the probe and is seen only in "
-        "k = 1 beside a wrong answer",
-    )
+    ratios, density = ([measure(text, STEPS) for text in texts] for measure in (match_ratio, keyword_density))
+    rows = [told(text, n == 0) for n, text in enumerate(texts)]
+    plain, guarded = (shaped(recipe, rows) for recipe in (R1_VL, R1_VL.but({"shaping.0.most_density": 0.8})))
+    holds = ratios == [1.0] * 3 and density[0] < 0.6 < 0.9 < density[1] and plain[1] > 0 and guarded[1] == 0.0
+    figures = lines(k=ratios, density=density, rewards=plain, with_most_density_0_8=guarded)
+    return Finding(holds, f"honest, stuffed, every value listed: {figures}")
 
 
 PLACES = ("units", "tens", "hundreds")
@@ -88,35 +76,22 @@ PLACES = ("units", "tens", "hundreds")
 
 def column_sum(question: int) -> Answer:
     """The digits of a sum of two numbers, units first."""
-    total = 137 + 211 * question
-    return tuple(total // 10**place % 10 for place in range(3))
+    return tuple((137 + 211 * question) // 10**place % 10 for place in range(3))
 
 
-def additions() -> World:
-    """Sums by columns: each token writes a digit of the result, from the units on; right if all three are."""
-
-    def text(question: int, answer: Answer) -> str:
-        lines = [f"the {place} give {digit}" for place, digit in zip(PLACES, answer, strict=True)]
-        return f"<think>{', '.join(lines)}.</think><answer>{''.join(map(str, reversed(answer)))}</answer>"
-
-    def metadata(question: int) -> Mapping[str, Any]:
-        digits = zip(PLACES, column_sum(question), strict=True)
-        return {"key_steps": [[f"the {place} give {digit}", f"{digit} in the {place}"] for place, digit in digits]}
-
-    return World(
-        questions=4,
-        tokens=10,
-        horizon=3,
-        context="position",
-        reward=lambda question, answer: float(answer == column_sum(question)),
-        text=text,
-        metadata=metadata,
-    )
+def text(question: int, answer: Answer) -> str:
+    steps = [f"the {place} give {digit}" for place, digit in zip(PLACES, answer, strict=True)]
+    return f"<think>{', '.join(steps)}.</think><answer>{''.join(map(str, reversed(answer)))}</answer>"
 
 
-def step_accuracy(bench: Bench) -> float:
-    """The expected share of right digits."""
-    return bench.expected(lambda q, answer: fmean([float(a == b) for a, b in zip(answer, column_sum(q), strict=True)]))
+def metadata(question: int) -> Mapping[str, Any]:
+    digits = zip(PLACES, column_sum(question), strict=True)
+    return {"key_steps": [[f"the {place} give {digit}", f"{digit} in the {place}"] for place, digit in digits]}
+
+
+def step_accuracy(question: int, answer: Answer) -> float:
+    """The share of right digits."""
+    return fmean(float(a == b) for a, b in zip(answer, column_sum(question), strict=True))
 
 
 def silent_share(bench: Bench) -> float:
@@ -126,14 +101,11 @@ def silent_share(bench: Bench) -> float:
 
 
 @claim("fewer groups without signal and higher accuracy per step", slow=True)
-def steps_carry_signal() -> Finding:
-    """A start that is right once in a thousand."""
-    world, steps = additions(), 40
-    plain, dense = runs(world, GRPO, steps), runs(world, R1_VL, steps)
-    silent = [[silent_share(bench) for bench in side] for side in (dense, plain)]
-    right = [[step_accuracy(bench) for bench in side] for side in (dense, plain)]
-    return Finding(
-        max(silent[0]) < min(silent[1]) - 0.3 and min(right[0]) > max(right[1]) + 0.2,
-        f"groups without signal {line(silent[0])} against outcome reward {line(silent[1])}; accuracy per step "
-        f"{line(right[0])} against {line(right[1])}",
-    )
+def _() -> Finding:
+    """Sums by columns, a digit of the result per token, from the units on; a start that is right once in a thousand."""
+    words: dict[str, Any] = {"text": text, "metadata": metadata, "context": "position"}
+    world = World(4, 10, 3, lambda question, answer: float(answer == column_sum(question)), **words)
+    made = runs(world, GRPO, R1_VL, steps=40)
+    silent, right = each(made, silent_share), each(made, lambda bench: bench.expected(step_accuracy))
+    holds = max(silent["r1-vl"]) < min(silent["grpo"]) - 0.3 and min(right["r1-vl"]) > max(right["grpo"]) + 0.2
+    return Finding(holds, lines(groups_without_signal=silent, accuracy_per_step=right))

@@ -1,4 +1,4 @@
-"""What comam claims."""
+"""CoMAM's claims."""
 
 from __future__ import annotations
 
@@ -11,107 +11,85 @@ import torch
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.microscope import Reading, look
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.microscope import Reading
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import SEEDS, apart, document, group_relative, line
+from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, parts_of
 from hocket.recipe import Recipe
-from hocket.types import Scenario, Trajectory
+from hocket.types import Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("comam", "arXiv:2603.12631; the statistic and the mixture are chosen here")
 
-
 RIGHT = InfoColumn("right", "Whether the answer was right.")
-
-
 AGENTS = ("store", "compress", "retrieve")
+FACTS = ("red", "blue", "green", "gold")
 
 
-def rollouts(overall: Sequence[float], local: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """One group: what the whole earned and what each agent did, rollout by rollout."""
-    return [
-        {
-            "group": "x",
-            "scores": {"reward": whole},
-            "logp": [-1.0] * len(own),
-            "turn": list(range(len(own))),
-            "agent": list(AGENTS[: len(own)]),
-            "turn_scores": [{"own": value} for value in own],
-        }
-        for whole, own in zip(overall, local, strict=True)
-    ]
+def rollouts(overall: Sequence[float], local: Sequence[Sequence[float]], name: str = "reward") -> list[dict[str, Any]]:
+    """One group: what the whole earned and what each agent did, rollout by rollout.
+
+    The agents' scores are called `name`; recorded batches keep the combined reward of turns as "reward".
+    """
+    rows: list[dict[str, Any]] = []
+    for whole, own in zip(overall, local, strict=True):
+        row = {"group": "x", "scores": {"reward": whole}, "logp": [-1.0] * len(own), "turn": list(range(len(own)))}
+        rows.append({**row, "agent": list(AGENTS[: len(own)]), "turn_scores": [{name: value} for value in own]})
+    return rows
 
 
-def shares(rows: Sequence[dict[str, Any]], credit: RankConsistent) -> list[float]:
+def shares(overall: Sequence[float], local: Sequence[Sequence[float]]) -> list[float]:
     """The weight of each agent."""
-    batch = Reading(document(rows)).batch
+    batch = Reading(document(rollouts(overall, local, "own"))).batch
     scores = {"reward": batch.scores["reward"], "reward/turn": batch.scores["own"]}
     parts = parts_of(batch.but(scores=scores))
-    order = [batch.names["agent"].index(name) for name in AGENTS]
-    place = {agent: number for number, (_, agent) in enumerate(parts.keys)}
-    found = credit.shares(parts).tolist()
-    return [found[place[agent]] for agent in order]
+    weights = {
+        agent: weight for (_, agent), weight in zip(parts.keys, RankConsistent().shares(parts).tolist(), strict=True)
+    }
+    return [weights[batch.names["agent"].index(name)] for name in AGENTS]
 
 
 @claim(
     "an agent whose local reward is a monotone function of the global one has the largest weight; independent "
-    "ones have the uninformed weight in expectation",
+    "ones have the uninformed weight in expectation"
 )
-def weights_follow_ranks() -> Finding:
-    """An increasing function of the global reward has the largest weight; independent ones equal ones on average."""
+def _() -> Finding:
     worst, rng = 0.0, Key.of(0).numpy()
     for _ in range(30):
         overall = rng.random(6).round(1)
-        rows = rollouts(overall.tolist(), [[float(w**3), *rng.random(2).tolist()] for w in overall])
-        first, *others = shares(rows, RankConsistent())
+        first, *others = shares(overall.tolist(), [[float(w**3), *rng.random(2).tolist()] for w in overall])
         worst = max(worst, max(others) - first)
     # All ways in which three agents' four distinct rewards can be ranked, each as likely: that is independence.
-    rising = torch.arange(4.0, dtype=torch.float64)
-    orders = [torch.tensor(order, dtype=torch.float64) for order in itertools.permutations(range(4))]
-    ranks = torch.stack([consistency(order, rising) for order in orders])
+    orders = torch.tensor(list(itertools.permutations(range(4))), dtype=torch.float64)
+    ranks = torch.stack([consistency(order, torch.arange(4.0, dtype=torch.float64)) for order in orders])
     three = torch.stack(torch.meshgrid(ranks, ranks, ranks, indexing="ij"), -1).reshape(-1, 3)
-    mean = torch.softmax(three, -1).mean(0)
-    off = float((mean - 1 / 3).abs().max())
-    holds = worst <= 1e-12 and abs(float(ranks.mean())) < 1e-12 and off < 1e-12 and float(ranks.max()) == 1.0
-    return Finding(
-        holds,
-        f"a monotone agent's weight is never below the others' (by at most {worst:.1e}); independent agents: mean "
-        f"consistency {float(ranks.mean()):.1e}, mean weight within {off:.1e} of 1/3",
-    )
+    off, mean = float((torch.softmax(three, -1).mean(0) - 1 / 3).abs().max()), float(ranks.mean())
+    holds = worst <= 1e-12 and abs(mean) < 1e-12 and off < 1e-12 and float(ranks.max()) == 1.0
+    independent = say(mean_consistency_of_independent_agents=mean, mean_weight_off_one_third=off)
+    return Finding(holds, say(a_monotone_agents_weight_below_others_at_most=worst) + f", {independent}")
 
 
 @claim("weights, mixed rewards and advantages are those of the formula")
-def advantages_by_hand() -> Finding:
-    """Weights, mixed rewards and advantages of a group, counted anew; one agent alone has the whole of g."""
+def _() -> Finding:
+    """Of a group, counted anew; one agent alone has the whole of g."""
     overall = (1.0, 0.0, 1.0, 0.5)
     local = ((0.5, 0.0, 1.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.0), (0.25, 0.5, 1.0))
-    # Pairs (a better than b overall): 0>1, 0>3, 2>1, 2>3, 3>1.
-    better = ((0, 1), (0, 3), (2, 1), (2, 3), (3, 1))
-    ranks = [
-        sum((own[a] > own[b]) - (own[a] < own[b]) for a, b in better) / len(better) for own in zip(*local, strict=True)
-    ]
+    better = ((0, 1), (0, 3), (2, 1), (2, 3), (3, 1))  # Pairs (a better than b overall).
+    agents = list(zip(*local, strict=True))
+    ranks = [sum((own[a] > own[b]) - (own[a] < own[b]) for a, b in better) / len(better) for own in agents]
     weights = torch.softmax(torch.tensor(ranks, dtype=torch.float64), 0).tolist()
-    worst = apart(shares(rollouts(overall, local), RankConsistent()), weights)
-    found = look(COMAM, _settled(rollouts(overall, local)))["advantages"]
-    for agent, weight in enumerate(weights):
-        rewards = [own[agent] + weight * whole for own, whole in zip(local, overall, strict=True)]
-        worst = max(worst, apart([row[agent] for row in found], group_relative(rewards)))
-    alone = [[row[0]] for row in local]
-    single = look(COMAM, _settled(rollouts(overall, alone)))["advantages"]
-    summed = [own[0] + whole for own, whole in zip(local, overall, strict=True)]
-    worst = max(worst, apart([row[0] for row in single], group_relative(summed)))
-    return Finding(worst < 1e-12, f"consistencies {line(ranks)}, weights {line(weights)}; numbers within {worst:.1e}")
-
-
-def _settled(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rollouts with their turns' scores under the name that recorded batches keep the combined reward."""
-    return document([{**row, "turn_scores": [{"reward": one["own"]} for one in row["turn_scores"]]} for row in rows])
-
-
-FACTS = ("red", "blue", "green", "gold")
+    mixed = [
+        group_relative([a + weight * g for a, g in zip(own, overall, strict=True)])
+        for own, weight in zip(agents, weights, strict=True)
+    ]
+    credit = inspect(COMAM, rollouts(overall, local))["advantages"]
+    alone = inspect(COMAM, rollouts(overall, [[row[0]] for row in local]))["advantages"]
+    summed = group_relative([row[0] + whole for row, whole in zip(local, overall, strict=True)])
+    off = [gap(shares(overall, local), weights), gap(list(zip(*credit, strict=True)), mixed)]
+    off.append(gap([row[0] for row in alone], summed))
+    return Finding(max(off) < 1e-12, lines(consistencies=ranks, weights=weights, off=max(off)))
 
 
 class Memory(Workflow):
@@ -131,25 +109,20 @@ class Memory(Workflow):
         kept = await team.compress(f"compress {stored}")
         said = await team.retrieve(f"retrieve {kept}")
         right = float(said.text == scenario.prompt)
-        own = [
-            float(stored.text == scenario.prompt),
-            self.bonus * float(kept.text == "brief"),
-            float(said.text == kept.text),
-        ]
-        return Outcome(rewards={"answer": right}, turn_rewards={"own": own}, info={RIGHT.name: right})
+        own = [stored.text == scenario.prompt, self.bonus * float(kept.text == "brief"), said.text == kept.text]
+        return Outcome(rewards={"answer": right}, turn_rewards={"own": list(map(float, own))}, info={RIGHT.name: right})
 
 
-def answered(trajectory: Trajectory) -> float:
-    return float(RIGHT.get(trajectory))
-
-
-def remembering(recipe: Recipe, bonus: float, seed: int, steps: int) -> float:
+def remembering(bonus: float, steps: int, seeds: Sequence[int], recipes: dict[str, Recipe]) -> dict[str, list[float]]:
     """How often the answer is right after training."""
-    scenarios = [Scenario(fact, fact) for fact in FACTS]
-    bench = TalkBench(
-        Memory(bonus), scenarios, (*FACTS, "brief"), recipe, view=last_message, measure=answered, lr=0.1, seed=seed
-    )
-    return bench.run(steps).success(40)
+    scenarios, words = [Scenario(fact, fact) for fact in FACTS], (*FACTS, "brief")
+
+    def right(recipe: Recipe, seed: int) -> float:
+        looks: dict[str, Any] = {"view": last_message, "measure": lambda one: float(RIGHT.get(one))}
+        bench = TalkBench(Memory(bonus), scenarios, words, recipe, lr=0.1, seed=seed, **looks)
+        return bench.run(steps).success(40)
+
+    return {name: [right(recipe, seed) for seed in seeds] for name, recipe in recipes.items()}
 
 
 LOCAL = COMAM.but({"credit.weigh": "local"})
@@ -163,22 +136,12 @@ EQUAL = COMAM.but({"credit.weigh": "equal"})
     "whole: there equal shares win",
     slow=True,
 )
-def mix_beats_either_alone() -> Finding:
-    """A little misled, the mix beats local rewards alone and one global reward for all; misled more, it does not."""
-    mild = {
-        name: [remembering(recipe, 0.05, seed, 54) for seed in SEEDS]
-        for name, recipe in (("mix", COMAM), ("local", LOCAL), ("global", GLOBAL))
-    }
-    strong = {
-        name: [remembering(recipe, 0.2, seed, 72) for seed in (0, 1, 2)]
-        for name, recipe in (("mix", COMAM), ("equal", EQUAL))
-    }
-    ahead = fmean(mild["mix"]) - max(fmean(mild["local"]), fmean(mild["global"]))
-    holds = ahead > 0.15 and all(m > max(a, b) for m, a, b in zip(*mild.values(), strict=True))
-    holds = holds and max(strong["mix"]) < 0.1 and min(strong["equal"]) > 0.25
-    return Finding(
-        holds,
-        f"right answers, bonus 0.05, 54 steps: mix {line(mild['mix'])}, local {line(mild['local'])}, one global reward "
-        f"{line(mild['global'])}; bonus 0.2, 72 steps: mix {line(strong['mix'])}, local plus equal shares "
-        f"{line(strong['equal'])}",
+def _() -> Finding:
+    mild = remembering(0.05, 54, SEEDS, {"mix": COMAM, "local": LOCAL, "global": GLOBAL})
+    strong = remembering(0.2, 72, (0, 1, 2), {"mix": COMAM, "local plus equal shares": EQUAL})
+    mix, *others = mild.values()
+    holds = fmean(mix) - max(map(fmean, others)) > 0.15 and all(
+        m > max(rest) for m, *rest in zip(*mild.values(), strict=True)
     )
+    holds &= max(strong["mix"]) < 0.1 and min(strong["local plus equal shares"]) > 0.25
+    return Finding(holds, f"right, bonus 0.05, 54 steps: {lines(**mild)}; bonus 0.2, 72 steps: {lines(**strong)}")

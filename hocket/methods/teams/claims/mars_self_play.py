@@ -1,4 +1,4 @@
-"""What mars-self-play claims."""
+"""MARS's claims."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 
 from hocket.core.batch import GroupBy
 from hocket.credit.turn_level import TurnRelative
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect
 from hocket.lab.exploitability import Situation, assess
-from hocket.lab.microscope import look
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import SEEDS, line
+from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.seats import ENDS, kuhn_poker, payoff
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY
@@ -27,41 +26,30 @@ from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("mars-self-play", "arXiv:2510.15414 and the authors' code")
 
-
 POOLED = MARS_SELF_PLAY.but(name="pooled", credit=TurnRelative(by=GroupBy("policy"), baseline="mean", scale=None))
 """One baseline for both seats. In games paid at the end a turn's reward-to-go is its seat's whole return, so this is
 credit per seat's trajectory, too."""
 
-
-JOINT = GRPO.but(name="joint")
-"""One return for the whole game: what both seats earned together."""
-
-
-PASS, BET = "pass", "bet"
 Strategy = Mapping[tuple[int, str], Fraction]
 """How likely a seat bets, by its card (0 to 2) and the moves so far in initials."""
 
-
-third = Fraction(1, 3)
+NEVER, THIRD, ALWAYS = (Fraction(n, 3) for n in (0, 1, 3))
 EQUILIBRIUM: tuple[Strategy, Strategy] = (
-    {(0, ""): third, (1, ""): Fraction(0), (2, ""): Fraction(1)}
-    | {(0, "pb"): Fraction(0), (1, "pb"): 2 * third, (2, "pb"): Fraction(1)},
-    {(0, "p"): third, (1, "p"): Fraction(0), (2, "p"): Fraction(1)}
-    | {(0, "b"): Fraction(0), (1, "b"): third, (2, "b"): Fraction(1)},
+    {(0, ""): THIRD, (1, ""): NEVER, (2, ""): ALWAYS, (0, "pb"): NEVER, (1, "pb"): 2 * THIRD, (2, "pb"): ALWAYS},
+    {(0, "p"): THIRD, (1, "p"): NEVER, (2, "p"): ALWAYS, (0, "b"): NEVER, (1, "b"): THIRD, (2, "b"): ALWAYS},
 )
 """The first seat bluffs with its jack one time in three; then it always bets its king."""
 
 
 def games(play: tuple[Strategy, Strategy]) -> Iterator[tuple[Fraction, tuple[int, int], str]]:
     """Every deal and every course of moves with its probability."""
-    for cards in itertools.permutations(range(3), 2):
-        for moves in ENDS:
-            chance = Fraction(1, 6)
-            for place, move in enumerate(moves):
-                bets = play[place % 2][cards[place % 2], moves[:place]]
-                chance *= bets if move == "b" else 1 - bets
-            if chance:
-                yield chance, (cards[0], cards[1]), moves
+    for (first, second), moves in itertools.product(itertools.permutations(range(3), 2), ENDS):
+        chance = Fraction(1, 6)
+        for place, move in enumerate(moves):
+            bets = play[place % 2][(first, second)[place % 2], moves[:place]]
+            chance *= bets if move == "b" else 1 - bets
+        if chance:
+            yield chance, (first, second), moves
 
 
 def worth(play: tuple[Strategy, Strategy]) -> Fraction:
@@ -71,94 +59,82 @@ def worth(play: tuple[Strategy, Strategy]) -> Fraction:
 
 def best_response(play: tuple[Strategy, Strategy], seat: int) -> Fraction:
     """The most a seat can earn against the other, over all its pure strategies."""
-    places = list(play[seat])
-    found = []
-    for bits in itertools.product((Fraction(0), Fraction(1)), repeat=len(places)):
-        pure = dict(zip(places, bits, strict=True))
-        both = (pure, play[1]) if seat == 0 else (play[0], pure)
-        found.append(worth(both) * (1 if seat == 0 else -1))
-    return max(found)
+    pure = [
+        dict(zip(play[seat], bits, strict=True)) for bits in itertools.product((NEVER, ALWAYS), repeat=len(play[seat]))
+    ]
+    return max(worth((own, play[1])) if seat == 0 else -worth((play[0], own)) for own in pure)
 
 
 def played(cards: tuple[int, int], moves: str) -> dict[str, Any]:
     """A game as a recorded episode: each seat's winnings stand at its last turn."""
-    first = payoff(cards, moves)
-    rewards = [0.0] * len(moves)
-    for seat, earned in ((0, first), (1, -first)):
-        rewards[max(place for place in range(len(moves)) if place % 2 == seat)] = float(earned)
-    return {
-        "group": "kuhn",
-        "scores": {},
-        "logp": [-0.7] * len(moves),
-        "turn": list(range(len(moves))),
-        "agent": [("first", "second")[place % 2] for place in range(len(moves))],
-        "turn_scores": [{"reward": reward} for reward in rewards],
-    }
+    places, first = range(len(moves)), payoff(cards, moves)
+    last = {max(place for place in places if place % 2 == seat): float(s) for seat, s in ((0, first), (1, -first))}
+    agents = [("first", "second")[place % 2] for place in places]
+    row = {"group": "kuhn", "scores": {}, "logp": [-0.7] * len(moves), "turn": list(places), "agent": agents}
+    return {**row, "turn_scores": [{"reward": last.get(place, 0.0)} for place in places]}
 
 
 @claim(
-    "in Kuhn poker the seats are worth -1/18 and 1/18: a pooled baseline gives each a mean advantage, one per "
-    "role none",
+    "in Kuhn poker the seats are worth -1/18 and 1/18: a pooled baseline gives each a mean advantage, one per role none"
 )
-def seats_are_worth_a_different_amount() -> Finding:
+def _() -> Finding:
     """All games of equilibrium play, each as often as it happens in 162: mean advantages of the seats."""
-    value, gaps = worth(EQUILIBRIUM), [best_response(EQUILIBRIUM, seat) for seat in (0, 1)]
+    value, best = worth(EQUILIBRIUM), [best_response(EQUILIBRIUM, seat) for seat in (0, 1)]
     rows = [played(cards, moves) for chance, cards, moves in games(EQUILIBRIUM) for _ in range(int(chance * 162))]
-    document = {"version": 1, "trajectories": rows}
-    means: dict[str, list[float]] = {}
-    for name, recipe in (("own", MARS_SELF_PLAY), ("pooled", POOLED)):
-        credit = look(recipe, document)["advantages"]
-        by_seat: list[list[float]] = [[], []]
-        for row in credit:
-            for place, advantage in enumerate(row):
-                by_seat[place % 2].append(advantage)
-        means[name] = [fmean(values) for values in by_seat]
+    own, pooled, returns = (
+        inspect(recipe, rows)["advantages"]
+        for recipe in (MARS_SELF_PLAY, POOLED, POOLED.but({"credit.baseline": "none"}))
+    )
+    means = [[fmean(a for row in credit for a in row[seat::2]) for seat in (0, 1)] for credit in (own, pooled)]
     # Per game instead of per turn: every seat acts, and what follows its first turn is all it earns.
-    first = fmean(row[0] for row in look(POOLED.but({"credit.baseline": "none"}), document)["advantages"])
-    second = fmean(row[1] for row in look(POOLED.but({"credit.baseline": "none"}), document)["advantages"])
-    holds = (
-        len(rows) == 162
-        and value == Fraction(-1, 18)
-        and gaps == [Fraction(-1, 18), Fraction(1, 18)]
-        and abs(first + 1 / 18) < 1e-12
-        and abs(second - 1 / 18) < 1e-12
-        and max(map(abs, means["own"])) < 1e-12
-        and min(map(abs, means["pooled"])) > 1e-2
-    )
-    return Finding(
-        holds,
-        f"seats are worth {value} and {-value}, best responses gain {gaps[0] - value} and {gaps[1] + value}; mean "
-        f"advantages per role {line(means['own'])}, pooled {line(means['pooled'])}",
-    )
+    first, second = (fmean(row[seat] for row in returns) for seat in (0, 1))
+    holds = len(rows) == 162 and value == Fraction(-1, 18) and best == [value, -value]
+    holds &= abs(first + 1 / 18) < 1e-12 and abs(second - 1 / 18) < 1e-12
+    holds &= max(map(abs, means[0])) < 1e-12 and min(map(abs, means[1])) > 1e-2
+    gains = f"seats are worth {value} and {-value}, best responses gain {best[0] - value} and {best[1] + value}"
+    return Finding(holds, f"{gains}; " + lines(mean_advantages_per_role=means[0], pooled=means[1]))
 
 
 def kuhn(recipe: Recipe, seed: int) -> TalkBench:
     """Self-play of one table; every episode is dealt anew."""
     recipe = recipe.but({"rollout.samples": 32})
-    return TalkBench(kuhn_poker(), [Scenario("kuhn", "kuhn")], (PASS, BET), recipe, lr=0.05, seed=seed)
+    return TalkBench(kuhn_poker(), [Scenario("kuhn", "kuhn")], ("pass", "bet"), recipe, lr=0.05, seed=seed)
 
 
 def nash_conv(bench: TalkBench) -> float:
     """The exact NashConv of a bench's table, by open_spiel."""
     policy, words = bench.policies["policy"], list(bench.words)
 
-    def said(asked: Sequence[Situation]) -> list[list[float]]:
+    def answers(asked: Sequence[Situation]) -> list[list[float]]:
         chances = [policy.probabilities(*one.messages).log().tolist() for one in asked]
         return [[row[words.index(reply)] for reply in one.replies] for row, one in zip(chances, asked, strict=True)]
 
-    return assess(kuhn_poker(), said).nash_conv
+    return assess(kuhn_poker(), answers).nash_conv
 
 
 def falling(
-    make: Callable[[], TalkBench], measure: Callable[[TalkBench], float], steps: int, parts: int
-) -> list[float]:
-    """The measure before training and after each part of it."""
-    bench = make()
-    found = [measure(bench)]
-    for _ in range(parts):
-        bench.run(steps // parts)
-        found.append(measure(bench))
-    return found
+    make: Callable[[Recipe, int], TalkBench],
+    measure: Callable[[TalkBench], float],
+    steps: int,
+    parts: int,
+    *also: Recipe,
+) -> tuple[bool, str]:
+    """Whether credit per role halves the measure, with a mean over the run near the pooled; and all figures.
+
+    It is taken before training and after each of `parts` of it; of the recipes `also` after 2 and 4 steps.
+    """
+    curves: dict[str, list[list[float]]] = {}
+    for seed, recipe in itertools.product(SEEDS, (MARS_SELF_PLAY, POOLED, *also)):
+        bench = make(recipe, seed)
+        curve = [measure(bench)]
+        for stretch in [2] * 2 if recipe in also else [steps // parts] * parts:
+            curve.append(measure(bench.run(stretch)))
+        curves.setdefault("per role" if recipe is MARS_SELF_PLAY else recipe.name, []).append(curve)
+    start, last = curves["per role"][0][0], {name: [row[-1] for row in rows] for name, rows in curves.items()}
+    area = {name: fmean(fmean(row) for row in rows) for name, rows in curves.items()}
+    holds = max(last["per role"]) < 0.5 * start and abs(area["per role"] / area["pooled"] - 1) < 0.15
+    holds &= all(min(last[recipe.name]) == start for recipe in also)
+    return holds, lines(steps=steps, NashConv_before=start, after=last, means_over_the_run=area)
 
 
 @claim(
@@ -167,25 +143,9 @@ def falling(
     "paper has it",
     slow=True,
 )
-def kuhn_is_learnt_by_seat() -> Finding:
-    """NashConv of self-play: credit per seat halves it, the game's joint return, always 0, teaches nothing."""
-    curves: dict[str, list[list[float]]] = {"own": [], "pooled": [], "joint": []}
-    for seed in SEEDS:
-        for name, recipe in (("own", MARS_SELF_PLAY), ("pooled", POOLED), ("joint", JOINT)):
-            steps, parts = (60, 4) if name != "joint" else (4, 2)
-            curves[name].append(falling(functools.partial(kuhn, recipe, seed), nash_conv, steps, parts))
-    start = curves["own"][0][0]
-    last = {name: [row[-1] for row in rows] for name, rows in curves.items()}
-    area = {name: fmean(fmean(row) for row in rows) for name, rows in curves.items()}
-    holds = (
-        max(last["own"]) < 0.5 * start and min(last["joint"]) == start and abs(area["own"] / area["pooled"] - 1) < 0.15
-    )
-    return Finding(
-        holds,
-        f"NashConv {start:.3f} before; after 60 steps, 5 seeds: per role {line(last['own'])}, pooled "
-        f"{line(last['pooled'])}, joint return {line(last['joint'])}; means over the run {area['own']:.3f} per role, "
-        f"{area['pooled']:.3f} pooled",
-    )
+def _() -> Finding:
+    """The joint return of both seats is always 0 and teaches nothing."""
+    return Finding(*falling(kuhn, nash_conv, 60, 4, GRPO.but(name="joint return")))
 
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
@@ -193,20 +153,18 @@ OPENING = "....X..O."
 """The first seat has the centre and the second an edge: a won game for the first."""
 
 
-def _symmetries() -> tuple[tuple[int, ...], ...]:
-    turned = tuple(6 - 3 * (place % 3) + place // 3 for place in range(9))
-    found, square = [], tuple(range(9))
+def _symmetries() -> Iterator[tuple[int, ...]]:
+    square = tuple(range(9))
     for _ in range(4):
-        found += [square, tuple(square[3 * (place // 3) + 2 - place % 3] for place in range(9))]
-        square = tuple(square[place] for place in turned)
-    return tuple(found)
+        yield from (square, tuple(square[3 * (place // 3) + 2 - place % 3] for place in range(9)))
+        square = tuple(square[6 - 3 * (place % 3) + place // 3] for place in range(9))
 
 
-SYMMETRIES = _symmetries()
+SYMMETRIES = tuple(_symmetries())
 
 
 @functools.cache
-def seen(board: str) -> tuple[str, tuple[int, ...]]:
+def shown(board: str) -> tuple[str, tuple[int, ...]]:
     """The board as a player is shown it, the least of its turnings, and which square each shown one is."""
     return min(("".join(board[place] for place in turning), turning) for turning in SYMMETRIES)
 
@@ -232,8 +190,8 @@ class TicTacToe(Workflow):
         board, replies = str(scenario.prompt), list[Reply]()
         earned: float | None = None
         while earned is None:
-            shown, squares = seen(board)
-            replies.append(await team[self.roles[len(replies) % 2]].fresh()(shown))
+            sight, squares = shown(board)
+            replies.append(await team[self.roles[len(replies) % 2]].fresh()(sight))
             board, earned = after(board, squares[int(replies[-1].text)], len(replies) - 1)
         values = dict.fromkeys(replies, 0.0) | {replies[-1]: earned}
         if len(replies) > 1:
@@ -247,34 +205,27 @@ def mostly_legal(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mappin
 
 
 def tic_tac_toe(recipe: Recipe, seed: int) -> TalkBench:
-    recipe = recipe.but({"rollout.samples": 32})
-    scenarios = [Scenario("opening", OPENING)]
-    words = tuple("012345678")
-    return TalkBench(TicTacToe(), scenarios, words, recipe, prior=mostly_legal, lr=0.1, seed=seed)
+    recipe, scenarios = recipe.but({"rollout.samples": 32}), [Scenario("opening", OPENING)]
+    return TalkBench(TicTacToe(), scenarios, tuple("012345678"), recipe, prior=mostly_legal, lr=0.1, seed=seed)
 
 
-def gap(bench: TalkBench) -> float:
+def best_gains(bench: TalkBench) -> float:
     """The exact NashConv: what both seats could gain by answering the table's play in the best way."""
-    policy, chances = bench.policies["policy"], dict[str, list[float]]()
-
-    def chance(shown: str) -> list[float]:
-        if shown not in chances:
-            chances[shown] = policy.probabilities(shown).tolist()
-        return chances[shown]
+    chances = functools.cache(lambda sight: bench.policies["policy"].probabilities(sight).tolist())
 
     @functools.cache
-    def value(board: str, number: int, best: int | None) -> float:
+    def value(board: str, number: int, best: int) -> float:
         """What the mover earns when seat `best` answers as well as it can."""
-        shown, squares = seen(board)
-        found = []
+        sight, squares = shown(board)
+        worths = []
         for square in squares:
             following, earned = after(board, square, number)
-            found.append(-value(seen(following)[0], number + 1, best) if earned is None else earned)
+            worths.append(-value(shown(following)[0], number + 1, best) if earned is None else earned)
         if best == number % 2:
-            return max(found)
-        return sum(share * earned for share, earned in zip(chance(shown), found, strict=True))
+            return max(worths)
+        return float(sum(share * earned for share, earned in zip(chances(sight), worths, strict=True)))
 
-    start = seen(OPENING)[0]
+    start = shown(OPENING)[0]
     return value(start, 0, 0) - value(start, 0, 1)
 
 
@@ -282,18 +233,5 @@ def gap(bench: TalkBench) -> float:
     "tic-tac-toe from a won opening: exploitability falls with credit per role and turn; pooled about as fast",
     slow=True,
 )
-def tic_tac_toe_is_learnt_by_seat() -> Finding:
-    """NashConv of self-play from an opening that is won for the first seat."""
-    curves: dict[str, list[list[float]]] = {"own": [], "pooled": []}
-    for seed in SEEDS:
-        for name, recipe in (("own", MARS_SELF_PLAY), ("pooled", POOLED)):
-            curves[name].append(falling(functools.partial(tic_tac_toe, recipe, seed), gap, 90, 6))
-    start = curves["own"][0][0]
-    last = {name: [row[-1] for row in rows] for name, rows in curves.items()}
-    area = {name: fmean(fmean(row) for row in rows) for name, rows in curves.items()}
-    holds = max(last["own"]) < 0.5 * start and abs(area["own"] / area["pooled"] - 1) < 0.15
-    return Finding(
-        holds,
-        f"NashConv {start:.3f} before; after 90 steps, 5 seeds: per role {line(last['own'])}, pooled "
-        f"{line(last['pooled'])}; means over the run {area['own']:.3f} per role, {area['pooled']:.3f} pooled",
-    )
+def _() -> Finding:
+    return Finding(*falling(tic_tac_toe, best_gains, 90, 6))

@@ -1,4 +1,4 @@
-"""What mmgrpo claims."""
+"""mmGRPO's claims."""
 
 from __future__ import annotations
 
@@ -9,45 +9,33 @@ from typing import Any
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.credit.units import turn_units
-from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradient, inspect, say
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import Reading, look
+from hocket.lab.microscope import Reading
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import SEEDS, apart, document, group_relative, line
+from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative
-from hocket.recipe import Recipe
-from hocket.types import Message, Scenario, Trajectory
+from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("mmgrpo", "arXiv:2508.04660 and dspy.GRPO")
 
-
-def queried(trajectory: Trajectory) -> float:
-    """Whether the query was right."""
-    return float(QUERIED.get(trajectory))
-
-
 QUERIED = InfoColumn("queried", "Whether the right thing was asked.")
 
 
-def program(calls: Sequence[str], reward: float, formats: Sequence[float | None] = ()) -> dict[str, Any]:
-    """A rollout of a program that calls modules in this order, one decision per call."""
-    told = [{} if value is None else {"format": value} for value in formats]
-    row = {
-        "group": "x",
-        "scores": {"reward": reward},
-        "logp": [-1.0] * len(calls),
-        "turn": list(range(len(calls))),
-        "agent": list(calls),
-    }
-    return row if not formats else {**row, "turn_scores": told}
-
-
-def recorded(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rollouts in this order."""
-    return document([{**row, "id": str(number)} for number, row in enumerate(rows)])
+def programs(
+    calls: Sequence[Sequence[str]], rewards: Sequence[float], formats: Sequence[Sequence[float | None]] = ()
+) -> list[dict[str, Any]]:
+    """Rollouts of a program that call modules in these orders, one decision per call."""
+    rows: list[dict[str, Any]] = []
+    for number, (agents, reward) in enumerate(zip(calls, rewards, strict=True)):
+        row = {"id": str(number), "group": "x", "scores": {"reward": reward}, "logp": [-1.0] * len(agents)}
+        rows.append({**row, "turn": list(range(len(agents))), "agent": list(agents)})
+        if formats:
+            rows[-1]["turn_scores"] = [{} if value is None else {"format": value} for value in formats[number]]
+    return rows
 
 
 def flat(rows: Sequence[Sequence[float]]) -> list[float]:
@@ -56,103 +44,74 @@ def flat(rows: Sequence[Sequence[float]]) -> list[float]:
 
 
 @claim("for a one-module program called once per rollout the update equals GRPO")
-def one_module_is_grpo() -> Finding:
-    """A program of one module, called once: the same gradient as GRPO, whatever the mode."""
-    batch = random_document(Key.of(8), graded=True)
-    want = look(GRPO, batch)["gradient"]
-    worst = 0.0
-    for counts in ("truncate", "fill-random", "fill-last", "ragged"):
-        got = look(MMGRPO.but({"credit.counts": counts}), batch)["gradient"]
-        worst = max(worst, *(apart(a, b) for a, b in zip(got, want, strict=True)))
-    return Finding(worst < 1e-12, f"gradients within {worst:.1e} of GRPO's in four modes")
+def _() -> Finding:
+    batch, modes = random_document(Key.of(8), graded=True), ("truncate", "fill-random", "fill-last", "ragged")
+    grpo = gradient(GRPO, batch)
+    off = max(gap(gradient(MMGRPO.but({"credit.counts": counts}), batch), grpo) for counts in modes)
+    return below(1e-12, gradients_in_four_modes_off_GRPOs=off)
 
 
 @claim("the grouping modes give the hand-computed groups for call counts 1, 2, 3")
-def groups_by_hand() -> Finding:
-    """Call counts (1, 2, 3): the groups, advantages and weights of every mode, counted by hand."""
+def _() -> Finding:
     rewards = (1.0, 0.0, 0.25)
-    rows = [program(["search"] * (n + 1), reward) for n, reward in enumerate(rewards)]
-    read = Reading(recorded(rows))
-    units = turn_units(read.batch)
-    # Visits: rollout 0 has call 0; rollout 1 calls 1, 2; rollout 2 calls 3, 4, 5.
-    wanted = {
-        "truncate": [[0, 1, 3]],
-        "fill-last": [[0, 1, 3], [0, 2, 4], [0, 2, 5]],
-        "ragged": [[0, 1, 3], [2, 4], [5]],
-    }
-    whole, pair = group_relative(rewards), group_relative(rewards[1:])
-    advantages = {
-        "truncate": [whole[0], whole[1], 0.0, whole[2], 0.0, 0.0],
-        "fill-last": [whole[0], whole[1], whole[1], *[whole[2]] * 3],
-        "ragged": [whole[0], whole[1], pair[0], whole[2], pair[1], 0.0],
-    }
-    weights = {
-        "truncate": [1.0, 1.0, 0.0, 1.0, 0.0, 0.0],
+    rows = programs([["search"] * n for n in (1, 2, 3)], rewards)
+    batch = Reading(document(rows)).batch
+    units = turn_units(batch)
+    (a, b, c), (d, e) = group_relative(rewards), group_relative(rewards[1:])
+    # Groups, advantages and weights. Visits: rollout 0 has call 0; rollout 1 calls 1, 2; rollout 2 calls 3, 4, 5.
+    wanted: dict[str, tuple[list[list[int]], list[float], list[float]]] = {
+        "truncate": ([[0, 1, 3]], [a, b, 0, c, 0, 0], [1, 1, 0, 1, 0, 0]),
         # Nine members of six calls: 1.5 each on the mean.
-        "fill-last": [2.0, 2 / 3, 4 / 3, *[2 / 3] * 3],
-        "ragged": [1.0] * 6,
+        "fill-last": ([[0, 1, 3], [0, 2, 4], [0, 2, 5]], [a, b, b, c, c, c], [2, 2 / 3, 4 / 3, *[2 / 3] * 3]),
+        "ragged": ([[0, 1, 3], [2, 4], [5]], [a, b, d, c, e, 0], [1] * 6),
     }
-    worst, wrong = 0.0, []
-    for counts, groups in wanted.items():
+    off, wrong = 0.0, []
+    for counts, (groups, advantages, weights) in wanted.items():
         credit = ModuleRelative(counts=counts)  # type: ignore[arg-type]
-        found = [group.members for group in credit.groups(read.batch, units, units.counted)]
-        wrong += [counts] if found != groups else []
-        seen = look(MMGRPO.but(credit=credit), recorded(rows))
-        worst = max(worst, apart(flat(seen["advantages"]), advantages[counts]))
-        worst = max(worst, apart(flat(seen["weight"]), weights[counts]))
-    drawn = [
-        ModuleRelative(counts="fill-random", seed=seed).groups(read.batch, units, units.counted) for seed in range(9)
-    ]
-    filled = {tuple(one.members[0] for one in groups) for groups in drawn} == {(0, 0, 0)}
-    places = {groups[2].members[1] for groups in drawn}
-    holds = worst < 1e-12 and not wrong and filled and places == {1, 2}
-    return Finding(
-        holds,
-        f"groups of 3 modes {wrong or 'right'}, numbers within {worst:.1e}; random fill draws calls "
-        f"{sorted(places)} of the rollout with two",
-    )
+        own = [group.members for group in credit.groups(batch, units, units.counted)]
+        wrong += [counts] if own != groups else []
+        result = inspect(MMGRPO.but(credit=credit), rows)
+        off = max(off, gap(flat(result["advantages"]), advantages), gap(flat(result["weight"]), weights))
+    fills = [ModuleRelative(counts="fill-random", seed=s).groups(batch, units, units.counted) for s in range(9)]
+    filled = {tuple(one.members[0] for one in groups) for groups in fills} == {(0, 0, 0)}
+    places = {groups[2].members[1] for groups in fills}
+    figures = say(groups_of_3_modes_wrong=wrong or "none", numbers_off=off, random_fill_draws_calls=sorted(places))
+    return Finding(off < 1e-12 and not wrong and filled and places == {1, 2}, f"{figures} of the rollout with two")
 
 
 @claim("inputs without a call are left out, groups with lost rollouts repeat members")
-def left_out_and_lost() -> Finding:
+def _() -> Finding:
     """An input some rollout of which never calls a module is left out for it; lost rollouts repeat the others."""
-    rows = [program(["search", "answer"], 1.0), program(["answer"], 0.0), program(["search", "answer"], 0.5)]
-    seen = look(MMGRPO, recorded(rows))
-    whole = group_relative((1.0, 0.0, 0.5))
-    wanted = [[0.0, whole[0]], [whole[1]], [0.0, whole[2]]]
-    worst = apart(flat(seen["advantages"]), flat(wanted))
-    kept = [row != 0 for row in flat(seen["weight"])] == [False, True, True, False, True]
-    padded = look(MMGRPO.but({"credit.group_size": 4}), recorded([program(["a"], r) for r in (1.0, 0.0, 0.5)]))
-    four = group_relative((1.0, 0.0, 0.5, 1.0))
-    worst = max(worst, apart(flat(padded["advantages"]), four[:3]))
-    worst = max(worst, apart(flat(padded["weight"]), [1.5, 0.75, 0.75]))
-    return Finding(worst < 1e-12 and kept, f"numbers within {worst:.1e}; calls left out have weight 0: {kept}")
+    rewards = (1.0, 0.0, 0.5)
+    a, b, c = group_relative(rewards)
+    some = inspect(MMGRPO, programs([["search", "answer"], ["answer"], ["search", "answer"]], rewards))
+    kept = [row != 0 for row in flat(some["weight"])] == [False, True, True, False, True]
+    padded = inspect(MMGRPO.but({"credit.group_size": 4}), programs([["a"]] * 3, rewards))
+    four = group_relative((*rewards, 1.0))
+    off = [gap(flat(some["advantages"]), [0.0, a, b, 0.0, c]), gap(flat(padded["advantages"]), four[:3])]
+    off.append(gap(flat(padded["weight"]), [1.5, 0.75, 0.75]))
+    return Finding(max(off) < 1e-12 and kept, say(numbers_off=max(off), calls_left_out_have_weight_0=kept))
 
 
 @claim("a call that cannot be read gets a format reward in place of the program's")
-def format_failures() -> Finding:
+def _() -> Finding:
     """A call that could not be read gets its own score, between the two, and stands alone for its rollout."""
-    rows = [
-        program(["search", "answer"], 1.0, [1.0, 1.0]),
-        program(["search", "answer"], 0.25, [None, None]),
-        program(["search", "answer"], 0.0, [1.0, 0.5]),
-    ]
+    formats: list[list[float | None]] = [[1.0, 1.0], [None, None], [1.0, 0.5]]
+    rows = programs([["search", "answer"]] * 3, (1.0, 0.25, 0.0), formats)
     # `answer` of the third rollout: half read, so -0.5; its `search` is not learnt from.
-    seen = look(MMGRPO, recorded(rows))
-    third = group_relative((1.0, 0.25, -0.5))
-    wanted = [[0.0, third[0]], [0.0, third[1]], [0.0, third[2]]]
-    worst = apart(flat(seen["advantages"]), flat(wanted))
+    third, search = group_relative((1.0, 0.25, -0.5)), group_relative((1.0, 0.25, 0.0))
+    own, others = inspect(MMGRPO, rows), inspect(MMGRPO.but({"credit.keep_others": True}), rows)
+    off = gap(own["advantages"], [[0.0, value] for value in third])
+    off = max(off, gap(others["advantages"], [list(pair) for pair in zip(search, third, strict=True)]))
     # The first two searches: in the third rollout none counts, so the input is left out for that module.
-    first = [row[0] for row in seen["weight"]]
-    others = look(MMGRPO.but({"credit.keep_others": True}), recorded(rows))
-    search = group_relative((1.0, 0.25, 0.0))
-    wanted = [[s, t] for s, t in zip(search, third, strict=True)]
-    worst = max(worst, apart(flat(others["advantages"]), flat(wanted)))
-    return Finding(worst < 1e-12 and first == [0.0, 0.0, 0.0], f"advantages within {worst:.1e} of those by hand")
+    return below(1e-12, [row[0] for row in own["weight"]] == [0.0, 0.0, 0.0], advantages_off_those_by_hand=off)
 
 
 TOPICS = ("sun", "sea", "fox", "oak")
 FACTS: Mapping[str, str] = {"sun": "hot", "sea": "deep", "fox": "red", "oak": "old"}
+WORDS = (*TOPICS, *FACTS.values())
+PROMPTS = ("go", "be brief", "look it up")
+"""Instructions to choose from. The policy takes to them differently: see `obedient`."""
 
 
 class QueryAnswer(Workflow):
@@ -165,63 +124,40 @@ class QueryAnswer(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         asked = await team.query(f"{self.instruction} {scenario.prompt}".strip())
-        found = f"about {asked}" if asked.text in FACTS else "nothing"
-        said = await team.answer(f"{self.instruction} {scenario.prompt} : {found}".strip())
+        result = f"about {asked}" if asked.text in FACTS else "nothing"
+        said = await team.answer(f"{self.instruction} {scenario.prompt} : {result}".strip())
         right = asked.text == scenario.answer and said.text == FACTS[str(scenario.answer)]
         return Outcome(rewards={"right": float(right)}, info={QUERIED.name: float(asked.text == scenario.answer)})
 
 
-SCENARIOS = [Scenario(topic, f"what of the {topic} ?", answer=topic) for topic in TOPICS]
-
-
-PROMPTS = ("go", "be brief", "look it up")
-"""Instructions to choose from. The policy takes to them differently: see `obedient`."""
-
-
 def obedient(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float] | None:
     """A prior that knows a little of what is asked for, more so under the last instruction."""
-    told = str(messages[-1]["content"])
-    knows = 1.5 if told.startswith(PROMPTS[2]) else 0.75 if told.startswith(PROMPTS[1]) else 0.0
-    topic = next(topic for topic in TOPICS if topic in told)
-    return {(FACTS[topic] if ":" in told else topic): knows}
+    text = str(messages[-1]["content"])
+    knows = 1.5 if text.startswith(PROMPTS[2]) else 0.75 if text.startswith(PROMPTS[1]) else 0.0
+    topic = next(topic for topic in TOPICS if topic in text)
+    return {(FACTS[topic] if ":" in text else topic): knows}
 
 
-def program_bench(recipe: Recipe, seed: int, instruction: str = PROMPTS[0], prompts: int | None = None) -> TalkBench:
-    words = (*TOPICS, *FACTS.values())
-    flow = QueryAnswer(instruction)
-    return TalkBench(
-        flow, SCENARIOS, words, recipe, prior=obedient, view=last_message, seed=seed, lr=0.1, prompts=prompts
-    )
+def bench(seed: int, prompt: str = PROMPTS[0]) -> TalkBench:
+    scenarios = [Scenario(topic, f"what of the {topic} ?", answer=topic) for topic in TOPICS]
+    flow = QueryAnswer(prompt)
+    return TalkBench(flow, scenarios, WORDS, MMGRPO, prior=obedient, view=last_message, seed=seed, lr=0.1)
 
 
-def answered(bench: TalkBench) -> float:
-    """How likely the answer is right after a right query: exact, the mean over questions."""
-    policy = bench.policies["policy"]
-    words = list(bench.words)
-    found = []
-    for topic in TOPICS:
-        told = f"{PROMPTS[0]} what of the {topic} ? : about {topic}"
-        found.append(float(policy.probabilities(told)[words.index(FACTS[topic])]))
-    return fmean(found)
+def modules(made: TalkBench) -> tuple[float, float, float]:
+    """Exact rates: the right query; the right answer after a right query; both."""
+    policy = made.policies["policy"]
+    rows = {topic: policy.probabilities(f"{PROMPTS[0]} what of the {topic} ? : about {topic}") for topic in TOPICS}
+    answers = fmean(float(row[WORDS.index(FACTS[topic])]) for topic, row in rows.items())
+    return made.expected(lambda one: float(QUERIED.get(one))), answers, made.expected()
 
 
 @claim("with a reward at the end alone both modules improve", slow=True)
-def both_modules_improve() -> Finding:
-    """The reward comes at the end alone; the query and the answer both get better."""
-    before, queries, answers, whole = (0.0, 0.0), [], [], []
-    for seed in SEEDS:
-        bench = program_bench(MMGRPO, seed)
-        before = (bench.expected(queried), answered(bench))
-        bench.run(60)
-        queries.append(bench.expected(queried))
-        answers.append(answered(bench))
-        whole.append(bench.expected())
+def _() -> Finding:
+    before = modules(bench(SEEDS[-1]))[:2]
+    queries, answers, both = zip(*(modules(bench(seed).run(60)) for seed in SEEDS), strict=True)
     holds = min(queries) > 0.8 and min(answers) > 0.8 and max(before) < 0.2
-    return Finding(
-        holds,
-        f"right before {line(before)}; after 60 steps, 5 seeds: queries {line(queries)}, answers {line(answers)}, both "
-        f"{line(whole)}",
-    )
+    return Finding(holds, lines(before=before, steps=60, queries=queries, answers=answers, both=both))
 
 
 BUDGET = 40
@@ -232,30 +168,17 @@ def chosen_prompt(seed: int, steps: int) -> str:
     """The best of the instructions by what they earn: rollouts of `steps` steps, shared out evenly among them."""
     earned = {}
     for number, prompt in enumerate(PROMPTS):
-        bench = program_bench(MMGRPO, seed, prompt)
-        samples = steps * 8 // len(PROMPTS)
-        earned[prompt] = fmean(trajectory_right(one) for one in bench.play(samples, seed=number))
+        played = bench(seed, prompt).play(steps * 8 // len(PROMPTS), seed=number)
+        earned[prompt] = fmean(float(one.scores["right"].value or 0.0) for one in played)  # type: ignore[arg-type]
     return max(earned, key=lambda prompt: earned[prompt])
 
 
-def trajectory_right(trajectory: Trajectory) -> float:
-    return float(trajectory.scores["right"].value or 0.0)  # type: ignore[arg-type]
-
-
 @claim("prompt optimisation, then RL is at least as good as either alone at the same number of calls", slow=True)
-def prompt_first_then_weights() -> Finding:
-    """At the same number of calls: a prompt alone, weights alone, a prompt and then weights."""
-    found: dict[str, list[float]] = {"prompt": [], "weights": [], "both": []}
-    picked = []
-    for seed in SEEDS:
-        picked.append(chosen_prompt(seed, BUDGET))
-        found["prompt"].append(program_bench(MMGRPO, seed, picked[-1]).expected())
-        found["weights"].append(program_bench(MMGRPO, seed).run(BUDGET).expected())
-        prompt = chosen_prompt(seed, BUDGET // 4)
-        found["both"].append(program_bench(MMGRPO, seed, prompt).run(BUDGET - BUDGET // 4).expected())
-    least = min(b - max(a, w) for a, w, b in zip(*found.values(), strict=True))
-    return Finding(
-        least >= 0.0,
-        f"right answers at {BUDGET * 64} calls, 5 seeds: prompt {line(found['prompt'])}, weights "
-        f"{line(found['weights'])}, both {line(found['both'])}; least gain {least:.3f}",
-    )
+def _() -> Finding:
+    right = {
+        "prompt": [bench(seed, chosen_prompt(seed, BUDGET)).expected() for seed in SEEDS],
+        "weights": [bench(seed).run(BUDGET).expected() for seed in SEEDS],
+        "both": [bench(s, chosen_prompt(s, BUDGET // 4)).run(BUDGET - BUDGET // 4).expected() for s in SEEDS],
+    }
+    least = min(both - max(prompt, weights) for prompt, weights, both in zip(*right.values(), strict=True))
+    return Finding(least >= 0.0, lines(calls=BUDGET * 64, right=right, least_gain=least))
