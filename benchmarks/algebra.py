@@ -102,7 +102,7 @@ def columns(batch: Batch, key: Key) -> Batch:
 
 def cost(recipe: Recipe, batch: Batch, model: float) -> Cost:
     """What its credit and its loss with gradient take."""
-    credited, _ = recipe.assess(batch, recipe.init(), {})
+    credited, _ = recipe.compute_credit(batch, recipe.init(), {})
 
     def loss() -> None:
         leaves = {Quantity.LOGP: batch.logp["behaviour"].values.clone()}
@@ -111,7 +111,7 @@ def cost(recipe: Recipe, batch: Batch, model: float) -> Cost:
         total = torch.stack([term.total() for term in recipe.loss(Evaluation(**parts), credited)]).sum()
         torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
 
-    credit, lost = seconds(lambda: recipe.assess(batch, recipe.init(), {})), seconds(loss)
+    credit, lost = seconds(lambda: recipe.compute_credit(batch, recipe.init(), {})), seconds(loss)
     return Cost(recipe.name, credit, lost, (credit + lost) / model)
 
 

@@ -32,11 +32,11 @@ import torch
 from bench import busy_share, machine, spread
 
 from hocket.core.keys import Key
-from hocket.engine import continuous
-from hocket.engine.continuous import Continuous
+from hocket.engine import scheduler
 from hocket.engine.local import LocalEngine
 from hocket.engine.paged import bucket
 from hocket.engine.requests import Request, Sample
+from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
@@ -44,7 +44,7 @@ from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Workflow
 
 EPISODES = 256
@@ -81,7 +81,7 @@ def asked(episodes: int, number: int, longest: int = 96) -> list[Assignment]:
 
 def played(workflow: Workflow, engine: Any, chat: Chat, episodes: int, number: int) -> list[Trajectory]:
     """One round; every episode must come to its end."""
-    player = TextPlayer(workflow, {"policy": Seat("main", engine, chat)}, Limits(turns=None))
+    player = TextPlayer(workflow, {"policy": Actor("main", engine, chat)}, Limits(turns=None))
     found = asyncio.run(player.play(asked(episodes, number), key=Key.of(number)))
     assert all(one.failure is None and "limit" not in one.info for one in found)
     return found
@@ -98,7 +98,7 @@ class Watched(LocalEngine):
         self.passes: list[tuple[int, int]] = []
 
     def noted(self, step: Any) -> Any:
-        def stepped(batch: Continuous) -> list[int]:
+        def stepped(batch: Scheduler) -> list[int]:
             before = self.counts.rows
             answered: list[int] = step(batch)
             if self.counts.rows > before:
@@ -121,16 +121,16 @@ def occupancy(rounds: int) -> dict[str, Any]:
     chat = Chat(policy.tokenizer)
     variants = {"joining": (Watched, 0.0), "waves": (Waves, 0.0), "tools": (Watched, 0.02)}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
-    step = Continuous.step
+    step = Scheduler.step
     for number in range(rounds + 1):
         for name, (kind, pause) in variants.items():
             engine = kind(policy)
-            Continuous.step = engine.noted(step)  # type: ignore[method-assign]
+            Scheduler.step = engine.noted(step)  # type: ignore[method-assign]
             wall, processor = time.perf_counter(), time.process_time()
             played(Turns(4, pause), engine, chat, EPISODES, number)
             taken = {"seconds": time.process_time() - processor, "wall": time.perf_counter() - wall}
             found[name].append({**shares(engine.passes), **taken, "tokens": float(engine.counts.decoded)})
-    Continuous.step = step  # type: ignore[method-assign]
+    Scheduler.step = step  # type: ignore[method-assign]
     return {
         name: {measure: spread([one[measure] for one in several[1:]]) for measure in several[0]}
         for name, several in found.items()
@@ -217,21 +217,21 @@ def memory(rounds: int) -> dict[str, Any]:
         tracemalloc.stop()
         del found
     policy = CausalLM.from_pretrained(str(BASE), name="main", key=Key.of(0))
-    kept, continuous.KEPT = continuous.KEPT, 2**30
+    kept, scheduler.KEPT = scheduler.KEPT, 2**30
     pages = {}
     for episodes in (32, 64, 128, 256):
         local = LocalEngine(policy)
         asyncio.run(few_at_a_time(local, Chat(policy.tokenizer), episodes))
         assert local._cache is not None
         pages[str(episodes)] = local._cache.pool.size
-    continuous.KEPT = kept
+    scheduler.KEPT = kept
     return {"bytes_per_turn": per_turn, "pages": pages}
 
 
 async def few_at_a_time(engine: LocalEngine, chat: Chat, episodes: int) -> None:
     """Plays episodes of four turns, 32 of them at a time."""
     gate = asyncio.Semaphore(32)
-    player = TextPlayer(Turns(4), {"policy": Seat("main", engine, chat)})
+    player = TextPlayer(Turns(4), {"policy": Actor("main", engine, chat)})
 
     async def one(assignment: Assignment) -> None:
         async with gate:

@@ -155,7 +155,7 @@ class Recipe:
         """What the stages remember before the first step."""
         return {slot: stage.init() for slot, stage in self.stateful()}
 
-    def assess(self, batch: Batch, state: State, weights: Mapping[str, float]) -> tuple[Batch, State]:
+    def compute_credit(self, batch: Batch, state: State, weights: Mapping[str, float]) -> tuple[Batch, State]:
         """From an annotated batch to one with rewards, advantages and weights: combine, shaping, credit, correction.
 
         `weights` are those of the named scores. Pure: the microscope and the trainer call the same function.

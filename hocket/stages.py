@@ -29,7 +29,7 @@ Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 
 
 @runtime_checkable
-class Words(Protocol):
+class Tokenizer(Protocol):
     """Text to token ids and back. Players of language models have it; a rollout that cuts or continues text asks it."""
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -41,14 +41,14 @@ class Words(Protocol):
         ...
 
 
-def words_of(play: Play) -> Words | None:
+def tokenizer_of(play: Play) -> Tokenizer | None:
     """What turns text into tokens for the player behind `play`; None where decisions are no words."""
-    found = getattr(play, "words", None)
-    return found if isinstance(found, Words) else None
+    found = getattr(play, "tokenizer", None)
+    return found if isinstance(found, Tokenizer) else None
 
 
 @runtime_checkable
-class Forecaster(Protocol):
+class LogProbScorer(Protocol):
     """A player that can say how likely a given response to a recorded turn is under the policy as it is now."""
 
     async def likelihood(self, asked: Sequence[tuple[Turn, Sequence[int]]]) -> list[NDArray[np.float32] | None]:
@@ -56,10 +56,10 @@ class Forecaster(Protocol):
         ...
 
 
-def forecaster_of(play: Play) -> Forecaster | None:
+def log_prob_scorer_of(play: Play) -> LogProbScorer | None:
     """What tells likelihoods for the player behind `play`; None where nothing does."""
     found = getattr(play, "player", None)
-    return found if isinstance(found, Forecaster) else None
+    return found if isinstance(found, LogProbScorer) else None
 
 
 Grade = Callable[[Sequence[Trajectory]], Awaitable[None]]

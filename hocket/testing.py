@@ -26,7 +26,7 @@ from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat, Verifier
+from hocket.workflows.team import Actor, Verifier
 from hocket.workflows.workflow import Workflow
 
 # ---------------------------------------------------------------- what can be answered
@@ -253,11 +253,11 @@ def rehearse(
     if missing:
         raise ConfigurationError(f"replies has no script for role {missing[0]!r}; add one")
     common = None if isinstance(replies, Mapping) else ScriptedEngine(replies, chat)
-    seats = {}
+    actors = {}
     for role in workflow.roles:
         engine = ScriptedEngine(replies[role], chat) if isinstance(replies, Mapping) else common
         assert engine is not None
-        seats[role] = Seat(role, engine, chat)
-    player = TextPlayer(workflow, seats, limits or Limits(), verifier=verifier)
+        actors[role] = Actor(role, engine, chat)
+    player = TextPlayer(workflow, actors, limits or Limits(), verifier=verifier)
     assignment = Assignment(scenario, samples=samples, decoding=decoding or replace(Decoding(), max_tokens=1024))
     return asyncio.run(player.play([assignment], key=Key.of(seed)))

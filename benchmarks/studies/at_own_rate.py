@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.studies.conduct import Conductor, Found, checked
+from hocket.studies.conduct import Found, StudyRunner, checked
 from hocket.studies.folder import StudyFolder
 from hocket.studies.planning import Planner
 from hocket.studies.pool import Job, Pool
@@ -55,7 +55,7 @@ def main() -> None:
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/studies/group-relative")
     study = read(FILE, [])
     planner = Planner(study)
-    compare(study, Conductor(planner, checked(study, planner), StudyFolder(place), NoRuns(1), print).conduct())
+    compare(study, StudyRunner(planner, checked(study, planner), StudyFolder(place), NoRuns(1), print).run())
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def microscope(options: argparse.Namespace, pairs: Pairs) -> int:
         return _record(options)
     if not options.batch or not options.recipe:
         raise ConfigurationError("name a batch and at least one recipe: --batch FILE.json --recipe NAME")
-    from hocket.lab.microscope import look
+    from hocket.lab.microscope import inspect
     from hocket.report.microscope import html, view
 
     document = _read_batch(Path(options.batch))
@@ -26,7 +26,7 @@ def microscope(options: argparse.Namespace, pairs: Pairs) -> int:
     found: list[dict[str, Any]] = []
     for name in options.recipe:
         try:
-            found.append(look(_changed(name, changes), document))
+            found.append(inspect(_changed(name, changes), document))
         except (HocketError, ValueError) as error:
             found.append({"recipe": name, "error": str(error)})
     if options.html:

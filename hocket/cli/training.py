@@ -17,11 +17,11 @@ from hocket.core.errors import ConfigurationError
 def train(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket train`."""
     from hocket.cli.display import LiveDisplay, closing, program
-    from hocket.train.trainer import Nobody
+    from hocket.train.trainer import NullObserver
 
     console = err()
     display = None if options.quiet else LiveDisplay(console)
-    trainer = _trainer(options, pairs, display or Nobody())
+    trainer = _trainer(options, pairs, display or NullObserver())
     with _stopping() as stop:
         if display:
             display.started(trainer)

@@ -25,11 +25,11 @@ def token_texts(batch: Batch, reader: str) -> list[list[str]]:
     """
     found = TOKEN_TEXTS.read(batch, reader)
     lengths = batch.lengths().tolist()
-    pieces = [[""] * length if row is None else list(row) for row, length in zip(found, lengths, strict=True)]
-    for number, (row, length) in enumerate(zip(pieces, lengths, strict=True)):
+    texts = [[""] * length if row is None else list(row) for row, length in zip(found, lengths, strict=True)]
+    for number, (row, length) in enumerate(zip(texts, lengths, strict=True)):
         if len(row) != length:
-            raise ConfigurationError(f"trajectory {number} has {length} decisions but {len(row)} pieces of text")
-    return pieces
+            raise ConfigurationError(f"trajectory {number} has {length} decisions but {len(row)} texts")
+    return texts
 
 
 def counted_trajectories(batch: Batch) -> Tensor:

@@ -10,7 +10,7 @@ from hocket.core.signals import turn_visits
 
 
 @dataclass
-class Told:
+class TurnNode:
     """A history: a path of turns from the beginning of a scenario's episodes; `turn` is its last, -1 at the root.
 
     Attributes:
@@ -19,13 +19,13 @@ class Told:
 
     turn: int = -1
     leaves: list[int] = field(default_factory=list)
-    children: dict[int, Told] = field(default_factory=dict)
+    children: dict[int, TurnNode] = field(default_factory=dict)
 
     def value(self, of: list[float]) -> float:
         """The mean over its leaves."""
         return sum(of[leaf] for leaf in self.leaves) / len(self.leaves)
 
-    def below(self) -> Iterator[Told]:
+    def below(self) -> Iterator[TurnNode]:
         """This history and all that go on from it, shorter ones first."""
         waiting = [self]
         while waiting:
@@ -45,13 +45,13 @@ def turns_of(batch: Batch) -> list[list[int]]:
     return found
 
 
-def tree_of(members: list[int], turns: list[list[int]]) -> Told:
+def tree_of(members: list[int], turns: list[list[int]]) -> TurnNode:
     """The histories of `members`: trajectories share one for as long as their turns are the same."""
-    root = Told()
+    root = TurnNode()
     for trajectory in members:
         told = root
         told.leaves.append(trajectory)
         for turn in turns[trajectory]:
-            told = told.children.setdefault(turn, Told(turn))
+            told = told.children.setdefault(turn, TurnNode(turn))
             told.leaves.append(trajectory)
     return root

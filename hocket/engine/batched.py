@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.engine.lobby import Episode, Lobby
+from hocket.engine.barrier import Barrier, Episode
 from hocket.engine.requests import ContextFull, Request, Sample
 
 
@@ -73,23 +73,25 @@ class BatchedEngine:
 
     Args:
         max_rows: continuations decoded together.
-        lobby: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
-        beside: an engine whose lobby and batches this one shares; it must know by `_answer` how to sample for both.
+        barrier: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
+        beside: an engine whose barrier and batches this one shares; it must know by `_answer` how to sample for both.
     """
 
     masks = False
     """Whether it can sample under `decoding.mask`."""
 
-    def __init__(self, *, max_rows: int = 256, lobby: Lobby | None = None, beside: BatchedEngine | None = None) -> None:
+    def __init__(
+        self, *, max_rows: int = 256, barrier: Barrier | None = None, beside: BatchedEngine | None = None
+    ) -> None:
         if max_rows < 1:
             raise ConfigurationError(f"engine.max_rows = {max_rows}: must be at least 1")
         self.max_rows = max_rows
         self._pending: dict[Promise, Pending] = {}
-        self.lobby: Lobby = lobby if lobby is not None else Lobby()
+        self.barrier: Barrier = barrier if barrier is not None else Barrier()
         if beside is None:
-            self.lobby.serve(self._run_pending, self._go_on)
+            self.barrier.serve(self._run_pending, self._go_on)
         else:
-            self.lobby, self._pending = beside.lobby, beside._pending
+            self.barrier, self._pending = beside.barrier, beside._pending
 
     @property
     def context_length(self) -> int | None:
@@ -103,19 +105,19 @@ class BatchedEngine:
     @property
     def live(self) -> int:
         """Workflows inside `episode()` now."""
-        return self.lobby.live
+        return self.barrier.live
 
     def episode(self) -> AbstractAsyncContextManager[None]:
         """Marks a live workflow: batches run only when all live workflows wait."""
-        return self.lobby.episode()
+        return self.barrier.episode()
 
     async def submit(self, request: Request) -> Sample:
         """Waits for one continuation; see `hocket.engine.requests.Engine`."""
         self._limit(request)
-        promise = Promise.of(self.lobby.current())
+        promise = Promise.of(self.barrier.current())
         self._pending[promise] = Pending(self, request, promise)
         try:
-            async with self.lobby.waiting():
+            async with self.barrier.waiting():
                 return await promise.future
         except asyncio.CancelledError:
             self._pending.pop(promise, None)

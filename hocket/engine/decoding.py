@@ -17,7 +17,7 @@ from hocket.engine.stops import StopStrings
 LEAVE_SHARE = 0.75
 """Finished rows leave the batch once no more than this share of its rows is alive."""
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 """Numbers of requests, one per row of a batch, `[R]`."""
 
 
@@ -94,7 +94,7 @@ class Responses:
         self.logp = enlarged(self.logp, (rows, width))
         self._prefix = enlarged(self._prefix, (rows, imposed), -1)
 
-    def forced(self, rows: Rows) -> Rows | None:
+    def forced(self, rows: RowNumbers) -> RowNumbers | None:
         """The imposed next tokens, -1 where a row is sampled; None where nothing is imposed."""
         width = self._prefix.shape[1]
         if not width:
@@ -104,7 +104,7 @@ class Responses:
             return None
         return np.where(at < width, self._prefix[rows, np.minimum(at, width - 1)], -1)
 
-    def record(self, rows: Rows, token: Rows, logp: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def record(self, rows: RowNumbers, token: RowNumbers, logp: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Writes the next token of each row, all different; says which responses it completes."""
         at = self.length[rows]
         if int(at.max()) >= self.tokens.shape[1]:
@@ -121,7 +121,7 @@ class Responses:
         ended: NDArray[np.bool_] = stopped | (at >= self._limits[rows])
         return ended
 
-    def _find_stops(self, rows: Rows, stopped: NDArray[np.bool_]) -> None:
+    def _find_stops(self, rows: RowNumbers, stopped: NDArray[np.bool_]) -> None:
         """Marks rows whose last token completes a stop string."""
         for place in np.flatnonzero(self._texts[rows] & (self.length[rows] > self._imposed[rows])).tolist():
             row = int(rows[place])

@@ -11,24 +11,24 @@ import torch
 
 from hocket import kernels
 from hocket.core.errors import HocketError
+from hocket.engine.barrier import Barrier, Episode
 from hocket.engine.batched import BatchedEngine, Pending, Promise
 from hocket.engine.cached import CachedSession
-from hocket.engine.continuous import Continuous
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import Decoding, Responses, decode
-from hocket.engine.lobby import Episode, Lobby
 from hocket.engine.masked import MaskedSession
 from hocket.engine.paged import Counts, Kernels, PagedCache
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
+from hocket.engine.scheduler import Scheduler
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size, supports
 
 if TYPE_CHECKING:
+    from hocket.policies.activation_cache import ActivationCache
     from hocket.policies.causal_lm import CausalLM
-    from hocket.policies.tape import Tape
 
 MAX_BYTES = 4 * 2**30
 
@@ -71,7 +71,7 @@ class _Company:
 
     Attributes:
         weights: fingerprints of the policies' weights that the cache belongs to.
-        running: what is sampled from the cache now. began: the cache, weights and tape that it began with.
+        running: what is sampled from the cache now. began: the cache, weights and activation cache that it began with.
     """
 
     engines: list[LocalEngine] = field(default_factory=list)
@@ -79,11 +79,11 @@ class _Company:
     cache: PagedCache | None = None
     weights: list[tuple[int, ...]] = field(default_factory=list)
     running: Running | None = None
-    began: tuple[PagedCache, list[tuple[int, ...]], Tape | None] | None = None
+    began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None] | None = None
     _tensors: list[torch.Tensor] = field(default_factory=list)
     _changes: list[int] = field(default_factory=list)
 
-    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], Tape | None]) -> None:
+    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None]) -> None:
         """Remembers what a batch begins with."""
         self.began = began
         self._tensors = [tensor for policy in self.policies for tensor in policy.acting_parameters()]
@@ -122,8 +122,8 @@ class LocalEngine(BatchedEngine):
         policy: whom to sample from.
         max_rows: continuations decoded together; more wait, in key order.
         max_bytes: of keys and values; when they are used up, those longest unused go.
-        lobby: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
-        beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and lobby hold for both.
+        barrier: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
+        beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and barrier hold for both.
 
     Raises:
         HocketError: when the two policies differ in more than adapters.
@@ -137,12 +137,12 @@ class LocalEngine(BatchedEngine):
         *,
         max_rows: int = 256,
         max_bytes: int = MAX_BYTES,
-        lobby: Lobby | None = None,
+        barrier: Barrier | None = None,
         beside: LocalEngine | None = None,
     ) -> None:
         if beside is not None and not batch_together(beside.policy, policy):
             raise HocketError(f"policies {beside.policy.name!r} and {policy.name!r} differ in more than their adapters")
-        super().__init__(max_rows=max_rows if beside is None else beside.max_rows, lobby=lobby, beside=beside)
+        super().__init__(max_rows=max_rows if beside is None else beside.max_rows, barrier=barrier, beside=beside)
         self.policy: CausalLM = policy
         self.max_bytes: int = max_bytes if beside is None else beside.max_bytes
         self._context_length = policy.context_length
@@ -152,9 +152,11 @@ class LocalEngine(BatchedEngine):
         self.release()
 
     def like(self, policy: CausalLM) -> LocalEngine:
-        """An engine as this one for another policy, in the same lobby; beside this one where they share a base."""
+        """An engine as this one for another policy, in the same barrier; beside this one where they share a base."""
         beside = self if batch_together(self.policy, policy) else None
-        return LocalEngine(policy, max_rows=self.max_rows, max_bytes=self.max_bytes, lobby=self.lobby, beside=beside)
+        return LocalEngine(
+            policy, max_rows=self.max_rows, max_bytes=self.max_bytes, barrier=self.barrier, beside=beside
+        )
 
     @property
     def context_length(self) -> int | None:
@@ -285,22 +287,22 @@ class LocalEngine(BatchedEngine):
         company, earlier = self._company, self._company.running
         if earlier is not None and earlier.busy and company.untouched():
             return earlier
-        tape, cache = self._tape(), self._current_cache()
-        began = cache, company.weights, tape
+        activations, cache = self._activations(), self._current_cache()
+        began = cache, company.weights, activations
         if earlier is None or began != company.began:
-            cache.record(tape)
+            cache.record(activations)
             written = Responses([], [], self.policy.stop_ids, self._stops, cache.model.vocabulary)
-            company.running = Running(Continuous(cache, written, self.counts, self.max_rows), written)
+            company.running = Running(Scheduler(cache, written, self.counts, self.max_rows), written)
             company.begin(began)
             if earlier is not None:
                 company.running.enter(earlier.tickets)
         assert company.running is not None
         return company.running
 
-    def _tape(self) -> Tape | None:
+    def _activations(self) -> ActivationCache | None:
         """Where what is computed is kept for the learner, if it is."""
-        tape = self.policy.tape if len(self._company.engines) == 1 else None
-        return tape if tape is not None and tape.weights == self.policy.fingerprint() else None
+        activations = self.policy.activations if len(self._company.engines) == 1 else None
+        return activations if activations is not None and activations.weights == self.policy.fingerprint() else None
 
     def _current_cache(self) -> PagedCache:
         """What was computed with the weights as they are now."""

@@ -67,9 +67,9 @@ class MaskedSession:
             for place, number in enumerate(rows.tolist()):
                 if number >= len(samples) or at >= len(samples[number].tokens):
                     continue
-                heat = requests[number].decoding.temperature or 1.0
+                temperature = requests[number].decoding.temperature or 1.0
                 token = int(samples[number].tokens[at])
-                whole[number][at] = float(torch.log_softmax(logits[place] / heat, 0)[token])
+                whole[number][at] = float(torch.log_softmax(logits[place] / temperature, 0)[token])
                 if not samples[number].forced[at]:
                     allowed[number][at] = kept[place].numpy()
         return [

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.pages import PAGE, PagePool, PrefixTree
+from hocket.policies.activation_cache import ActivationCache, Recording
 from hocket.policies.family import STEPS, Adapters, Precision, angles, head_size, layers_of, mixed_layers, run_layers
 from hocket.policies.lowrank import Owners
-from hocket.policies.tape import Recording, Tape
 
 BUCKET = 16
 """Rows of a matrix product come in multiples of this: results are then equal to the last bit, and shapes are few."""
@@ -59,7 +59,7 @@ def bucket(rows: int) -> int:
     return -(-max(rows, 1) // step) * step
 
 
-class Pass:
+class ForwardBatch:
     """The tokens of one forward pass, as arrays that are filled in place.
 
     Attributes:
@@ -124,8 +124,8 @@ class PagedModel:
         vocabulary: number of tokens. dtype: of keys and values.
 
     Args:
-        adapters: of several policies, which are then told apart by `Pass.owner` and differ from `model` in nothing
-            else; without any there is one policy, `model` as it is.
+        adapters: of several policies, which are then told apart by `ForwardBatch.owner` and differ from `model` in
+            nothing else; without any there is one policy, `model` as it is.
     """
 
     def __init__(
@@ -150,12 +150,14 @@ class PagedModel:
         if positions > len(self._cosine):
             self._cosine, self._sine = (part.contiguous() for part in angles(self._model, positions))
 
-    def logits(self, given: Pass, pool: PagePool, wanted: Tensor | None, tape: Tape | None = None) -> Tensor:
+    def logits(
+        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
+    ) -> Tensor:
         """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places.
 
-        What was computed on the way is kept on the `tape`.
+        What was computed on the way is kept on the `activations`.
         """
-        recording = Recording() if tape is not None and not tape.full else None
+        recording = Recording() if activations is not None and not activations.full else None
         token, position, slot, table, run_start, run_row = given.end()
         owner, last = given.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
@@ -189,8 +191,8 @@ class PagedModel:
 
         x, steps = self._model.model.embed_tokens(token), recording or STEPS
         states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
-        if recording is not None and tape is not None:
-            first, slots = tape.add(recording, wanted), given.slot[: given.tokens]
+        if recording is not None and activations is not None:
+            first, slots = activations.add(recording, wanted), given.slot[: given.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
         found: Tensor = self._model.lm_head(states)
         return found
@@ -227,7 +229,7 @@ class PagedCache:
 
     Attributes:
         model: its forward pass. pool, tree: where keys and values are, and which. page_bytes: memory of a page.
-        tape: where passes are recorded, if they are.
+        activations: where passes are recorded, if they are.
         now: number of the current or last pass.
 
     Args:
@@ -252,13 +254,13 @@ class PagedCache:
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
         self.tree = PrefixTree(self.pool)
         self.now = 0
-        self.tape: Tape | None = None
+        self.activations: ActivationCache | None = None
 
-    def record(self, tape: Tape | None) -> None:
-        """Records on `tape` from now on. A new one begins with nothing computed, so that it has everything."""
-        if tape is not None and tape is not self.tape:
+    def record(self, activations: ActivationCache | None) -> None:
+        """Records on `activations` from now on. A new one begins with nothing computed, so that it has everything."""
+        if activations is not None and activations is not self.activations:
             self.forget()
-        self.tape = tape
+        self.activations = activations
 
     def renew(
         self, model: Any, precision: Precision, adapters: Sequence[Adapters] | None, changed: Iterable[int]

@@ -27,7 +27,7 @@ class PagePool:
     Layer n keeps keys `[pages, S, D, 16]` and values `[pages, S, 16, D]`. Pages that nobody holds are free.
 
     Attributes:
-        record: where each token is on the policy's tape, `[pages, 16]`; -1 where it is not.
+        record: where each token is on the policy's activation cache, `[pages, 16]`; -1 where it is not.
 
     Args:
         layers, shared, size: number of layers, key/value heads S, their size D.
@@ -134,7 +134,7 @@ class PagePool:
 
 
 @dataclass(eq=False)
-class Node:
+class PageNode:
     """A page of the tree: what it holds after its parents' tokens.
 
     Attributes:
@@ -146,20 +146,20 @@ class Node:
 
     tokens: Tokens
     page: int
-    parent: Node | None
+    parent: PageNode | None
     end: int
     ready: int
     used: int = 0
     pins: int = 0
     over: bool = False
-    children: dict[Tokens, Node] = field(default_factory=dict)
+    children: dict[Tokens, PageNode] = field(default_factory=dict)
     order: list[Tokens] = field(default_factory=list)
 
-    def adopt(self, child: Node) -> None:
+    def adopt(self, child: PageNode) -> None:
         self.children[child.tokens] = child
         insort(self.order, child.tokens)
 
-    def drop(self, child: Node) -> None:
+    def drop(self, child: PageNode) -> None:
         del self.children[child.tokens]
         del self.order[bisect_left(self.order, child.tokens)]
 
@@ -190,13 +190,13 @@ class PrefixTree:
 
     def __init__(self, pool: PagePool) -> None:
         self._pool = pool
-        self._roots: dict[int, Node] = {}
+        self._roots: dict[int, PageNode] = {}
         self._clock = 0
-        self._over: deque[Node] = deque()
+        self._over: deque[PageNode] = deque()
         self.size = 0
 
-    def _root(self, owner: int) -> Node:
-        return self._roots.setdefault(owner, Node((), -1, None, 0, -1))
+    def _root(self, owner: int) -> PageNode:
+        return self._roots.setdefault(owner, PageNode((), -1, None, 0, -1))
 
     def find(self, tokens: Tokens, now: int, owner: int = 0) -> Found:
         """The longest known beginning of `tokens` in pass number `now`.
@@ -219,7 +219,7 @@ class PrefixTree:
                 near.used = self._clock
         return Found(pages, usable, source, promised)
 
-    def _near(self, node: Node, tokens: Tokens, now: int) -> Iterator[tuple[int, Node]]:
+    def _near(self, node: PageNode, tokens: Tokens, now: int) -> Iterator[tuple[int, PageNode]]:
         """On either side of `tokens` children and the tokens in common, out to the first that is written."""
         place = bisect_left(node.order, tokens)
         for side in (range(place, len(node.order)), range(place - 1, -1, -1)):
@@ -232,20 +232,20 @@ class PrefixTree:
                 if child.ready < now:
                     break
 
-    def insert(self, tokens: Tokens, pages: Sequence[int] | Pages, ready: int, owner: int = 0) -> list[Node]:
+    def insert(self, tokens: Tokens, pages: Sequence[int] | Pages, ready: int, owner: int = 0) -> list[PageNode]:
         """Enters the pages that hold `tokens`, the last of them perhaps in part; returns the nodes that are new.
 
         What is there already stays. A page filled in part gives way to one that holds more of the same.
         """
         self._clock += 1
-        node, new = self._root(owner), list[Node]()
+        node, new = self._root(owner), list[PageNode]()
         for number, page in enumerate(pages):
             part = tokens[PAGE * number : PAGE * (number + 1)]
             child = node.children.get(part)
             if child is None:
                 if len(part) < PAGE and self._extended(node, part):
                     break
-                child = Node(part, int(page), node, node.end + len(part), ready)
+                child = PageNode(part, int(page), node, node.end + len(part), ready)
                 if ready < NEVER:
                     self._replace(node, part)
                 node.adopt(child)
@@ -256,7 +256,7 @@ class PrefixTree:
             node = child
         return new
 
-    def pin(self, tokens: Tokens, owner: int = 0) -> Node:
+    def pin(self, tokens: Tokens, owner: int = 0) -> PageNode:
         """Where `tokens` end in the tree, as far as they are known: a conversation may go on from there."""
         node, depth = self._root(owner), 0
         while (child := node.children.get(tokens[depth : depth + PAGE])) is not None:
@@ -264,7 +264,7 @@ class PrefixTree:
         node.pins += 1
         return node
 
-    def unpin(self, node: Node) -> None:
+    def unpin(self, node: PageNode) -> None:
         """Takes back a pin: the conversation is over."""
         node.pins -= 1
         if not node.pins:
@@ -286,23 +286,23 @@ class PrefixTree:
                 self._over.appendleft(node)
         return freed
 
-    def _given_up(self, node: Node) -> bool:
+    def _given_up(self, node: PageNode) -> bool:
         known = node.parent is not None and node.parent.children.get(node.tokens) is node
         return known and not node.pins and not node.children and self._idle(node)
 
-    def _extended(self, node: Node, part: Tokens) -> bool:
+    def _extended(self, node: PageNode, part: Tokens) -> bool:
         """Whether a child begins with `part`."""
         place = bisect_left(node.order, part)
         return place < len(node.order) and node.order[place][: len(part)] == part
 
-    def _replace(self, node: Node, part: Tokens) -> None:
+    def _replace(self, node: PageNode, part: Tokens) -> None:
         """Drops children that hold only a beginning of `part`."""
         for length in range(1, len(part)):
             child = node.children.get(part[:length])
             if child is not None:
                 self._remove(child)
 
-    def _remove(self, node: Node) -> None:
+    def _remove(self, node: PageNode) -> None:
         assert node.parent is not None
         node.parent.drop(node)
         self._pool.release([node.page])
@@ -324,7 +324,7 @@ class PrefixTree:
                 heappush(leaves, (parent.used, fresh, parent))
         return freed
 
-    def _idle(self, node: Node) -> bool:
+    def _idle(self, node: PageNode) -> bool:
         return self._pool.holders(node.page) == 1
 
     def forget(self, owner: int) -> None:
@@ -335,10 +335,10 @@ class PrefixTree:
             node.parent = None
             self.size -= 1
 
-    def _leaves(self) -> Iterator[Node]:
+    def _leaves(self) -> Iterator[PageNode]:
         return (node for node in self._nodes(self._roots.values()) if not node.children)
 
-    def _nodes(self, roots: Iterable[Node]) -> Iterator[Node]:
+    def _nodes(self, roots: Iterable[PageNode]) -> Iterator[PageNode]:
         waiting = [child for root in roots for child in root.children.values()]
         while waiting:
             node = waiting.pop()

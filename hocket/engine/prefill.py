@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from hocket.engine.pages import Node, Tokens
+from hocket.engine.pages import PageNode, Tokens
 
 Context = tuple[int, Tokens]
 """A policy, and what its next token depends on."""
 
 
 @dataclass(eq=False)
-class Reading:
+class Prefill:
     """A context that is being read, once for all who asked for it.
 
     Attributes:
@@ -31,7 +31,7 @@ class Reading:
     done: int
     members: list[int]
     logits: Tensor | None = None
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[PageNode] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
     last: int = -1
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.remote_http import Endpoint, EndpointError
 from hocket.engine.remote_wire import Answer, read_text, read_tokens, tells_logp, text_body, tokens_body
 from hocket.engine.requests import ContextFull, Request, Sample
@@ -42,7 +42,7 @@ class RemoteEngine:
     ids (vLLM) gives exact tokens; log-probs too, where they are those of the distribution drawn from.
 
     A call in flight is not a workflow that waits: engines whose answers depend on their batch run the next one when the
-    answers have come (or the lobby's patience is at its end), so that it does not depend on how fast the server is.
+    answers have come (or the barrier's patience is at its end), so that it does not depend on how fast the server is.
     Answers are journalled by the request's key and content, as are failures of single requests.
 
     Args:
@@ -52,7 +52,7 @@ class RemoteEngine:
         stops: ids that end a response when asked by token ids; the first one closes an answer that came as text.
         processed: the server's log-probs are already those of the distribution drawn from.
         journal: keeps answers over a resume; None asks anew.
-        lobby: shared by the engines of one run.
+        barrier: shared by the engines of one run.
     """
 
     version = 0
@@ -66,10 +66,10 @@ class RemoteEngine:
         stops: Sequence[int] = (),
         processed: bool = False,
         journal: Journal | None = None,
-        lobby: Lobby | None = None,
+        barrier: Barrier | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self.lobby = lobby if lobby is not None else Lobby()
+        self.barrier = barrier if barrier is not None else Barrier()
         self._encode = encode
         self._tokens = tokens
         self._stops = tuple(stops)
@@ -79,8 +79,8 @@ class RemoteEngine:
         self._gate: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     def episode(self) -> AbstractAsyncContextManager[None]:
-        """Marks a live workflow in the shared lobby."""
-        return self.lobby.episode()
+        """Marks a live workflow in the shared barrier."""
+        return self.barrier.episode()
 
     async def submit(self, request: Request) -> Sample:
         """Waits for one answer.

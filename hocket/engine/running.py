@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from hocket.engine.continuous import Continuous
+from hocket.engine.barrier import Episode as Live
 from hocket.engine.decoding import Responses
-from hocket.engine.lobby import Episode as Live
 from hocket.engine.requests import Request, Sample
+from hocket.engine.scheduler import Scheduler
 
 BREATH = 0.05
 """Seconds after which the event loop gets its turn although nothing was answered."""
@@ -59,8 +59,8 @@ class Ticket:
 class Running:
     """Requests that are answered together, over the pages of one cache; others may enter at any time."""
 
-    def __init__(self, continuous: Continuous, written: Responses) -> None:
-        self._continuous, self._written = continuous, written
+    def __init__(self, scheduler: Scheduler, written: Responses) -> None:
+        self._scheduler, self._written = scheduler, written
         self._tickets: dict[int, Ticket] = {}
 
     @property
@@ -77,19 +77,19 @@ class Running:
         """Lets requests in, in key order; those that could never be answered fail."""
         for ticket in sorted(tickets, key=lambda ticket: ticket.request.key):
             try:
-                self._continuous.check(ticket.request, ticket.limit)
+                self._scheduler.check(ticket.request, ticket.limit)
             except Exception as error:
                 ticket.asker.fail(error)
                 continue
-            self._tickets[self._continuous.add(ticket.request, ticket.limit, ticket.owner)] = ticket
+            self._tickets[self._scheduler.add(ticket.request, ticket.limit, ticket.owner)] = ticket
 
     def go_on(self) -> bool:
         """Until something is answered, or for a moment; says whether there was anything to do."""
-        if not self._continuous.busy:
+        if not self._scheduler.busy:
             return False
         until = time.monotonic() + BREATH
-        while self._continuous.busy:
-            answered = [number for number in self._continuous.step() if number in self._tickets]
+        while self._scheduler.busy:
+            answered = [number for number in self._scheduler.step() if number in self._tickets]
             given = [self._give(number) for number in answered]
             self._drop(answered)
             if any(given) or time.monotonic() > until:
@@ -101,7 +101,7 @@ class Running:
         ticket = self._tickets[number]
         if ticket.live is not None:
             # Its next turn goes on from here; once it has ended, nobody may.
-            ticket.live.at_end(partial(self._continuous.unpin, self._continuous.pin(number)))
+            ticket.live.at_end(partial(self._scheduler.unpin, self._scheduler.pin(number)))
         return ticket.asker.answer(self._written.sample(number, ticket.policy.version))
 
     def tidy(self) -> None:
@@ -112,4 +112,4 @@ class Running:
         for number in numbers:
             del self._tickets[number]
         if numbers:
-            self._continuous.drop(numbers)
+            self._scheduler.drop(numbers)

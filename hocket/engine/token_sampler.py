@@ -14,14 +14,14 @@ from hocket.engine.requests import Request
 from hocket.engine.sampling import Plan, draw
 
 
-class Drawer:
+class TokenSampler:
     """Draws next tokens: plain rows in the kernel, rows with a cut vocabulary as `hocket.engine.sampling` does."""
 
     def __init__(self, written: Responses, kernels: Kernels, vocabulary: int) -> None:
         self._written, self._kernels, self._vocabulary = written, kernels, vocabulary
         self._words = np.zeros(0, np.uint64)
         self._drawn = np.zeros(0, np.uint64)
-        self._heat = np.zeros(0, np.float32)
+        self._temperature = np.zeros(0, np.float32)
         self._greedy = np.zeros(0, np.bool_)
         self._cut = np.zeros(0, np.bool_)
         self._chosen: dict[int, Request] = {}
@@ -32,12 +32,12 @@ class Drawer:
     def add(self, number: int, request: Request) -> None:
         """Says how the request with this number is drawn for."""
         if number >= len(self._words):
-            for name in ("_words", "_drawn", "_heat", "_greedy", "_cut"):
+            for name in ("_words", "_drawn", "_temperature", "_greedy", "_cut"):
                 setattr(self, name, enlarged(getattr(self, name), (2 * number + 1,)))
         way = request.decoding
         self._words[number] = request.key.word
         self._drawn[number] = request.drawn
-        self._heat[number] = way.temperature or 1.0
+        self._temperature[number] = way.temperature or 1.0
         self._greedy[number] = way.greedy
         self._cut[number] = way.truncates or bool(way.banned)
         if self._cut[number]:
@@ -52,7 +52,7 @@ class Drawer:
         """Says which requests the rows of logits belong to from now on."""
         self._rows = rows.copy()
         self._stream = self._words[rows]
-        self._heat_now = torch.from_numpy(self._heat[rows])
+        self._temperature_now = torch.from_numpy(self._temperature[rows])
         self._greedy_now = torch.from_numpy(self._greedy[rows])
         self._free = torch.full((len(rows),), -1)
         cut = self._cut[rows]
@@ -73,11 +73,11 @@ class Drawer:
         forced = self._free if imposed is None else torch.from_numpy(imposed)
         uniform = torch.from_numpy(uniforms(self._stream, counters))
         if self._parts is None:
-            token, logp = self._kernels.draw(logits, uniform, self._heat_now, self._greedy_now, forced)
+            token, logp = self._kernels.draw(logits, uniform, self._temperature_now, self._greedy_now, forced)
             return token.numpy(), logp.numpy()
         plain, cut, plan = self._parts
         token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
-        told = (column[plain] for column in (logits, uniform, self._heat_now, self._greedy_now, forced))
+        told = (column[plain] for column in (logits, uniform, self._temperature_now, self._greedy_now, forced))
         token[plain], logp[plain] = self._kernels.draw(*told)
         token[cut], logp[cut] = draw(logits[cut], plan, counters[cut.numpy()], forced[cut])
         return token.numpy(), logp.numpy()

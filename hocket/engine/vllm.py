@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.engine.barrier import Barrier
 from hocket.engine.handover import FP32, check_gap, log_prob_gap, probe_of, write_weights
-from hocket.engine.lobby import Lobby
 from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.remote_wire import read_tokens, tokens_body
@@ -41,7 +41,7 @@ class VLLMServerEngine(RemoteEngine):
         stops: ids that end a response.
         tolerance: the largest gap in nats allowed between the server's log-probs and the policy's. In fp32 it is
             about 1e-5; in bf16 it reaches 0.3.
-        processed, journal, lobby: see `RemoteEngine`.
+        processed, journal, barrier: see `RemoteEngine`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class VLLMServerEngine(RemoteEngine):
         tolerance: float = FP32,
         processed: bool = False,
         journal: Journal | None = None,
-        lobby: Lobby | None = None,
+        barrier: Barrier | None = None,
     ) -> None:
         super().__init__(
             endpoint,
@@ -63,7 +63,7 @@ class VLLMServerEngine(RemoteEngine):
             stops=stops,
             processed=processed,
             journal=journal,
-            lobby=lobby,
+            barrier=barrier,
         )
         if not endpoint.url.rstrip("/").endswith("/v1"):
             raise ConfigurationError(f"endpoint {endpoint.url}: the address of a vLLM server ends with /v1")

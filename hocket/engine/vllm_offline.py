@@ -23,6 +23,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.engine import vllm_child
+from hocket.engine.barrier import Barrier
 from hocket.engine.batched import BatchedEngine
 from hocket.engine.handover import (
     Dtype,
@@ -34,7 +35,6 @@ from hocket.engine.handover import (
     tolerance_for,
     write_weights,
 )
-from hocket.engine.lobby import Lobby
 from hocket.engine.remote_wire import tokens_body
 from hocket.engine.requests import Request, Sample
 from hocket.engine.vllm_child import Wire
@@ -186,7 +186,7 @@ class VLLMEngine(BatchedEngine):
         python: interpreter of an environment with vLLM.
         settings: how the child's engine is set up.
         tolerance: the largest gap in nats allowed after a handover; None takes 1e-3, and 0.5 where vLLM uses bf16.
-        max_rows, lobby: see `BatchedEngine`.
+        max_rows, barrier: see `BatchedEngine`.
         script: what the child runs.
     """
 
@@ -199,10 +199,10 @@ class VLLMEngine(BatchedEngine):
         settings: ChildSettings | None = None,
         tolerance: float | None = None,
         max_rows: int = 256,
-        lobby: Lobby | None = None,
+        barrier: Barrier | None = None,
         script: Path = Path(vllm_child.__file__),
     ) -> None:
-        super().__init__(max_rows=max_rows, lobby=lobby)
+        super().__init__(max_rows=max_rows, barrier=barrier)
         self.policy = policy
         self.settings = settings if settings is not None else ChildSettings()
         self.dtype = self.settings.dtype or dtype_for(policy)

@@ -15,7 +15,7 @@ from hocket.environments.protocol import Observation
 from hocket.types import Scenario
 
 
-class Words(Protocol):
+class GameWords(Protocol):
     """How a game is put into words."""
 
     def rules(self, game: Any, player: int) -> str:
@@ -133,7 +133,7 @@ def _place(game: Any, player: int) -> str:
     return f"You are player {player + 1} of {game.num_players()}."
 
 
-OWN_WORDS: Mapping[str, Words] = {
+OWN_WORDS: Mapping[str, GameWords] = {
     "kuhn_poker": KuhnWords(),
     "leduc_poker": LeducWords(),
     "tic_tac_toe": TicTacToeWords(),
@@ -159,7 +159,7 @@ class OpenSpiel:
 
     game: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    words: Words | None = None
+    words: GameWords | None = None
     rule: IllegalMoves = field(default_factory=IllegalMoves)
 
     def __post_init__(self) -> None:
@@ -207,7 +207,7 @@ class OpenSpiel:
         return str(self.loaded.get_type().utility).endswith("IDENTICAL")
 
     @cached_property
-    def wording(self) -> Words:
+    def wording(self) -> GameWords:
         """How it is put into words."""
         return self.words or OWN_WORDS.get(self.loaded.get_type().short_name, PlainWords())
 

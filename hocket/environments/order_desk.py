@@ -327,7 +327,7 @@ PROMPT = "You work at an order desk. Ask for what you must know, use the tools, 
 
 
 @dataclass(frozen=True)
-class Talk:
+class CustomerVisit:
     """One customer at the desk; see `hocket.workflows.simulated_user.Visit`."""
 
     user: Customer
@@ -356,13 +356,15 @@ class OrderDesk:
         """The schemas of the five tools."""
         return tuple(schema_of(name) for name in HANDLERS)
 
-    def visit(self, scenario: Scenario, key: Key) -> Talk:
+    def visit(self, scenario: Scenario, key: Key) -> CustomerVisit:
         """A customer with the scenario's goal, and a copy of its database."""
         database = copy.deepcopy(dict(scenario.metadata["database"]))
         goal = Goal(scenario.metadata["wish"], scenario.metadata["slots"])
         slots = ", ".join(f"{name} {value}" for name, value in goal.slots.items())
         instruction = f"You are a customer. You think: {OPENINGS[goal.wish]} You know: {slots}. Tell it when asked."
-        return Talk(Customer(goal, self.manner, key.derive("customer")), tools_on(database), database, instruction)
+        return CustomerVisit(
+            Customer(goal, self.manner, key.derive("customer")), tools_on(database), database, instruction
+        )
 
     def scenario(self, name: str, database: Database, goal: Goal, **fields: Any) -> Scenario:
         """A scenario of a goal."""

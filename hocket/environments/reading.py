@@ -10,7 +10,7 @@ from typing import Protocol
 from hocket.environments.protocol import same_move
 
 
-class Reading(Protocol):
+class MoveParser(Protocol):
     """Finds the move in a reply."""
 
     @property
@@ -98,7 +98,7 @@ class Tagged:
         return f"<{self.tag}>{move}</{self.tag}>"
 
 
-READINGS: dict[str, Reading] = {
+READINGS: dict[str, MoveParser] = {
     "line": LastLine(),
     "answer": Tagged("answer"),
     "move": Tagged("move"),

@@ -18,7 +18,7 @@ from hocket.stages import Hook, HookContext, Player, Policy, State
 from hocket.types import Trajectory
 from hocket.workflows.episode import Episode
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 
 
 @dataclass
@@ -27,14 +27,14 @@ class PastSelf:
 
     step: int
     policy: Policy
-    seat: Seat
+    actor: Actor
     games: float = 0.0
     won: float = 0.0
 
     @property
     def name(self) -> str:
         """What its turns say."""
-        return self.seat.policy
+        return self.actor.policy
 
     @property
     def beaten(self) -> float:
@@ -141,9 +141,9 @@ class PastSelves(Hook):
 
     def _trained(self, run: HookContext) -> dict[str, str]:
         """The policy of each role that a policy in training plays."""
-        seats = run.player.seats if isinstance(run.player, TextPlayer) else {}
-        trained = _trained_roles(seats, run.trained)
-        if run.overlap or not all(hasattr(seats[role].engine, "like") for role in trained):
+        actors = run.player.actors if isinstance(run.player, TextPlayer) else {}
+        trained = _trained_roles(actors, run.trained)
+        if run.overlap or not all(hasattr(actors[role].engine, "like") for role in trained):
             raise ConfigurationError(
                 "PastSelves samples from snapshots in this process; leave overlap at 0 and engine.kind local"
             )
@@ -158,26 +158,26 @@ class PastSelves(Hook):
         if not isinstance(player, TextPlayer) or len(trained) < 2 or not self.due(step):
             return memory
         for name in dict.fromkeys(trained.values()):
-            seat = next(player.seats[role] for role, policy in trained.items() if policy == name)
+            actor = next(player.actors[role] for role, policy in trained.items() if policy == name)
             pool = memory.setdefault(name, Pool())
-            self._enter(pool, run.trained[name], seat, step - 1, run.key.derive("past", name))
+            self._enter(pool, run.trained[name], actor, step - 1, run.key.derive("past", name))
         return memory
 
-    def _enter(self, pool: Pool, policy: Policy, seat: Seat, step: int, key: Key) -> None:
+    def _enter(self, pool: Pool, policy: Policy, actor: Actor, step: int, key: Key) -> None:
         """Takes a snapshot as it is after `step` steps."""
         place = self.place(pool.entered, key.derive(pool.entered))
         pool.entered += 1
         if place is not None and place < len(pool.selves):
             pool.selves[place] = _retaken(pool.selves[place], policy, step)
         elif place is not None:
-            pool.selves.append(_taken(policy, seat, step))
+            pool.selves.append(_taken(policy, actor, step))
 
     def seat(self, player: Player, run: HookContext, step: int, memory: Pools) -> Player:
         """The player with guests in some of its episodes."""
         if not isinstance(player, TextPlayer):
             return player
-        trained = _trained_roles(player.seats, run.trained)
-        return player if len(trained) < 2 else replace(player, guests=Guests(self, memory, player.seats, trained))
+        trained = _trained_roles(player.actors, run.trained)
+        return player if len(trained) < 2 else replace(player, guests=Guests(self, memory, player.actors, trained))
 
     async def after(self, run: HookContext, step: int, result: StepResult, memory: Pools) -> Pools:
         """Counts who won the games with guests."""
@@ -212,10 +212,10 @@ class PastSelves(Hook):
         pools: Pools = {}
         for name, kept in state.items():
             policy = run.trained[name]
-            seat = next(seat for seat in cast(TextPlayer, run.player).seats.values() if seat.policy == name)
+            actor = next(actor for actor in cast(TextPlayer, run.player).actors.values() if actor.policy == name)
             pool = pools[name] = Pool(entered=int(kept["entered"]))
             for one in kept["selves"]:
-                past = _taken(policy, seat, int(one["step"]))
+                past = _taken(policy, actor, int(one["step"]))
                 past.games, past.won = float(one["games"]), float(one["won"])
                 with torch.no_grad():
                     for place, weight in _weights(past.policy, policy):
@@ -230,36 +230,36 @@ class Guests:
 
     hook: PastSelves
     pools: Mapping[str, Pool]
-    usual: Mapping[str, Seat]
+    usual: Mapping[str, Actor]
     trained: Mapping[str, str]
 
     @property
-    def seats(self) -> list[Seat]:
+    def actors(self) -> list[Actor]:
         """Of all past selves."""
-        return [one.seat for pool in self.pools.values() for one in pool.selves]
+        return [one.actor for pool in self.pools.values() for one in pool.selves]
 
-    def __call__(self, episode: Episode) -> dict[str, Seat]:
+    def __call__(self, episode: Episode) -> dict[str, Actor]:
         key = (episode.common if self.hook.alike else episode.draws).derive("guests")
         guests = {}
         for role in self.hook.visited(list(self.trained), key):
             selves = self.pools[self.trained[role]].selves
             odds = self.hook.odds([one.beaten for one in selves])
             past = selves[int(key.derive(role).numpy().choice(len(selves), p=odds))]
-            guests[role] = replace(past.seat, decoding=self.usual[role].decoding)
+            guests[role] = replace(past.actor, decoding=self.usual[role].decoding)
         return guests
 
 
-def _trained_roles(seats: Mapping[str, Seat], trained: Mapping[str, Policy]) -> dict[str, str]:
+def _trained_roles(actors: Mapping[str, Actor], trained: Mapping[str, Policy]) -> dict[str, str]:
     """The policy of each role that a policy in training plays."""
-    return {role: seat.policy for role, seat in seats.items() if seat.learns and seat.policy in trained}
+    return {role: actor.policy for role, actor in actors.items() if actor.learns and actor.policy in trained}
 
 
-def _taken(policy: Policy, seat: Seat, step: int) -> PastSelf:
+def _taken(policy: Policy, actor: Actor, step: int) -> PastSelf:
     """A new snapshot of a policy as it is."""
     # With adapters a reference is the base, and no snapshot.
     copied: Policy = getattr(policy, "snapshot", policy.frozen_copy)()
-    engine: Any = seat.engine
-    past = replace(seat, policy=_named(policy, step), engine=engine.like(copied), learns=False)
+    engine: Any = actor.engine
+    past = replace(actor, policy=_named(policy, step), engine=engine.like(copied), learns=False)
     return PastSelf(step, copied, past)
 
 
@@ -270,7 +270,7 @@ def _retaken(old: PastSelf, policy: Policy, step: int) -> PastSelf:
         for name, weight in _weights(old.policy, policy):
             weight.copy_(now[name])
     old.policy.version = policy.version
-    return PastSelf(step, old.policy, replace(old.seat, policy=_named(policy, step)))
+    return PastSelf(step, old.policy, replace(old.actor, policy=_named(policy, step)))
 
 
 def _named(policy: Policy, step: int) -> str:

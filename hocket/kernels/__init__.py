@@ -29,8 +29,8 @@ _SIGNATURES = {
     "add_norm_backward": (_INT, *(_POINTER,) * 6, _INT, _INT, _INT),
     "gate": (_INT, _POINTER, _POINTER, _INT, _INT, _INT),
     "gate_backward": (_INT, *(_POINTER,) * 3, _INT, _INT, _INT),
-    "rotate": (_INT, *(_POINTER,) * 5, _FLOAT, _POINTER, _POINTER, *(_INT,) * 4),
-    "rotate_backward": (_INT, *(_POINTER,) * 9, *(_INT,) * 4),
+    "apply_rope": (_INT, *(_POINTER,) * 5, _FLOAT, _POINTER, _POINTER, *(_INT,) * 4),
+    "apply_rope_backward": (_INT, *(_POINTER,) * 9, *(_INT,) * 4),
     "tree_attention": (_INT, _POINTER, _POINTER, *_TREE, _FLOAT, _POINTER, _POINTER, *(_INT,) * 3),
     "tree_attention_backward": (_INT, *(_POINTER,) * 5, *_TREE, _FLOAT, _POINTER, *(_INT,) * 3),
     "paged_attention": (
@@ -49,8 +49,8 @@ _SIGNATURES = {
         _POINTER,
         *(_INT,) * 4,
     ),
-    "chosen": (_INT, *(_POINTER,) * 7, *(_INT,) * 3),
-    "chosen_backward": (_INT, *(_POINTER,) * 8, *(_INT,) * 3),
+    "token_logprobs": (_INT, *(_POINTER,) * 7, *(_INT,) * 3),
+    "token_logprobs_backward": (_INT, *(_POINTER,) * 8, *(_INT,) * 3),
     "gather": (*(_POINTER,) * 4, *(_INT,) * 3),
     "draw": (*(_POINTER,) * 7, *(_INT,) * 3),
 }
@@ -119,7 +119,7 @@ def gate_backward(gradient: Tensor, both: Tensor) -> Tensor:
     return out
 
 
-def rotate(
+def apply_rope(
     qkv: Tensor, weight: Tensor | None, cosine: Tensor, sine: Tensor, depth: Tensor, epsilon: float, shared: int
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys of `qkv` `[M, (H + 2 S) D]`, normalised and turned, `[M, (H + S) D]`, and 1 / RMS `[M, H + S]`.
@@ -132,7 +132,7 @@ def rotate(
     turned = qkv.new_empty(len(qkv), (heads + shared) * size)
     inverse = torch.empty(len(qkv), heads + shared)
     _call(
-        "rotate",
+        "apply_rope",
         _half(qkv.dtype),
         qkv,
         weight,
@@ -150,7 +150,7 @@ def rotate(
     return turned, inverse
 
 
-def rotate_backward(
+def apply_rope_backward(
     gradient: Tensor,
     qkv: Tensor,
     weight: Tensor | None,
@@ -166,7 +166,7 @@ def rotate_backward(
     out = torch.empty_like(qkv)
     for_weight = None if weight is None else torch.empty(heads + shared, size)
     _call(
-        "rotate_backward",
+        "apply_rope_backward",
         _half(qkv.dtype),
         gradient,
         qkv,
@@ -305,38 +305,39 @@ def paged_attention(
     return out
 
 
-def chosen(
-    logits: Tensor, action: Tensor, heat: Tensor, *, entropy: bool
+def token_logprobs(
+    logits: Tensor, action: Tensor, temperature: Tensor, *, entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Of softmax(logits / heat): log-prob of `action`, largest score, sum of e^(score - largest), entropy if asked.
+    """Of softmax(logits / temperature): log-prob of `action`, largest score, sum of e^(score - largest), entropy if
+    asked.
 
-    Logits `[K, V]`, action `[K]` int64, heat `[K]` fp32; results `[K]` fp32.
+    Logits `[K, V]`, action `[K]` int64, temperature `[K]` fp32; results `[K]` fp32.
     """
     _expect(torch.int64, action)
-    _expect(torch.float32, heat)
+    _expect(torch.float32, temperature)
     found = [torch.empty(len(logits)) for _ in range(4 if entropy else 3)]
     spread = found[3] if entropy else None
-    _call("chosen", _half(logits.dtype), logits, action, heat, *found[:3], spread, *logits.shape)
+    _call("token_logprobs", _half(logits.dtype), logits, action, temperature, *found[:3], spread, *logits.shape)
     return found[0], found[1], found[2], spread
 
 
-def chosen_backward(
+def token_logprobs_backward(
     logits: Tensor,
     action: Tensor,
-    heat: Tensor,
+    temperature: Tensor,
     peaks: Tensor,
     totals: Tensor,
     entropy: Tensor | None,
     gradient: Tensor,
     for_entropy: Tensor | None,
 ) -> None:
-    """Replaces logits by dL/dlogits; arguments as `chosen` took and returned them."""
+    """Replaces logits by dL/dlogits; arguments as `token_logprobs` took and returned them."""
     _call(
-        "chosen_backward",
+        "token_logprobs_backward",
         _half(logits.dtype),
         logits,
         action,
-        heat,
+        temperature,
         peaks,
         totals,
         entropy,

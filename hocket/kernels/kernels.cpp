@@ -231,7 +231,7 @@ __attribute__((noinline)) float turn(const T* from, const float* weight, float e
 }
 
 template <class T, int D>
-void rotate(const T* qkv, const float* weight, const float* cosine, const float* sine, const int32_t* depth, float eps,
+void apply_rope(const T* qkv, const float* weight, const float* cosine, const float* sine, const int32_t* depth, float eps,
             T* turned, float* inverse, int tokens, int heads, int shared, int threads) {
     const int turning = heads + shared, all = heads + 2 * shared;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -249,7 +249,7 @@ void rotate(const T* qkv, const float* weight, const float* cosine, const float*
 
 // From gradients of turned queries, keys and of values `[tokens, all, D]` (float) to those of the joint product.
 template <class T, int D>
-void rotate_backward(const float* grad, const T* qkv, const float* weight, const float* cosine, const float* sine,
+void apply_rope_backward(const float* grad, const T* qkv, const float* weight, const float* cosine, const float* sine,
                      const int32_t* depth, const float* inverse, T* out, float* for_weight, int tokens, int heads,
                      int shared, int threads) {
     const int turning = heads + shared, all = heads + 2 * shared;
@@ -755,9 +755,9 @@ void tree_attention_backward(const T* turned, const T* qkv, const T* out, const 
 
 // Of one row of logits / temperature: the largest, and the sum of e^(z - largest).
 template <class T>
-__attribute__((noinline)) void spread_of(const T* row, int size, float heat, float& peak, float& total) {
+__attribute__((noinline)) void spread_of(const T* row, int size, float temperature, float& peak, float& total) {
     Vec most = NOTHING;
-    const float cold = 1.0f / heat;
+    const float cold = 1.0f / temperature;
     int j = 0;
     for (; j + LANES <= size; j += LANES) most = maximum(most, load(row + j));
     if (j < size) most = maximum(most, some(row + j, size - j, -INFINITY));
@@ -773,13 +773,13 @@ __attribute__((noinline)) float chance_of(float logit, float cold, float peak, f
 }
 
 template <class T>
-void chosen(const T* logits, const int64_t* action, const float* heat, float* logp, float* peaks, float* totals,
+void token_logprobs(const T* logits, const int64_t* action, const float* temperature, float* logp, float* peaks, float* totals,
             float* entropy, int rows, int size, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int r = 0; r < rows; r++) {
         const T* row = logits + int64_t(r) * size;
-        spread_of(row, size, heat[r], peaks[r], totals[r]);
-        const float cold = 1.0f / heat[r], base = std::log(totals[r]);
+        spread_of(row, size, temperature[r], peaks[r], totals[r]);
+        const float cold = 1.0f / temperature[r], base = std::log(totals[r]);
         logp[r] = chance_of(one(row + action[r]), cold, peaks[r], base);
         if (!entropy) continue;
         Vec sums{};
@@ -794,12 +794,12 @@ void chosen(const T* logits, const int64_t* action, const float* heat, float* lo
 
 // dL/dlogits of chosen log-probs (gradient `g`) and entropies (gradient `e`), in place of the logits.
 template <class T>
-void chosen_backward(T* logits, const int64_t* action, const float* heat, const float* peaks, const float* totals,
+void token_logprobs_backward(T* logits, const int64_t* action, const float* temperature, const float* peaks, const float* totals,
                      const float* entropy, const float* g, const float* e, int rows, int size, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int r = 0; r < rows; r++) {
         T* row = logits + int64_t(r) * size;
-        const float cold = 1.0f / heat[r], share = 1.0f / totals[r], base = std::log(totals[r]);
+        const float cold = 1.0f / temperature[r], share = 1.0f / totals[r], base = std::log(totals[r]);
         const float by = g[r] * cold, spread = e ? e[r] * cold : 0.0f, level = e ? entropy[r] : 0.0f;
         for (int j = 0; j < size; j += LANES) {
             const bool whole = size - j >= LANES;
@@ -815,11 +815,11 @@ void chosen_backward(T* logits, const int64_t* action, const float* heat, const 
     }
 }
 
-void draw_row(const float* row, int size, float heat, bool greedy, double uniform, int64_t forced, int64_t* token,
+void draw_row(const float* row, int size, float temperature, bool greedy, double uniform, int64_t forced, int64_t* token,
               float* logp) {
     float peak, total;
-    spread_of(row, size, greedy ? 1.0f : heat, peak, total);
-    const float cold = 1.0f / (greedy ? 1.0f : heat);
+    spread_of(row, size, greedy ? 1.0f : temperature, peak, total);
+    const float cold = 1.0f / (greedy ? 1.0f : temperature);
     int64_t found = forced;
     if (found < 0 && greedy) {
         found = 0;
@@ -880,15 +880,15 @@ void hocket_gate(int half, const void* both, void* out, int rows, int width, int
 void hocket_gate_backward(int half, const void* grad, const void* both, void* out, int rows, int width, int threads) {
     BY_TYPE((gate_backward<T>((const T*)grad, (const T*)both, (T*)out, rows, width, threads)))
 }
-void hocket_rotate(int half, const void* qkv, const float* weight, const float* cosine, const float* sine,
+void hocket_apply_rope(int half, const void* qkv, const float* weight, const float* cosine, const float* sine,
                    const int32_t* depth, float eps, void* turned, float* inverse, int tokens, int heads, int shared,
                    int threads) {
-    BY_TYPE((rotate<T, D>((const T*)qkv, weight, cosine, sine, depth, eps, (T*)turned, inverse, tokens, heads, shared, threads)))
+    BY_TYPE((apply_rope<T, D>((const T*)qkv, weight, cosine, sine, depth, eps, (T*)turned, inverse, tokens, heads, shared, threads)))
 }
-void hocket_rotate_backward(int half, const float* grad, const void* qkv, const float* weight,
+void hocket_apply_rope_backward(int half, const float* grad, const void* qkv, const float* weight,
                             const float* cosine, const float* sine, const int32_t* depth, const float* inverse,
                             void* out, float* for_weight, int tokens, int heads, int shared, int threads) {
-    BY_TYPE((rotate_backward<T, D>(grad, (const T*)qkv, weight, cosine, sine, depth, inverse, (T*)out, for_weight, tokens,
+    BY_TYPE((apply_rope_backward<T, D>(grad, (const T*)qkv, weight, cosine, sine, depth, inverse, (T*)out, for_weight, tokens,
                                    heads, shared, threads)))
 }
 void hocket_tree_attention(int half, const void* turned, const void* qkv, const int32_t* start,
@@ -914,14 +914,14 @@ void hocket_paged_attention(int half, const void* qkv, void* keys, void* values,
                                    run_row, runs, weight, eps, cosine, sine, scale, (T*)out, sums, tokens, heads, shared,
                                    threads)))
 }
-void hocket_chosen(int half, const void* logits, const int64_t* action, const float* heat, float* logp, float* peaks,
+void hocket_token_logprobs(int half, const void* logits, const int64_t* action, const float* temperature, float* logp, float* peaks,
                    float* totals, float* entropy, int rows, int size, int threads) {
-    BY_TYPE((chosen<T>((const T*)logits, action, heat, logp, peaks, totals, entropy, rows, size, threads)))
+    BY_TYPE((token_logprobs<T>((const T*)logits, action, temperature, logp, peaks, totals, entropy, rows, size, threads)))
 }
-void hocket_chosen_backward(int half, void* logits, const int64_t* action, const float* heat, const float* peaks,
+void hocket_token_logprobs_backward(int half, void* logits, const int64_t* action, const float* temperature, const float* peaks,
                             const float* totals, const float* entropy, const float* g, const float* e, int rows,
                             int size, int threads) {
-    BY_TYPE((chosen_backward<T>((T*)logits, action, heat, peaks, totals, entropy, g, e, rows, size, threads)))
+    BY_TYPE((token_logprobs_backward<T>((T*)logits, action, temperature, peaks, totals, entropy, g, e, rows, size, threads)))
 }
 // Row m of the result is row row[m] of block chunk[m]; rows of `bytes` bytes.
 void hocket_gather(const int64_t* blocks, const int32_t* chunk, const int32_t* row, void* out, int rows, int bytes,
@@ -930,11 +930,11 @@ void hocket_gather(const int64_t* blocks, const int32_t* chunk, const int32_t* r
     for (int m = 0; m < rows; m++)
         std::memcpy((char*)out + int64_t(m) * bytes, (const char*)blocks[chunk[m]] + int64_t(row[m]) * bytes, bytes);
 }
-void hocket_draw(const float* logits, const double* uniform, const float* heat, const uint8_t* greedy,
+void hocket_draw(const float* logits, const double* uniform, const float* temperature, const uint8_t* greedy,
                  const int64_t* forced, int64_t* token, float* logp, int rows, int size, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int r = 0; r < rows; r++)
-        draw_row(logits + int64_t(r) * size, size, heat[r], greedy[r], uniform[r], forced[r], token + r, logp + r);
+        draw_row(logits + int64_t(r) * size, size, temperature[r], greedy[r], uniform[r], forced[r], token + r, logp + r);
 }
 
 }  // extern "C"

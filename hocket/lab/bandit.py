@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Recorded
 from hocket.core.columns import Column
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.recipe import Recipe
 from hocket.types import Evaluation
 
@@ -51,11 +51,11 @@ class Bandit:
 
     def batch(self, recipe: Recipe) -> Batch:
         """The samples with the recipe's credit."""
-        batch = Reading(self.document(self.old)).batch
+        batch = RecordedBatch(self.document(self.old)).batch
         if Column.PROXIMAL in recipe.reads:
             old = batch.logp["behaviour"]
             batch = batch.but(logp={**batch.logp, "proximal": Recorded(old.values, old.present)})
-        return recipe.assess(batch, recipe.init(), {})[0]
+        return recipe.compute_credit(batch, recipe.init(), {})[0]
 
     def loss(self, recipe: Recipe, logits: Tensor, batch: Batch) -> Tensor:
         """The recipe's loss of a softmax policy, differentiable in its logits `[K]`."""

@@ -17,12 +17,12 @@ from hocket.stages import Metrics
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import Parts, train_step
+from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding, Trajectory, Turn
 
 
 @dataclass(frozen=True)
-class Reading:
+class ExactFigures:
     """Exact figures of a policy at a step, means over questions: success rate, entropy of answers in nats, length."""
 
     step: int
@@ -70,13 +70,13 @@ class Player:
             if not live:
                 break
             draws = uniforms(words[live], np.full(len(live), place, np.uint64))
-            heat = assignment.decoding.temperature
+            temperature = assignment.decoding.temperature
             token, logp, row = policy.draw(
-                question[live], [tokens[n] for n in live], draws, heat, assignment.decoding.mask
+                question[live], [tokens[n] for n in live], draws, temperature, assignment.decoding.mask
             )
             if place < len(assignment.prefix):
                 token = np.full(len(live), assignment.prefix[place], np.int64)
-                logp = policy.forced(row, token, heat)
+                logp = policy.forced(row, token, temperature)
             for at, n in enumerate(live):
                 tokens[n].append(int(token[at]))
                 logps[n].append(float(logp[at]))
@@ -159,7 +159,7 @@ class Bench:
     prompts: int | None = None
     temperature: float = 1.0
     start: Callable[[Tabular], None] | None = None
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ExactFigures] = field(default_factory=list)
     history: list[Metrics] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ class Bench:
         recipe = self.recipe.but({"curriculum.prompts": self.prompts or self.world.questions})
         self.learner = Learner(self.policy, recipe, total_steps=self.steps)
         self.reference = self.policy.frozen_copy()
-        self.parts = Parts(
+        self.parts = RunContext(
             task=_Labelled(self.world),  # type: ignore[arg-type]
             player=Player(self.world, {"policy": self.policy, "reference": self.reference}),
             rewards=recipe.rewards or self.world.rewards,
@@ -217,8 +217,8 @@ class Bench:
             logp = [self.policy.logp(question) for question in range(self.world.questions)]
         return float(torch.stack([-(one.exp() * one).sum() for one in logp]).mean())
 
-    def reading(self) -> Reading:
-        return Reading(self.done, self.success(), self.entropy(), self.expected(lambda _, answer: len(answer)))
+    def reading(self) -> ExactFigures:
+        return ExactFigures(self.done, self.success(), self.entropy(), self.expected(lambda _, answer: len(answer)))
 
     def first(self, success: float) -> int | None:
         """The step of the first reading with at least this success rate."""

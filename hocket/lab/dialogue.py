@@ -82,12 +82,12 @@ class DialoguePlayer(Player):
         imposed: list[bool] = []
         while not self._finished(question, tuple(tokens)):
             draws = uniforms(word, np.array([len(tokens)], np.uint64))
-            heat = assignment.decoding.temperature
-            token, logp, row = policy.draw(np.array([question]), [tokens], draws, heat)
+            temperature = assignment.decoding.temperature
+            token, logp, row = policy.draw(np.array([question]), [tokens], draws, temperature)
             said = self.dialogue.reply(question, tuple(tokens), hidden)
             if said is not None:
                 token = np.array([said])
-                logp = policy.forced(row, token, heat)
+                logp = policy.forced(row, token, temperature)
             tokens.append(int(token[0]))
             logps.append(float(logp[0]))
             rows.append(int(row[0]))

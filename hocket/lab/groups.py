@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer
 from hocket.recipe import Recipe
@@ -46,7 +46,7 @@ def recorded(groups: Sequence[Sequence[float]], *, lengths: int | Sequence[Seque
 
 def first_advantages(recipe: Recipe, batch: Document) -> list[float]:
     """The advantage of each trajectory's first decision, in the order of the batch."""
-    return [row[0] for row in look(recipe, batch)["advantages"]]
+    return [row[0] for row in inspect(recipe, batch)["advantages"]]
 
 
 class Groups:
@@ -95,7 +95,7 @@ class Groups:
 
         `state` is what its stages remember.
         """
-        seen = look(recipe, {**document(rows), "state": state or {}})
+        seen = inspect(recipe, {**document(rows), "state": state or {}})
         total = torch.zeros_like(self.policy.logits)
         for number, gradient in zip(drawn, seen["gradient"], strict=False):
             total -= torch.einsum("t,trv->rv", torch.tensor(gradient, dtype=torch.float64), self._slopes[number])

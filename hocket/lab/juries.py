@@ -24,14 +24,14 @@ from hocket.tasks.peer_quiz import Contest, Robustness
 Chances = NDArray[np.float64]
 
 
-class Told(NamedTuple):
+class Evidence(NamedTuple):
     """What an agent knows: its clue, and of each peer how many rounds it was right in and what it says now."""
 
     clue: int
     peers: tuple[tuple[int, int], ...]
 
 
-Agent = Callable[[Contest, Told], Chances]
+Agent = Callable[[Contest, Evidence], Chances]
 """How likely each option is chosen, `[C]`."""
 
 
@@ -54,7 +54,7 @@ def _kinds(contest: Contest, right: int) -> tuple[float, float]:
     return expert, (1 - contest.experts) * contest.novice**right * (1 - contest.novice) ** wrong
 
 
-def likelihood(contest: Contest, told: Told) -> Chances:
+def likelihood(contest: Contest, told: Evidence) -> Chances:
     """How likely what is told is under each truth, records included, `[C]`."""
     found = _answered(contest, contest.own, told.clue)
     for right, said in told.peers:
@@ -68,12 +68,12 @@ def _answered(contest: Contest, reliable: float, said: int) -> Chances:
     return found
 
 
-def bayes(contest: Contest, told: Told) -> Chances:
+def bayes(contest: Contest, told: Evidence) -> Chances:
     """The likeliest option; those equally likely share."""
     return _most(likelihood(contest, told))
 
 
-def conformist(contest: Contest, told: Told) -> Chances:
+def conformist(contest: Contest, told: Evidence) -> Chances:
     """What most peers say, whatever their records; of several its clue, if it is among them."""
     votes = np.zeros(contest.options)
     for _, said in told.peers:
@@ -82,7 +82,7 @@ def conformist(contest: Contest, told: Told) -> Chances:
     return _most(votes)
 
 
-def stubborn(contest: Contest, told: Told) -> Chances:
+def stubborn(contest: Contest, told: Evidence) -> Chances:
     """Its clue."""
     return _most(np.eye(contest.options)[told.clue])
 
@@ -93,13 +93,13 @@ def _most(values: Chances) -> Chances:
     return shared
 
 
-def everything_told(contest: Contest) -> Iterator[Told]:
+def everything_told(contest: Contest) -> Iterator[Evidence]:
     """All that an agent may know."""
     options = range(contest.options)
     one = list(itertools.product(range(contest.rounds + 1), options))
     for clue in options:
         for peers in itertools.product(one, repeat=contest.peers):
-            yield Told(clue, peers)
+            yield Evidence(clue, peers)
 
 
 def exactly(contest: Contest, agent: Agent) -> Robustness:

@@ -1,6 +1,6 @@
 """The microscope: what recipes make of one recorded batch, in float64 and without a model.
 
-It calls the same `Recipe.assess` and `Recipe.loss` as training, so what it prints is what training uses.
+It calls the same `Recipe.compute_credit` and `Recipe.loss` as training, so what it prints is what training uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hocket.recipe import Recipe
 from hocket.types import Evaluation, Quantity
 
 
-def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
+def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     """What one recipe makes of a recorded batch: loss, advantages, gradient, weights, in the order of the input.
 
     The document's `state` holds what stages remember by slot, and `step` and `progress` of the run where those matter.
@@ -31,7 +31,7 @@ def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         HocketError: when the batch lacks what the recipe needs.
     """
-    read = Reading(document)
+    read = RecordedBatch(document)
     _check_fields(recipe, read)
     told = dict(document.get("state", {}))
     batch = read.batch.but(step=int(told.pop("step", 1)), progress=float(told.pop("progress", 0.0)))
@@ -40,7 +40,7 @@ def look(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
         # Before the first update the learner's own log-probs are the current ones.
         known = torch.ones_like(read.logp, dtype=torch.bool)
         batch = batch.but(logp={**batch.logp, "proximal": Recorded(read.logp, known)})
-    batch, _ = recipe.assess(batch, memory, {})
+    batch, _ = recipe.compute_credit(batch, memory, {})
     leaves = {Quantity.LOGP: read.logp.clone().requires_grad_()}
     for quantity, column in ((Quantity.ENTROPY, read.batch.entropy), (Quantity.VALUE, read.batch.value)):
         if column is not None:
@@ -130,7 +130,7 @@ def _told(episode: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _check_fields(recipe: Recipe, read: Reading) -> None:
+def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
     """Raises `HocketError` naming the field a recipe needs and the batch lacks."""
     if Column.REFERENCE in recipe.reads and "reference" not in read.batch.logp:
         raise HocketError(f"{recipe.name} needs logp_ref in every trajectory")
@@ -142,7 +142,7 @@ def _check_fields(recipe: Recipe, read: Reading) -> None:
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 
 
-class Reading:
+class RecordedBatch:
     """A document read into a float64 `Batch`, trajectories in the order of the input.
 
     Attributes:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipe import Recipe
 from hocket.recipes import find
 
@@ -214,7 +214,7 @@ def oat_dr_grpo(batch: Padded, longest: int = 128) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PeerComparison:
     """One implementation beside one recipe.
 
     Attributes:
@@ -242,21 +242,27 @@ TRL, VERL = "TRL 1.16", "verl (Oct 2025)"
 SMALL = {"credit.epsilon": TRL_EPSILON}
 TOKENS = {"objective.aggregate": "token-mean"}
 
-LEDGER: Sequence[Entry] = (
-    Entry(f"{TRL}, loss_type grpo", trl_grpo, "grpo", SMALL, "epsilon 1e-4"),
-    Entry(f"{TRL}, loss_type dapo (its default)", trl_dapo, "grpo", SMALL | TOKENS, "epsilon 1e-4; mean over tokens"),
-    Entry(f"{TRL}, loss_type grpo, beta 0.04", trl_kl, "grpo-kl", SMALL, "epsilon 1e-4"),
-    Entry(f"{TRL}, loss_type dr_grpo, scale_rewards none", trl_dr_grpo, "dr-grpo", {}, "nothing, at equal lengths L"),
-    Entry(f"{TRL}, sequence level", trl_gspo, "gspo", SMALL, "epsilon 1e-4"),
-    Entry(f"{TRL}, loss_type cispo, epsilon_high 5", trl_cispo, "cispo", SMALL, "epsilon 1e-4; its bound is the cap"),
-    Entry(
+LEDGER: Sequence[PeerComparison] = (
+    PeerComparison(f"{TRL}, loss_type grpo", trl_grpo, "grpo", SMALL, "epsilon 1e-4"),
+    PeerComparison(
+        f"{TRL}, loss_type dapo (its default)", trl_dapo, "grpo", SMALL | TOKENS, "epsilon 1e-4; mean over tokens"
+    ),
+    PeerComparison(f"{TRL}, loss_type grpo, beta 0.04", trl_kl, "grpo-kl", SMALL, "epsilon 1e-4"),
+    PeerComparison(
+        f"{TRL}, loss_type dr_grpo, scale_rewards none", trl_dr_grpo, "dr-grpo", {}, "nothing, at equal lengths L"
+    ),
+    PeerComparison(f"{TRL}, sequence level", trl_gspo, "gspo", SMALL, "epsilon 1e-4"),
+    PeerComparison(
+        f"{TRL}, loss_type cispo, epsilon_high 5", trl_cispo, "cispo", SMALL, "epsilon 1e-4; its bound is the cap"
+    ),
+    PeerComparison(
         f"{TRL}, loss_type grpo, delta 3",
         trl_two_sided,
         "grpo",
         SMALL | {"objective.dual": 3.0},
         "epsilon 1e-4; a cap on large ratios, which matters for negative advantages only",
     ),
-    Entry(
+    PeerComparison(
         f"{TRL}, RLOOTrainer",
         trl_rloo,
         "rloo",
@@ -265,43 +271,43 @@ LEDGER: Sequence[Entry] = (
         gradient_only=True,
         on_policy_only=True,
     ),
-    Entry(
+    PeerComparison(
         f"{VERL}, grpo",
         verl_grpo,
         "grpo",
         TOKENS | {"objective.dual": 3.0},
         "mean over tokens; dual clip at 3; log-ratios cut at 20; a group of one keeps its reward as advantage",
     ),
-    Entry(
+    PeerComparison(
         f"{VERL}, grpo without deviation, seq-mean-token-sum-norm",
         verl_dr_grpo,
         "dr-grpo",
         None,
         "not divided by the number of answers; divided by the batch's own width; dual clip at 3",
     ),
-    Entry(
+    PeerComparison(
         f"{VERL}, rloo",
         verl_rloo,
         "grpo",
         TOKENS | {"credit.scale": None, "credit.leave_one_out": True, "objective.dual": 3.0},
         "PPO's clipped loss over tokens, so it is grpo with a leave-one-out mean, and not rloo's policy gradient",
     ),
-    Entry(f"{VERL}, gspo", verl_gspo, "gspo-token", {}, "log-ratios cut at 10"),
-    Entry(
+    PeerComparison(f"{VERL}, gspo", verl_gspo, "gspo-token", {}, "log-ratios cut at 10"),
+    PeerComparison(
         f"{VERL}, gpg",
         verl_gpg,
         "gpg",
         None,
         "scaled by batch size over the count of non-zero rewards; the authors' code by that of valid groups",
     ),
-    Entry(
+    PeerComparison(
         "OpenRLHF 0.8, group_norm",
         openrlhf_group_norm,
         "grpo",
         TOKENS | {"credit.epsilon": 1e-9},
         "epsilon 1e-9; mean over tokens",
     ),
-    Entry("Oat, Dr. GRPO (its authors' code)", oat_dr_grpo, "dr-grpo", {}, "nothing, at equal lengths L"),
+    PeerComparison("Oat, Dr. GRPO (its authors' code)", oat_dr_grpo, "dr-grpo", {}, "nothing, at equal lengths L"),
 )
 
 
@@ -325,7 +331,7 @@ class Distance:
         return "different" if None in self.factors else "proportional"
 
 
-def distance(entry: Entry, recipe: Recipe, *, gap: float, batches: int = 10) -> Distance:
+def distance(entry: PeerComparison, recipe: Recipe, *, gap: float, batches: int = 10) -> Distance:
     """Over random batches whose policy has moved by `gap` nats a token since sampling."""
     value = gradient = 0.0
     factors: list[float | None] = []
@@ -334,7 +340,7 @@ def distance(entry: Entry, recipe: Recipe, *, gap: float, batches: int = 10) -> 
         batch = Padded.of(document)
         theirs = entry.loss(batch)
         (pulled,) = torch.autograd.grad(theirs, batch.logp)
-        ours = look(recipe, document)
+        ours = inspect(recipe, document)
         mine = torch.tensor([v for row in ours["gradient"] for v in row], dtype=torch.float64)
         flat = pulled[batch.mask > 0]
         scale = max(float(flat.abs().max()), float(mine.abs().max()), 1e-12)

@@ -23,7 +23,7 @@ Places = tuple[Tensor, Tensor, Tensor, int]
 """Contexts and tokens of answers, one after another `[K]`, whose they are `[K]`, and the number of answers."""
 
 
-class Table(nn.Module):
+class LogitTable(nn.Module):
     """Logits `[rows, tokens]` and, once required, a value per row; float64."""
 
     def __init__(self, rows: int, tokens: int) -> None:
@@ -48,10 +48,10 @@ class Tabular:
         self.default_lr = lr
         self._rows: dict[tuple[Any, ...], int] = {}
         self._known: dict[int, Places] = {}
-        self._module = Table(self._count(), world.tokens)
+        self._module = LogitTable(self._count(), world.tokens)
 
     @property
-    def module(self) -> Table:
+    def module(self) -> LogitTable:
         return self._module
 
     @property
@@ -131,37 +131,43 @@ class Tabular:
         question: NDArray[np.int64],
         prefixes: Sequence[Sequence[int]],
         uniforms: NDArray[np.float64],
-        heat: float,
+        temperature: float,
         mask: ActionMask | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-        """The next token of each of M answers: tokens, log-probs and contexts, `[M]` each; heat 0 takes the mode.
+        """The next token of each of M answers: tokens, log-probs and contexts, `[M]` each; temperature 0 takes the
+        mode.
 
         A `mask` keeps tokens to what it allows.
         """
         rows = np.array([self.row(int(q), prefix) for q, prefix in zip(question, prefixes, strict=True)], np.int64)
         only = None if mask is None else torch.from_numpy(self.allowed(rows, mask))
         with torch.no_grad():
-            logp = torch.log_softmax(masked(self.logits[rows], only) / (heat or 1.0), -1).numpy()
-        if heat == 0:
+            logp = torch.log_softmax(masked(self.logits[rows], only) / (temperature or 1.0), -1).numpy()
+        if temperature == 0:
             tokens = logp.argmax(-1)
         else:
             tokens = (np.exp(logp).cumsum(-1) < uniforms[:, None]).sum(-1).clip(max=self.world.tokens - 1)
         return tokens, logp[np.arange(len(rows)), tokens].astype(np.float32), rows
 
     def masks(
-        self, rows: Sequence[int], tokens: Sequence[int], forced: NDArray[np.bool_], heat: float, mask: ActionMask
+        self,
+        rows: Sequence[int],
+        tokens: Sequence[int],
+        forced: NDArray[np.bool_],
+        temperature: float,
+        mask: ActionMask,
     ) -> dict[str, NDArray[Any]]:
         """What a turn sampled under masks keeps in its `extras`; forced tokens are not masked."""
         at = np.array(rows, np.int64)
         return {
             ALLOWED.name: self.allowed(at, mask) | forced[:, None],
-            UNMASKED.name: self.forced(at, np.array(tokens, np.int64), heat),
+            UNMASKED.name: self.forced(at, np.array(tokens, np.int64), temperature),
         }
 
-    def forced(self, rows: NDArray[np.int64], tokens: NDArray[np.int64], heat: float) -> NDArray[np.float32]:
+    def forced(self, rows: NDArray[np.int64], tokens: NDArray[np.int64], temperature: float) -> NDArray[np.float32]:
         """Log-probs of imposed tokens in contexts `rows`, `[M]`."""
         with torch.no_grad():
-            logp = torch.log_softmax(self.logits[rows] / (heat or 1.0), -1).numpy()
+            logp = torch.log_softmax(self.logits[rows] / (temperature or 1.0), -1).numpy()
         found: NDArray[np.float32] = logp[np.arange(len(rows)), tokens].astype(np.float32)
         return found
 
@@ -185,10 +191,10 @@ class Tabular:
         wanted = frozenset(needs)
         chosen = torch.arange(batch.decisions) if decisions is None else decisions
         rows = self._observed(batch)[chosen]
-        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
-        heat = heat[batch.turn[chosen]].double()[:, None]
+        temperature = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        temperature = temperature[batch.turn[chosen]].double()[:, None]
         only = allowed_at(batch, chosen, self.world.tokens)
-        table = torch.log_softmax(masked(self.logits[rows], only) / heat, -1)
+        table = torch.log_softmax(masked(self.logits[rows], only) / temperature, -1)
         # What is not allowed has probability 0 and adds nothing.
         finite = table.masked_fill(torch.isneginf(table), 0.0)
 
@@ -201,7 +207,7 @@ class Tabular:
             value = scattered(self._module.values[rows])
         if Quantity.KL_EXACT in wanted:
             assert isinstance(reference, Tabular), "an exact KL needs a Tabular as reference"
-            other = torch.log_softmax(reference.logits[rows].detach() / heat, -1)
+            other = torch.log_softmax(reference.logits[rows].detach() / temperature, -1)
             kl = scattered((table.exp() * (finite - other)).sum(-1))
         return Evaluation(
             logp=scattered(table.gather(1, batch.action[chosen].long()[:, None])[:, 0]),
@@ -213,11 +219,11 @@ class Tabular:
     def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
         """Whole distributions at `decisions` `[K]`, without gradient: places in it `[M]` to log-probs `[M, V]`."""
         rows = self._observed(batch)[decisions]
-        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
-        heat = heat[batch.turn[decisions]].double()[:, None]
+        temperature = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        temperature = temperature[batch.turn[decisions]].double()[:, None]
 
         def logp(chosen: Tensor) -> Tensor:
-            return torch.log_softmax(self.logits.detach()[rows[chosen]] / heat[chosen], -1)
+            return torch.log_softmax(self.logits.detach()[rows[chosen]] / temperature[chosen], -1)
 
         return logp
 
@@ -228,10 +234,10 @@ class Tabular:
         return torch.zeros(batch.trajectories, dtype=torch.float64)
 
     def frozen_copy(self) -> Tabular:
-        twin = copy.copy(self)
-        twin._module = copy.deepcopy(self._module)
-        twin._module.requires_grad_(False)
-        return twin
+        clone = copy.copy(self)
+        clone._module = copy.deepcopy(self._module)
+        clone._module.requires_grad_(False)
+        return clone
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -34,12 +34,12 @@ from hocket.stages import Metrics, Policy, Reward, Split
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import Parts, train_step
+from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding, Evaluation, Message, Quantity, Scenario, Trajectory, before_training
 from hocket.workflows.chat import Tokens, Tools
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat, Verifier
+from hocket.workflows.team import Actor, Verifier
 from hocket.workflows.workflow import Workflow
 
 View = Callable[[tuple[Message, ...]], Hashable]
@@ -135,7 +135,7 @@ class WordChat:
 # ---------------------------------------------------------------- the policy
 
 
-class Rows:
+class ContextRows:
     """Which row belongs to what was told and said, and its logits before training. Copies of a policy share it."""
 
     def __init__(self, chat: WordChat, actions: int, capacity: int, prior: Prior | None) -> None:
@@ -167,7 +167,7 @@ class Rows:
             self.start[row] = torch.tensor(list(logits), dtype=torch.float64)
 
 
-class Table(nn.Module):
+class LookupTable(nn.Module):
     """What training adds to the logits `[capacity, actions]` and, once required, a value per row; float64."""
 
     def __init__(self, rows: int, actions: int) -> None:
@@ -182,18 +182,18 @@ class Lookup:
     granularity = Level.TRAJECTORY
     twice_differentiable = True
 
-    def __init__(self, rows: Rows, *, lr: float = 0.05, name: str = SHARED) -> None:
+    def __init__(self, rows: ContextRows, *, lr: float = 0.05, name: str = SHARED) -> None:
         self.name, self.version, self.default_lr = name, 0, lr
         self.rows = rows
-        self._module = Table(rows.capacity, rows.actions)
+        self._module = LookupTable(rows.capacity, rows.actions)
 
     @property
-    def module(self) -> Table:
+    def module(self) -> LookupTable:
         return self._module
 
-    def logp(self, rows: Tensor, heat: float | Tensor = 1.0) -> Tensor:
+    def logp(self, rows: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """Log-probs of all words in `rows` `[K]`: `[K, V]`, differentiable."""
-        return torch.log_softmax((self.rows.start[rows] + self._module.logits[rows]) / heat, -1)
+        return torch.log_softmax((self.rows.start[rows] + self._module.logits[rows]) / temperature, -1)
 
     def probabilities(self, *messages: Message | str, said: Sequence[str] = (), system: str | None = None) -> Tensor:
         """Of each word (the end of turn last, where there is one) after a conversation, `[V]`, detached."""
@@ -222,9 +222,9 @@ class Lookup:
         wanted = frozenset(needs)
         chosen = torch.arange(batch.decisions) if decisions is None else decisions
         rows = self._rows_of(batch, chosen)
-        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
-        heat = heat[batch.turn[chosen]].double()[:, None]
-        table = self.logp(rows, heat)
+        temperature = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        temperature = temperature[batch.turn[chosen]].double()[:, None]
+        table = self.logp(rows, temperature)
 
         def scattered(values: Tensor) -> Tensor:
             return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
@@ -235,7 +235,7 @@ class Lookup:
             value = scattered(self._module.values[rows])
         if Quantity.KL_EXACT in wanted:
             assert isinstance(reference, Lookup), "an exact KL needs a Lookup as reference"
-            kl = scattered((table.exp() * (table - reference.logp(rows, heat).detach())).sum(-1))
+            kl = scattered((table.exp() * (table - reference.logp(rows, temperature).detach())).sum(-1))
         return Evaluation(
             logp=scattered(table.gather(1, batch.action[chosen].long()[:, None])[:, 0]),
             entropy=scattered(-(table.exp() * table).sum(-1)) if Quantity.ENTROPY in wanted else None,
@@ -262,10 +262,10 @@ class Lookup:
         return torch.zeros(batch.trajectories, dtype=torch.float64)
 
     def frozen_copy(self) -> Lookup:
-        twin = copy.copy(self)
-        twin._module = copy.deepcopy(self._module)
-        twin._module.requires_grad_(False)
-        return twin
+        clone = copy.copy(self)
+        clone._module = copy.deepcopy(self._module)
+        clone._module.requires_grad_(False)
+        return clone
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -319,13 +319,13 @@ class LookupEngine:
         return [self._sample(request) for request in requests]
 
     def _sample(self, request: Request) -> Sample:
-        chat, heat = self.policy.rows.chat, request.decoding.temperature
+        chat, temperature = self.policy.rows.chat, request.decoding.temperature
         tokens: list[int] = []
         logps: list[float] = []
         most = min(self.length, request.decoding.max_tokens)
         while len(tokens) < most and not chat.ended(tokens):
             row = self.policy.rows.row(request.tokens[-1], tuple(tokens))
-            logp = self._logp(row, heat or 1.0)
+            logp = self._logp(row, temperature or 1.0)
             place = len(tokens)
             imposed = place < len(request.prefix)
             token = int(request.prefix[place]) if imposed else self.draw(logp, request, place)
@@ -340,16 +340,16 @@ class LookupEngine:
             forced=np.arange(len(tokens)) < len(request.prefix),
         )
 
-    def _logp(self, row: int, heat: float) -> NDArray[np.float64]:
+    def _logp(self, row: int, temperature: float) -> NDArray[np.float64]:
         """Log-probs of all words in a row `[V]`, kept until the weights change."""
         # Fused optimisers change weights without telling torch, so the policy's own count is looked at too.
         weights = (self.policy.version, self.policy.module.logits._version)
         if weights != self._weights:
             self._known, self._weights = {}, weights
-        if (row, heat) not in self._known:
+        if (row, temperature) not in self._known:
             with torch.no_grad():
-                self._known[row, heat] = self.policy.logp(torch.tensor([row]), heat)[0].numpy()
-        return self._known[row, heat]
+                self._known[row, temperature] = self.policy.logp(torch.tensor([row]), temperature)[0].numpy()
+        return self._known[row, temperature]
 
 
 Draw = Callable[[NDArray[np.float64], Request, int], int]
@@ -463,14 +463,14 @@ class TalkBench:
             )
             for name, policy in self.policies.items()
         }
-        seats = {role: self._seat(name, self.policies[name]) for role, name in names.items()}
+        actors = {role: self._actor(name, self.policies[name]) for role, name in names.items()}
         before = {
-            role: self._seat(before_training(name), reference)
+            role: self._actor(before_training(name), reference)
             for role, name in names.items()
             if isinstance(reference := self.learners[name].reference, Lookup)
         }
-        self.player = TextPlayer(self.workflow, seats, self.limits, before, self.verifier or equal)
-        self.parts = Parts(
+        self.player = TextPlayer(self.workflow, actors, self.limits, before, self.verifier or equal)
+        self.parts = RunContext(
             task=TalkTask(self.scenarios, tuple(self.rewards), self.measure),
             player=self.player,
             rewards=(*self.recipe.rewards, *self.rewards),
@@ -483,10 +483,10 @@ class TalkBench:
 
     def _policy(self, name: str) -> Lookup:
         prior = self.prior.get(name) if isinstance(self.prior, Mapping) else self.prior
-        return Lookup(Rows(self.chat, len(self.words) + self.ends, self.capacity, prior), lr=self.lr, name=name)
+        return Lookup(ContextRows(self.chat, len(self.words) + self.ends, self.capacity, prior), lr=self.lr, name=name)
 
-    def _seat(self, name: str, policy: Lookup, draw: Draw | None = None) -> Seat:
-        return Seat(policy=name, engine=LookupEngine(policy, self.length, draw), chat=self.chat)
+    def _actor(self, name: str, policy: Lookup, draw: Draw | None = None) -> Actor:
+        return Actor(policy=name, engine=LookupEngine(policy, self.length, draw), chat=self.chat)
 
     def step(self) -> StepResult:
         """One training step."""
@@ -523,11 +523,11 @@ class TalkBench:
         while waiting:
             script = waiting.pop()
             walk = _Walk(script, waiting)
-            seats = {
-                role: self._seat(seat.policy, self.policies[seat.policy], walk)
-                for role, seat in self.player.seats.items()
+            actors = {
+                role: self._actor(actor.policy, self.policies[actor.policy], walk)
+                for role, actor in self.player.actors.items()
             }
-            player = replace(self.player, seats=seats)
+            player = replace(self.player, actors=actors)
             asked = Assignment(scenario, decoding=self.parts.decoding)
             (trajectory,) = asyncio.run(player.play([asked], key=key or Key.of(self.seed)))
             yield float(np.exp(walk.logp)), trajectory

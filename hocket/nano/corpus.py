@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from hocket.tasks.arithmetic import Problem, draw_terms, expression_of, question_of
+from hocket.tasks.arithmetic import ArithmeticProblem, draw_terms, expression_of, question_of
 from hocket.tasks.split import percentile_of, split_of
 from hocket.tools.calculator import CALCULATOR, calculator
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_text
@@ -99,7 +99,7 @@ def draw_style(rng: np.random.Generator) -> Style:
     return styles[int(rng.choice(len(styles), p=list(STYLE_SHARES.values())))]
 
 
-def _single_turn(rng: np.random.Generator, task: str, problem: Problem, thinking: str) -> Chat:
+def _single_turn(rng: np.random.Generator, task: str, problem: ArithmeticProblem, thinking: str) -> Chat:
     style = draw_style(rng)
     user = {"role": "user", "content": problem.question}
     messages = (user, reply(style, thinking, problem.answer))
@@ -109,7 +109,7 @@ def _single_turn(rng: np.random.Generator, task: str, problem: Problem, thinking
 def sums_chat(rng: np.random.Generator) -> Chat:
     """A problem of the default task."""
     terms = draw_terms(rng)
-    problem = Problem(question_of(expression_of(terms)), str(sum(terms)))
+    problem = ArithmeticProblem(question_of(expression_of(terms)), str(sum(terms)))
     return _single_turn(rng, "sums", problem, working(terms))
 
 
@@ -129,11 +129,11 @@ def chain_sum_question(terms: Sequence[int], signs: Sequence[str]) -> str:
     return CHAIN_SUM_QUESTION.format(str(terms[0]) + "".join(rest))
 
 
-def chain_sum_problem(rng: np.random.Generator, terms: tuple[int, int] = (2, 4)) -> tuple[Problem, str]:
+def chain_sum_problem(rng: np.random.Generator, terms: tuple[int, int] = (2, 4)) -> tuple[ArithmeticProblem, str]:
     """A `chain_sum` problem with `terms[0]` to `terms[1]` terms, and the working of its answer."""
     drawn = chain_sum_terms(rng, terms)
     signs = ["-" if term < 0 else "+" for term in drawn[1:]]
-    return Problem(chain_sum_question(drawn, signs), str(sum(drawn))), working(drawn)
+    return ArithmeticProblem(chain_sum_question(drawn, signs), str(sum(drawn))), working(drawn)
 
 
 def chain_sum_chat(rng: np.random.Generator) -> Chat:
@@ -155,7 +155,7 @@ def draw_word(rng: np.random.Generator, shortest: int, longest: int) -> str:
 def spell_backward_chat(rng: np.random.Generator) -> Chat:
     """A word to spell backward; the working spells it out first."""
     word = draw_word(rng, 3, 10)
-    problem = Problem(SPELL_QUESTION.format(word), word[::-1])
+    problem = ArithmeticProblem(SPELL_QUESTION.format(word), word[::-1])
     return _single_turn(rng, "spell_backward", problem, f"{' '.join(word)} | {' '.join(word[::-1])}")
 
 
@@ -166,7 +166,7 @@ def letter_counting_chat(rng: np.random.Generator) -> Chat:
     letter = letters[int(rng.integers(len(letters)))]
     counts = np.cumsum([word.lower().count(letter) for word in words]).tolist()
     thinking = ", ".join(f"{word} {count}" for word, count in zip(words, counts, strict=True))
-    problem = Problem(COUNT_QUESTION.format(letter, " ".join(words)), str(counts[-1]))
+    problem = ArithmeticProblem(COUNT_QUESTION.format(letter, " ".join(words)), str(counts[-1]))
     return _single_turn(rng, "letter_counting", problem, thinking)
 
 

@@ -19,7 +19,7 @@ from hocket.nano.corpus import (
     Style,
     chain_sum_problem,
 )
-from hocket.tasks.arithmetic import Problem, answer_format, problems, tagged_answer, verify
+from hocket.tasks.arithmetic import ArithmeticProblem, answer_format, problems, tagged_answer, verify
 from hocket.tasks.split import Split, split_of
 from hocket.tools.calculator import CALCULATOR, calculator
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, plan_steps
@@ -126,12 +126,12 @@ def _share(hits: Sequence[float]) -> dict[str, Any]:
     return {"value": round(sum(hits) / len(hits), 4), "n": len(hits), "low": round(low, 4), "high": round(high, 4)}
 
 
-def accuracy(texts: Sequence[str], asked: Sequence[Problem]) -> dict[str, Any]:
+def accuracy(texts: Sequence[str], asked: Sequence[ArithmeticProblem]) -> dict[str, Any]:
     """Share of completions whose tagged answer is right, with n and a 95 % interval."""
     return _share([verify(text, problem.answer) for text, problem in zip(texts, asked, strict=True)])
 
 
-def chain_sum_problems(split: Split, seed: int, terms: tuple[int, int]) -> Iterator[Problem]:
+def chain_sum_problems(split: Split, seed: int, terms: tuple[int, int]) -> Iterator[ArithmeticProblem]:
     """Distinct `chain_sum` problems of one split, with `terms[0]` to `terms[1]` terms of 1 to 3 digits."""
     rng = np.random.default_rng([0x43484149, seed])
     seen: set[str] = set()
@@ -163,7 +163,7 @@ def tool_use(
     answers = tokenizer.batch_decode(complete(model, second), skip_special_tokens=True)
     return {
         "tool calls well-formed": _share([float(result is not None) for result in results]),
-        "tool use accuracy": accuracy(answers, [Problem(chat.question, chat.answer) for chat in chats]),
+        "tool use accuracy": accuracy(answers, [ArithmeticProblem(chat.question, chat.answer) for chat in chats]),
     }
 
 
@@ -197,7 +197,7 @@ def team(
         "plans well-formed": _share(formed),
         "plans right": _share(right),
         "worker answers well-formed": _share([float(tagged_answer(text) is not None) for text in answers]),
-        "worker accuracy": accuracy(answers, [Problem(chat.question, chat.answer) for chat in workers]),
+        "worker accuracy": accuracy(answers, [ArithmeticProblem(chat.question, chat.answer) for chat in workers]),
     }
 
 

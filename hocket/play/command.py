@@ -11,8 +11,8 @@ from typing import Any, cast
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.play.screen import Screen
-from hocket.play.table import NOBODY, Table, seats_of
-from hocket.play.talk import Conversation, Talk
+from hocket.play.table import NOBODY, PlayedEpisodes, seats_of
+from hocket.play.talk import ChatSession, Conversation
 from hocket.serve.source import Source
 from hocket.types import Decoding
 from hocket.workflows.chat import Chat
@@ -35,11 +35,11 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
     decoding = _decoding(source, options)
     key = Key.of(options.seed).derive("play")
     screen.say(f"[bold]{source.name}[/] ({label}), [cyan]{source.task.name}[/]; /help lists commands, /quit leaves")
-    if options.seat is None and _talks(player):
+    if options.actor is None and _talks(player):
         _talk(screen, source, player, decoding, key, logp=options.logp)
         return
-    seat = options.seat or _seat(player)
-    Table(screen, player, source.task, seat, decoding, key, show=options.show).run()
+    actor = options.actor or _actor(player)
+    PlayedEpisodes(screen, player, source.task, actor, decoding, key, show=options.show).run()
 
 
 def _talks(player: TextPlayer) -> bool:
@@ -52,13 +52,13 @@ def _talks(player: TextPlayer) -> bool:
 def _talk(screen: Screen, source: Source, player: TextPlayer, decoding: Decoding, key: Key, *, logp: bool) -> None:
     from hocket.engine.local import LocalEngine
 
-    seat = next(iter(player.seats.values()))
-    if not isinstance(seat.engine, LocalEngine) or not isinstance(seat.chat, Chat):
+    actor = next(iter(player.actors.values()))
+    if not isinstance(actor.engine, LocalEngine) or not isinstance(actor.chat, Chat):
         raise ConfigurationError(f"{source.name} is sampled elsewhere (engine.kind); play it with --engine local")
-    conversation = Conversation(seat.engine, seat.chat, decoding, key)
-    system = player.workflow.prompts.get(next(iter(player.seats)))
+    conversation = Conversation(actor.engine, actor.chat, decoding, key)
+    system = player.workflow.prompts.get(next(iter(player.actors)))
     conversation.new(system)
-    Talk(screen, conversation, source.task, name=source.name, logp=logp).run()
+    ChatSession(screen, conversation, source.task, name=source.name, logp=logp).run()
 
 
 def _decoding(source: Source, options: argparse.Namespace) -> Decoding:
@@ -74,7 +74,7 @@ def _decoding(source: Source, options: argparse.Namespace) -> Decoding:
     return found
 
 
-def _seat(player: TextPlayer) -> str:
+def _actor(player: TextPlayer) -> str:
     """The person's seat where none was named: the first of several; with one alone, the agent's, so one watches."""
-    seats = seats_of(player.workflow)
-    return seats[0] if len(seats) > 1 else NOBODY
+    actors = seats_of(player.workflow)
+    return actors[0] if len(actors) > 1 else NOBODY

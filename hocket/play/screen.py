@@ -109,14 +109,14 @@ class Screen:
             table.add_row(f"[cyan]{escape(name)}[/]", escape(meaning))
         self.console.print(table)
 
-    def likelihoods(self, pieces: Sequence[tuple[str, float]]) -> None:
+    def likelihoods(self, texts: Sequence[tuple[str, float]]) -> None:
         """An answer's tokens coloured by how likely each was, and those that were least so."""
         text = Text("        ")
-        for piece, logp in pieces:
+        for piece, logp in texts:
             colour = next(colour for least, colour in LIKELY if math.exp(logp) >= least)
             text.append(piece.replace("\n", "↵"), colour)
         self.console.print(text)
-        least = sorted(pieces, key=lambda one: one[1])[:UNSURE]
+        least = sorted(texts, key=lambda one: one[1])[:UNSURE]
         listed = ", ".join(f"{piece!r} {math.exp(logp):.0%}" for piece, logp in least)
-        total = sum(logp for _, logp in pieces)
-        self.note(f"        {len(pieces)} tokens, {total:.2f} nats together; least likely {listed}")
+        total = sum(logp for _, logp in texts)
+        self.note(f"        {len(texts)} tokens, {total:.2f} nats together; least likely {listed}")

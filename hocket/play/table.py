@@ -25,7 +25,7 @@ from hocket.types import Assignment, Decoding, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.plain import TextChat
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 from hocket.workflows.workflow import Workflow
 
 PERSON = "you"
@@ -120,17 +120,17 @@ class Shown:
     With `told` what it is asked is shown too.
     """
 
-    def __init__(self, engine: Engine, seat: Seat, screen: Screen, who: str, *, told: bool) -> None:
+    def __init__(self, engine: Engine, seat: Actor, screen: Screen, who: str, *, told: bool) -> None:
         self._engine = engine
-        self._seat = seat
+        self._actor = seat
         self._screen = screen
         self._who = who
         self._told = told
 
     @property
-    def lobby(self) -> Any:
+    def barrier(self) -> Any:
         """That of the engine itself."""
-        return getattr(self._engine, "lobby", None)
+        return getattr(self._engine, "barrier", None)
 
     def episode(self) -> AbstractAsyncContextManager[None]:
         return self._engine.episode()
@@ -139,7 +139,7 @@ class Shown:
         sample = await self._engine.submit(request)
         if self._told and request.messages:
             self._screen.note(f"{request.messages[-1]['content']}")
-        said = sample.text if sample.text is not None else self._seat.chat.reply_text(sample.tokens.tolist())
+        said = sample.text if sample.text is not None else self._actor.chat.reply_text(sample.tokens.tolist())
         self._screen.quote(self._who, said)
         return sample
 
@@ -148,7 +148,7 @@ class Shown:
 
 
 @dataclass
-class Table:
+class PlayedEpisodes:
     """Episodes of a workflow with a person in a seat.
 
     Attributes:
@@ -169,7 +169,7 @@ class Table:
         seats = seats_of(self.player.workflow)
         if self.seat not in (*seats, NOBODY):
             raise ConfigurationError(f"--seat {self.seat}: there is no such seat{nearest(self.seat, [*seats, NOBODY])}")
-        chat = next(iter(self.player.seats.values())).chat
+        chat = next(iter(self.player.actors.values())).chat
         self._speech = TextChat(cast(Any, chat).tokenizer)
 
     def run(self) -> None:
@@ -203,9 +203,9 @@ class Table:
 
     def _seated(self, person: Person, *, quiet: bool) -> TextPlayer:
         """The run's player with the person in the seat. While moves are played again, others stay silent."""
-        workflow, seats = self.player.workflow, dict(self.player.seats)
+        workflow, seats = self.player.workflow, dict(self.player.actors)
         if self.seat != NOBODY:
-            human = Seat(PERSON, person, self._speech, learns=False)
+            human = Actor(PERSON, person, self._speech, learns=False)
             if isinstance(workflow, PlayEnvironment):
                 workflow = replace(workflow, seats={**workflow.seats, self.seat: PERSON})
                 seats = {PERSON: human, **seats}
@@ -213,9 +213,9 @@ class Table:
                 seats[self.seat] = human
         if (self.show or self.seat == NOBODY) and not quiet:
             seats = {role: self._shown(role, seat) for role, seat in seats.items()}
-        return replace(self.player, workflow=workflow, seats={role: seats[role] for role in workflow.roles})
+        return replace(self.player, workflow=workflow, actors={role: seats[role] for role in workflow.roles})
 
-    def _shown(self, role: str, seat: Seat) -> Seat:
+    def _shown(self, role: str, seat: Actor) -> Actor:
         if isinstance(seat.engine, Person):
             return seat
         shown = Shown(seat.engine, seat, self.screen, role, told=self.seat == NOBODY)

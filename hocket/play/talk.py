@@ -101,7 +101,7 @@ class Conversation:
         """Forgets everything, and begins under a system message if there is one."""
         self.said, self.system = [], system
 
-    def pieces(self) -> list[tuple[str, float]]:
+    def token_texts(self) -> list[tuple[str, float]]:
         """The tokens of the last answer as text, with their log-probs."""
         last = self.said[-1]
         return [(self._chat.render([token]), value) for token, value in zip(last.response, last.logp, strict=True)]
@@ -126,7 +126,7 @@ class Conversation:
         return left
 
 
-class Talk:
+class ChatSession:
     """The chat as a person has it."""
 
     def __init__(self, screen: Screen, conversation: Conversation, task: Task, *, name: str, logp: bool) -> None:
@@ -214,5 +214,5 @@ class Talk:
         if self._conversation.said[-1].finish == "length":
             self._screen.note("(cut at the limit; --max-tokens allows more)")
         if self._logp:
-            self._screen.likelihoods(self._conversation.pieces())
+            self._screen.likelihoods(self._conversation.token_texts())
         return True

@@ -20,7 +20,7 @@ from hocket.policies.loading import read_model, read_tokenizer, without_progress
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared import Bases, twin
+from hocket.policies.shared import SharedBaseCache, shared_clone
 from hocket.policies.value_head import ValueHead, has_value_head
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
@@ -39,7 +39,7 @@ class CausalLM(LanguageModel):
         dtype: torch.dtype = torch.float32,
         precision: Precision = "fp32",
         chat_template: str | None = None,
-        bases: Bases | None = None,
+        base_cache: SharedBaseCache | None = None,
         key: Key,
     ) -> CausalLM:
         """Loads a model folder or hub name; a folder written by `save` brings its value head with it.
@@ -51,17 +51,17 @@ class CausalLM(LanguageModel):
             dtype: of the weights.
             precision: what layers multiply in, see the attribute.
             chat_template: text or file that replaces the tokenizer's own template.
-            bases: models read before, whose weights a policy with an adapter shares.
+            base_cache: models read before, whose weights a policy with an adapter shares.
             key: what the adapter's first weights are drawn from; nothing else is drawn.
 
         Raises:
             ConfigurationError: when the model or its tokenizer is missing or unfit; the message says what to do.
         """
         where = str(path_or_name)
-        if lora is None or bases is None:
+        if lora is None or base_cache is None:
             model, tokenizer = read_model(where, dtype), read_tokenizer(where, chat_template)
         else:
-            model, tokenizer = bases.model(where, dtype), bases.tokenizer(where, chat_template)
+            model, tokenizer = base_cache.model(where, dtype), base_cache.tokenizer(where, chat_template)
         if lora is not None:
             add_adapter(model, lora, key)
         policy = cls(model, tokenizer, name=name, precision=precision)
@@ -134,14 +134,14 @@ class CausalLM(LanguageModel):
     def frozen_copy(self) -> CausalLM:
         """A reference: a copy of the weights, or with LoRA the shared base with the adapter switched off."""
         if self.lora:
-            twin = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False, precision=self.precision)
+            clone = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False, precision=self.precision)
         else:
             with without_gradients(self._module):
                 model = copy.deepcopy(self.model)
-            twin = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name, precision=self.precision)
-        twin.version, twin.token_budget, twin.share_prefixes = self.version, self.token_budget, self.share_prefixes
-        twin.checkpointing = self.checkpointing
-        return twin
+            clone = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name, precision=self.precision)
+        clone.version, clone.token_budget, clone.share_prefixes = self.version, self.token_budget, self.share_prefixes
+        clone.checkpointing = self.checkpointing
+        return clone
 
     def snapshot(self) -> CausalLM:
         """A copy that goes on acting as the policy does now and is never trained; of adapters, on the same base."""
@@ -149,7 +149,7 @@ class CausalLM(LanguageModel):
             copied = self.frozen_copy()
         else:
             with without_gradients(self._module):
-                model = twin(self.model, adapters=False).requires_grad_(False)
+                model = shared_clone(self.model, adapters=False).requires_grad_(False)
             copied = CausalLM(model, self.tokenizer, name=self.name, adapted=self.adapted, precision=self.precision)
             copied.version = self.version
         copied.end_of_turn = self.end_of_turn

@@ -105,9 +105,9 @@ class ControlPolicy:
         then those at temperature 1). Row i depends on row i alone, for a given B.
         """
         with torch.inference_mode():
-            heat = torch.from_numpy(temperature)
-            greedy = heat == 0
-            head = self._head(torch.from_numpy(observations)).tempered(torch.where(greedy, 1.0, heat))
+            temperatures = torch.from_numpy(temperature)
+            greedy = temperatures == 0
+            head = self._head(torch.from_numpy(observations)).tempered(torch.where(greedy, 1.0, temperatures))
             action = head.draw(torch.from_numpy(uniforms))
             if bool(greedy.any()):
                 chosen = greedy if self.discrete else greedy[:, None]
@@ -142,8 +142,8 @@ class ControlPolicy:
         wanted = frozenset(needs)
         chosen = torch.arange(batch.decisions) if decisions is None else decisions
         observations = self._observations(batch)[chosen]
-        heat = None if batch.temperature is None else batch.temperature[batch.turn[chosen]]
-        head = self._tempered(observations, heat)
+        temperature = None if batch.temperature is None else batch.temperature[batch.turn[chosen]]
+        head = self._tempered(observations, temperature)
 
         def scattered(values: Tensor) -> Tensor:
             return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
@@ -154,7 +154,7 @@ class ControlPolicy:
             if not isinstance(reference, ControlPolicy):
                 raise ValueError("an exact KL needs a ControlPolicy as reference")
             with torch.no_grad():
-                other: Any = reference._tempered(observations, heat)
+                other: Any = reference._tempered(observations, temperature)
             kl = scattered(head.kl(other))
         return Evaluation(
             logp=scattered(head.logp(batch.action[chosen])),
@@ -163,9 +163,9 @@ class ControlPolicy:
             kl_exact=kl,
         )
 
-    def _tempered(self, observations: Tensor, heat: Tensor | None) -> Categorical | DiagonalGaussian:
+    def _tempered(self, observations: Tensor, temperature: Tensor | None) -> Categorical | DiagonalGaussian:
         head = self._head(observations)
-        return head if heat is None else head.tempered(heat.to(observations.dtype))
+        return head if temperature is None else head.tempered(temperature.to(observations.dtype))
 
     def _values(self, observations: Tensor) -> Tensor:
         if self._module.critic is None:
@@ -202,11 +202,11 @@ class ControlPolicy:
     # ------------------------------------------------------------ copies and files
 
     def frozen_copy(self) -> ControlPolicy:
-        twin = copy.copy(self)
-        twin._module = copy.deepcopy(self._module)
-        twin._module.requires_grad_(False)
-        twin._gathered = None
-        return twin
+        clone = copy.copy(self)
+        clone._module = copy.deepcopy(self._module)
+        clone._module.requires_grad_(False)
+        clone._gathered = None
+        return clone
 
     def _config(self) -> dict[str, Any]:
         return {

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.policies.heads import Head, Reading, read_head, rowwise
+from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
 from hocket.policies.sequences import Row, final_rows, rows_of, targets
@@ -52,7 +52,7 @@ def evaluate(
 
 def _evaluated(
     model: LanguageModel, batch: Batch, part: list[Row], wanted: frozenset[Quantity], other: LanguageModel | None
-) -> tuple[Reading, Tensor | None]:
+) -> tuple[TokenScores, Tensor | None]:
     """What the head says at the places of rows read together, and the values there."""
     target = targets(part)
     action = batch.action[target].long().to(model.device)
@@ -81,11 +81,11 @@ def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Call
         features = torch.cat([model.features(part)[0] for part in parts])
     place = torch.zeros(batch.decisions, dtype=torch.long)
     place[torch.cat([targets(part) for part in parts])] = torch.arange(len(features))
-    heat = _temperatures(batch)
+    temperatures = _temperatures(batch)
 
     def logp(chosen: Tensor) -> Tensor:
         wanted = decisions[chosen]
-        temperature = heat[batch.turn[wanted]].float().to(model.device)[:, None]
+        temperature = temperatures[batch.turn[wanted]].float().to(model.device)[:, None]
         with torch.no_grad(), model.applied():
             logits = rowwise(model.head, features[place[wanted].to(features.device)]).float()
         return torch.log_softmax(logits / temperature, -1).cpu()

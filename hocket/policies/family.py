@@ -163,7 +163,7 @@ def _layers(model: Any, precision: Precision, maps: Callable[[int, Any], list[Ma
 
 
 class Steps:
-    """How `run_layers` takes its steps; a tape records or replays them instead."""
+    """How `run_layers` takes its steps; an activation cache records or replays them instead."""
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See `hocket.policies.fused.add_norm`."""
@@ -188,7 +188,7 @@ def run_layers(
     attend: Attend,
     *,
     wanted: Tensor | None = None,
-    frugal: bool = False,
+    gradient_checkpointing: bool = False,
     steps: Steps = STEPS,
 ) -> Tensor:
     """Last hidden states (after the final norm) of tokens embedded as `x` `[M, H]`.
@@ -196,14 +196,15 @@ def run_layers(
     Args:
         attend: attention, which sampler and learner compute over different stores.
         wanted: places whose states are returned, all when None; the last layer then ends for these alone.
-        frugal: keeps only the states between layers for the backward pass, which computes the rest again.
+        gradient_checkpointing: keeps only the states between layers for the backward pass, which computes the rest
+            again.
         steps: how the rest is computed.
     """
     delta: Tensor | None = None
     for number, layer in enumerate(layers):
         chosen = wanted if layer is layers[-1] else None
         arguments = (layer, number, x, delta, attend, chosen, steps)
-        if frugal and torch.is_grad_enabled():
+        if gradient_checkpointing and torch.is_grad_enabled():
             x, delta = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
         else:
             x, delta = _run_layer(*arguments)

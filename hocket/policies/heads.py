@@ -22,7 +22,7 @@ LOGIT_BUDGET = 2**23
 Head = Callable[[Tensor], Tensor]
 
 
-class Reading(NamedTuple):
+class TokenScores(NamedTuple):
     """What the head says at K places, each `[K]` fp32; what was not asked is None."""
 
     logp: Tensor
@@ -39,7 +39,7 @@ def read_head(
     entropy: bool = False,
     reference: tuple[Head, Tensor] | None = None,
     allowed: Tensor | None = None,
-) -> Reading:
+) -> TokenScores:
     """Log-prob of `action` `[K]` and, if asked, entropy and KL(policy || reference) at each of K places, in nats.
 
     Args:
@@ -59,8 +59,8 @@ def read_head(
         and by_kernels(features)
     ):
         wanted = (features, head.weight, head.bias, action, temperature, entropy, max(ALIKE, step))
-        logp, spread = _ChosenInParts.apply(*wanted)  # type: ignore[no-untyped-call]
-        return Reading(logp, spread, None)
+        logp, spread = _TokenLogprobsInParts.apply(*wanted)  # type: ignore[no-untyped-call]
+        return TokenScores(logp, spread, None)
     parts = []
     for start in range(0, max(len(features), 1), step):
         piece = slice(start, start + step)
@@ -71,7 +71,7 @@ def read_head(
             parts.append(_read(*arguments))
         else:
             parts.append(checkpoint(_read, *arguments, use_reentrant=False, preserve_rng_state=False))
-    return Reading(
+    return TokenScores(
         torch.cat([part[0] for part in parts]),
         _joined([part[1] for part in parts]),
         _joined([part[2] for part in parts]),
@@ -96,7 +96,7 @@ def _read(
     if allowed is not None:
         logits = masked(logits, allowed)
     elif reference is None and by_kernels(logits):
-        chosen, spread = _Chosen.apply(logits, action, temperature, entropy)  # type: ignore[no-untyped-call]
+        chosen, spread = _TokenLogprobs.apply(logits, action, temperature, entropy)  # type: ignore[no-untyped-call]
         return chosen, spread, None
     logits = logits / temperature[:, None]
     if not entropy and reference is None:
@@ -120,7 +120,7 @@ def rowwise(head: Head, features: Tensor) -> Tensor:
     return head(F.pad(features, (0, 0, 0, ALIKE - len(features))))[: len(features)]
 
 
-class _Chosen(Function):
+class _TokenLogprobs(Function):
     """Log-probs of chosen tokens and entropies; the backward pass turns the logits into their gradient in place."""
 
     @staticmethod
@@ -128,7 +128,7 @@ class _Chosen(Function):
         ctx: Any, logits: Tensor, action: Tensor, temperature: Tensor, entropy: bool
     ) -> tuple[Tensor, Tensor | None]:
         logits, temperature, action = logits.contiguous(), temperature.contiguous(), action.contiguous()
-        logp, peaks, totals, spread = kernels.chosen(logits, action, temperature, entropy=entropy)
+        logp, peaks, totals, spread = kernels.token_logprobs(logits, action, temperature, entropy=entropy)
         ctx.save_for_backward(logits, action, temperature, peaks, totals, spread)
         ctx.set_materialize_grads(False)
         return logp, spread
@@ -139,14 +139,14 @@ class _Chosen(Function):
         logits, action, temperature, peaks, totals, spread = ctx.saved_tensors
         gradient = torch.zeros_like(totals) if gradient is None else gradient.contiguous()
         more = None if for_entropy is None else for_entropy.contiguous()
-        kernels.chosen_backward(
+        kernels.token_logprobs_backward(
             logits, action, temperature, peaks, totals, None if more is None else spread, gradient, more
         )
         torch.autograd.graph.increment_version(logits)  # So that a second backward pass is refused, not wrong.
         return logits, None, None, None
 
 
-class _ChosenInParts(Function):
+class _TokenLogprobsInParts(Function):
     """Head, log-probs and entropies in parts of `step` rows, whose logits the backward pass makes again.
 
     The weight's gradient is summed in place, so that no second matrix of its size comes to be.
@@ -166,7 +166,7 @@ class _ChosenInParts(Function):
         found = []
         for part in _parts(len(features), step):
             logits = product(features[part], weight, bias)
-            found.append(kernels.chosen(logits, action[part], temperature[part], entropy=entropy))
+            found.append(kernels.token_logprobs(logits, action[part], temperature[part], entropy=entropy))
         logp, peaks = torch.cat([one[0] for one in found]), torch.cat([one[1] for one in found])
         totals = torch.cat([one[2] for one in found])
         spread = _joined([one[3] for one in found])
@@ -186,7 +186,7 @@ class _ChosenInParts(Function):
         for_bias = None if bias is None else torch.zeros_like(bias)
         for part in _parts(len(features), ctx.step):
             logits = product(features[part], weight, bias)
-            kernels.chosen_backward(
+            kernels.token_logprobs_backward(
                 logits,
                 action[part],
                 temperature[part],

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.policies.activation_cache import ActivationCache, Replay, activation_cache_for
 from hocket.policies.copies import ModelCopies
 from hocket.policies.family import FAMILY, Precision, supports
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
-from hocket.policies.tape import Replay, Tape, tape_for
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
 
@@ -44,7 +44,8 @@ class LanguageModel:
         version: counts updates of the weights; the learner increases it after each step.
         tokenizer: the model's own.
         token_budget: tokens per forward and backward pass, padding included.
-        tape: what the sampler has computed with these weights, between `begin_tape` and `end_tape`.
+        activations: what the sampler has computed with these weights, between `begin_activation_cache` and
+            `end_activation_cache`.
         checkpointing: whether the backward pass makes layers' activations again instead of holding them.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
             that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
@@ -72,7 +73,7 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.token_budget: float = TOKEN_BUDGET
         self.checkpointing = False
-        self.tape: Tape | None = None
+        self.activations: ActivationCache | None = None
         self._copies = ModelCopies()
         self.share_prefixes = True
         self.precision = precision
@@ -135,18 +136,18 @@ class LanguageModel:
 
     # ------------------------------------------------------------ what is kept
 
-    def begin_tape(self) -> None:
+    def begin_activation_cache(self) -> None:
         """Keeps what the local engine computes from now on, so that the learner need not compute it again.
 
         Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
         does not pay, with small models.
         """
         if not self.lora and not self.checkpointing:
-            self.tape = tape_for(self.model, self.fingerprint())
+            self.activations = activation_cache_for(self.model, self.fingerprint())
 
-    def end_tape(self) -> None:
+    def end_activation_cache(self) -> None:
         """Lets go of what was kept."""
-        self.tape = None
+        self.activations = None
 
     def refresh_copy(self, name: str) -> None:
         """Makes the copy of this name equal to the model as it is now; see `hocket.policies.copies`."""
@@ -180,7 +181,9 @@ class LanguageModel:
         if self._shares(rows):
             tree = tree_of(rows)
             replay = self._replay(rows, tree)
-            read = tree_states(self.model, tree, self.precision, frugal=self.checkpointing, replay=replay)
+            read = tree_states(
+                self.model, tree, self.precision, gradient_checkpointing=self.checkpointing, replay=replay
+            )
             return read, read if hidden else None
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
@@ -194,9 +197,9 @@ class LanguageModel:
 
     def _replay(self, rows: list[Row], tree: PrefixTree) -> Replay | None:
         """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""
-        if self.tape is None or not torch.is_grad_enabled() or self.tape.weights != self.fingerprint():
+        if self.activations is None or not torch.is_grad_enabled() or self.activations.weights != self.fingerprint():
             return None
-        return self.tape.find(rows, tree)
+        return self.activations.find(rows, tree)
 
     @property
     def head(self) -> Head:

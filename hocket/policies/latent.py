@@ -162,11 +162,11 @@ class LatentLM:
     # ------------------------------------------------------------ sampling
 
     def sample(
-        self, contexts: Sequence[Sequence[int]], words: NDArray[np.uint64], horizon: int, heat: float
+        self, contexts: Sequence[Sequence[int]], words: NDArray[np.uint64], horizon: int, temperature: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """L = `horizon` tokens after R contexts of one length: tokens, log-probs `[R, L]`, summaries `[R, L, H]`.
 
-        Token t of row i is drawn with uniform t of stream `words[i]`; heat 0 takes the likeliest.
+        Token t of row i is drawn with uniform t of stream `words[i]`; temperature 0 takes the likeliest.
         """
         drawn: list[Tensor] = []
         logps: list[Tensor] = []
@@ -176,11 +176,11 @@ class LatentLM:
             for place in range(horizon):
                 out = self.model(inputs_embeds=inputs, past_key_values=cache, use_cache=True)
                 cache = out.past_key_values
-                logp = torch.log_softmax(out.logits[:, -1].double() / (heat or 1.0), -1)
+                logp = torch.log_softmax(out.logits[:, -1].double() / (temperature or 1.0), -1)
                 threshold = torch.from_numpy(uniforms(words, np.full(len(words), place, np.uint64)))[:, None]
                 mass = logp.exp().cumsum(-1)
                 token = (mass < threshold * mass[:, -1:]).sum(-1).clamp(max=logp.shape[-1] - 1)
-                token = logp.argmax(-1) if heat == 0 else token
+                token = logp.argmax(-1) if temperature == 0 else token
                 drawn.append(token)
                 logps.append(logp.gather(1, token[:, None])[:, 0].float())
                 summaries.append(self.summarised(logp.float()))
@@ -209,8 +209,8 @@ class LatentLM:
     ) -> Evaluation:
         """Log-probs and entropies given the stored summaries, which get no gradient; see `Policy.evaluate`."""
         chosen = torch.arange(batch.decisions) if decisions is None else decisions
-        logits, heat = self._logits(batch, chosen)
-        logp = torch.log_softmax(logits / heat, -1)
+        logits, temperature = self._logits(batch, chosen)
+        logp = torch.log_softmax(logits / temperature, -1)
 
         def scattered(values: Tensor) -> Tensor:
             return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
@@ -240,17 +240,17 @@ class LatentLM:
         out = self.model(inputs_embeds=padded, use_cache=False).logits
         prompts = torch.tensor([len(batch.observation[turn]) for turn in turns.tolist()])
         place = prompts[index] - 1 + chosen - starts[batch.turn[chosen]]
-        heat = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
-        return out[index, place].float(), heat[batch.turn[chosen]][:, None]
+        temperature = torch.ones(batch.turns) if batch.temperature is None else batch.temperature
+        return out[index, place].float(), temperature[batch.turn[chosen]][:, None]
 
     def final_values(self, batch: Batch) -> Tensor:
         return torch.zeros(batch.trajectories)
 
     def frozen_copy(self) -> LatentLM:
-        twin = copy.copy(self)
-        twin._module = copy.deepcopy(self._module)
-        twin._module.requires_grad_(False)
-        return twin
+        clone = copy.copy(self)
+        clone._module = copy.deepcopy(self._module)
+        clone._module.requires_grad_(False)
+        return clone
 
     def save(self, folder: Path) -> None:
         """Writes the model as an HF folder, and the gates beside it."""
@@ -287,8 +287,8 @@ class LatentPlayer:
         scenario, policy = assignment.scenario, self.policy
         words = np.array([key.derive(scenario.id, assignment.source, n).word for n in numbers], np.uint64)
         context = list(self.encode(scenario))
-        heat = assignment.decoding.temperature
-        tokens, logps, summaries = policy.sample([context] * len(words), words, self.horizon, heat)
+        temperature = assignment.decoding.temperature
+        tokens, logps, summaries = policy.sample([context] * len(words), words, self.horizon, temperature)
         mixed = policy.thinking(tokens)
         return [
             Trajectory(

@@ -18,7 +18,7 @@ _BLOCK_COST = 16_384
 """What one more block of attention costs, in query-key pairs; only steers how nodes are arranged."""
 
 
-class Node(NamedTuple):
+class TokenRun(NamedTuple):
     """A run of tokens that the same sequences read. `path` `[L]`: the flat places of all it sees, itself included."""
 
     path: NDArray[np.int64]
@@ -42,7 +42,7 @@ class PrefixTree:
 
     token: NDArray[np.int64]
     depth: NDArray[np.int64]
-    nodes: list[Node]
+    nodes: list[TokenRun]
     place: NDArray[np.int64]
     paths: list[NDArray[np.int64]]
 
@@ -80,7 +80,7 @@ def tree_parts(rows: Sequence[Row], budget: float) -> list[list[Row]]:
 def tree_of(rows: Sequence[Row]) -> PrefixTree:
     """The tree of some rows."""
     order, shared = _sorted(rows)
-    nodes: list[Node] = []
+    nodes: list[TokenRun] = []
     tokens: list[NDArray[np.int64]] = []
     depths: list[NDArray[np.int64]] = []
     paths = [np.zeros(0, np.int64)] * len(rows)
@@ -94,7 +94,7 @@ def tree_of(rows: Sequence[Row]) -> PrefixTree:
         end = len(row.tokens) if alone else min(shared[first + 1 : last])
         if end > depth and (alone or (end - depth) * (last - first - 1) >= _LEAST_SAVED):
             path = np.concatenate([path, np.arange(total, total + end - depth)])
-            nodes.append(Node(path, end - depth))
+            nodes.append(TokenRun(path, end - depth))
             tokens.append(row.tokens[depth:end])
             depths.append(np.arange(depth, end))
             total += end - depth
@@ -112,7 +112,7 @@ def tree_of(rows: Sequence[Row]) -> PrefixTree:
     )
 
 
-def attention_blocks(nodes: Sequence[Node]) -> list[list[int]]:
+def attention_blocks(nodes: Sequence[TokenRun]) -> list[list[int]]:
     """Nodes whose attention is computed side by side, padded to the longest: few blocks against little padding."""
     order = sorted(range(len(nodes)), key=lambda number: (-len(nodes[number].path), -nodes[number].own))
     blocks: list[list[int]] = []

@@ -16,7 +16,7 @@ from hocket.policies.loading import read_model, read_tokenizer
 from hocket.policies.lora import is_adapters
 
 
-class Bases:
+class SharedBaseCache:
     """Models and tokenizers, each read once. The models' weights must stand still: adapters are trained, not they."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Bases:
         """A model of its own on the weights of all others of this place and type; errors as `read_model`."""
         if (where, dtype) not in self._models:
             self._models[where, dtype] = read_model(where, dtype)
-        return twin(self._models[where, dtype])
+        return shared_clone(self._models[where, dtype])
 
     def tokenizer(self, where: str, chat_template: str | None) -> Any:
         """The tokenizer of a place with this template; errors as `read_tokenizer`."""
@@ -36,7 +36,7 @@ class Bases:
         return self._tokenizers[where, chat_template]
 
 
-def twin(model: nn.Module, *, adapters: bool = True) -> Any:
+def shared_clone(model: nn.Module, *, adapters: bool = True) -> Any:
     """A copy of a model's modules on the same parameters and buffers, those of `adapters` among them or not."""
     tensors = (*model.named_parameters(), *model.named_buffers())
     shared = {id(tensor): tensor for name, tensor in tensors if adapters or not is_adapters(name)}

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from hocket import kernels
 from hocket.kernels import TreePaths
 from hocket.policies.fused import by_kernels, normalise_backward, scale_down
-from hocket.policies.prefix_tree import Node, attention_blocks
+from hocket.policies.prefix_tree import TokenRun, attention_blocks
 
 
 class Shape(NamedTuple):
@@ -81,7 +81,7 @@ class AttentionPlan:
     v_bags: Bags
 
     @staticmethod
-    def of(nodes: list[Node], heads: int, shared: int, like: Tensor) -> AttentionPlan:
+    def of(nodes: list[TokenRun], heads: int, shared: int, like: Tensor) -> AttentionPlan:
         """The plan of a tree's nodes, with masks of the kind of `like`."""
         total, device, repeat = sum(node.own for node in nodes), like.device, heads // shared
         head = np.arange(heads).reshape(shared, 1, repeat)
@@ -138,7 +138,7 @@ class AttentionPlan:
         return found
 
 
-def _padded(nodes: list[Node]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _padded(nodes: list[TokenRun]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Places of queries `[B, Q]` and keys `[B, K]`, -1 where vacant, and the last key each query sees `[B, Q]`."""
     query = np.full((len(nodes), max(node.own for node in nodes)), -1, np.int64)
     key = np.full((len(nodes), max(len(node.path) for node in nodes)), -1, np.int64)
@@ -229,7 +229,7 @@ class _Attend(Function):
         return found.view(total, -1), for_weight, None, None, None, None, None
 
 
-def paths_of(nodes: list[Node]) -> TreePaths:
+def paths_of(nodes: list[TokenRun]) -> TreePaths:
     """The nodes' paths as pieces of consecutive tokens."""
     own = np.array([node.own for node in nodes], np.int32)
     piece, begin, length = [0], [], []
@@ -259,7 +259,7 @@ class _AttendByKernels(Function):
         mixed: Tensor | None,
         sums: Tensor | None,
     ) -> Tensor:
-        turned, inverse = kernels.rotate(qkv, weight, cosine, sine, depth, epsilon, shared)
+        turned, inverse = kernels.apply_rope(qkv, weight, cosine, sine, depth, epsilon, shared)
         if mixed is None or sums is None:
             mixed, sums = kernels.tree_attention(turned, qkv, paths, scale, cosine.shape[1], shared)
         else:
@@ -275,7 +275,7 @@ class _AttendByKernels(Function):
         found = kernels.tree_attention_backward(
             turned, qkv, mixed, gradient, sums, ctx.paths, ctx.scale, cosine.shape[1], ctx.shared
         )
-        for_qkv, for_weight = kernels.rotate_backward(found, qkv, weight, cosine, sine, depth, inverse, ctx.shared)
+        for_qkv, for_weight = kernels.apply_rope_backward(found, qkv, weight, cosine, sine, depth, inverse, ctx.shared)
         return for_qkv, for_weight, *(None,) * 9
 
 
@@ -289,7 +289,7 @@ class TreeAttention:
     """
 
     def __init__(
-        self, nodes: list[Node], depth: Tensor, angles: tuple[Tensor, Tensor], heads: int, shared: int, like: Tensor
+        self, nodes: list[TokenRun], depth: Tensor, angles: tuple[Tensor, Tensor], heads: int, shared: int, like: Tensor
     ) -> None:
         self._shared = shared
         self._plan: AttentionPlan | None = None

@@ -7,18 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.policies.activation_cache import Replay
 from hocket.policies.family import STEPS, Precision, angles, layers_of, run_layers
 from hocket.policies.prefix_tree import PrefixTree
-from hocket.policies.tape import Replay
 from hocket.policies.tree_attention import TreeAttention
 
 
 def tree_states(
-    model: Any, tree: PrefixTree, precision: Precision, *, frugal: bool = False, replay: Replay | None = None
+    model: Any,
+    tree: PrefixTree,
+    precision: Precision,
+    *,
+    gradient_checkpointing: bool = False,
+    replay: Replay | None = None,
 ) -> Tensor:
     """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`.
 
-    `frugal` as in `run_layers`; `replay` is what the sampler has computed of this tree.
+    `gradient_checkpointing` as in `run_layers`; `replay` is what the sampler has computed of this tree.
     """
     config, device = model.config, model.device
     x = model.model.embed_tokens(torch.from_numpy(tree.token).to(device))
@@ -36,5 +41,7 @@ def tree_states(
     # The last layer's output is needed at the asked places only.
     wanted, back = torch.unique(torch.from_numpy(tree.place), return_inverse=True)
     steps = STEPS if replay is None else replay
-    states = run_layers(model, layers, x, attend, wanted=wanted.to(device), frugal=frugal, steps=steps)
+    states = run_layers(
+        model, layers, x, attend, wanted=wanted.to(device), gradient_checkpointing=gradient_checkpointing, steps=steps
+    )
     return states.index_select(0, back.to(device))

@@ -120,11 +120,11 @@ def _relation(left: Recipe, right: Recipe, number: int, gap: float) -> str:
     from hocket.core.errors import HocketError
     from hocket.core.keys import Key
     from hocket.lab.documents import random_document
-    from hocket.lab.microscope import look, relation
+    from hocket.lab.microscope import inspect, relation
 
     document = random_document(Key.of(number).derive("compare"), gap=gap, graded=number % 2 == 1)
     try:
-        return relation(look(left, document), look(right, document))
+        return relation(inspect(left, document), inspect(right, document))
     except (HocketError, ValueError) as error:
         return f"not computable from numbers alone: {error}"
 

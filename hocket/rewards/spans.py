@@ -16,17 +16,17 @@ from hocket.core.signals import token_texts
 from hocket.stages import Shaping
 
 
-def numbered_by(pieces: Sequence[str], separator: str) -> list[int]:
+def numbered_by(texts: Sequence[str], separator: str) -> list[int]:
     """How many `separator`s end at or before the start of each token: the number of the part it belongs to.
 
     So a separator, and a token that holds one, still belongs to the part before it.
     """
-    text = "".join(pieces)
+    text = "".join(texts)
     ends, at = [], text.find(separator)
     while at >= 0:
         ends.append(at + len(separator))
         at = text.find(separator, at + len(separator))
-    starts = [0, *accumulate(len(piece) for piece in pieces)][: len(pieces)]
+    starts = [0, *accumulate(len(piece) for piece in texts)][: len(texts)]
     return [bisect.bisect_right(ends, start) for start in starts]
 
 

@@ -20,7 +20,7 @@ from hocket.core.keys import Key
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import EXTRACTIONS, Extraction
 from hocket.stages import Reward
-from hocket.tools.sql import QueryError, Rows, Value, query
+from hocket.tools.sql import QueryError, QueryResult, Value, query
 from hocket.types import Scenario, Trajectory
 
 _LONGEST = 4000
@@ -85,7 +85,7 @@ def brings_same(sql: str, right: str, databases: tuple[str, ...]) -> bool:
     return all(same_rows(mine, wanted, ordered=ordered) for mine, wanted in found)
 
 
-def same_rows(one: Rows, other: Rows, *, ordered: bool) -> bool:
+def same_rows(one: QueryResult, other: QueryResult, *, ordered: bool) -> bool:
     """Whether two results hold the same rows equally often; in the same order if `ordered`."""
     if not (one.complete and other.complete):
         return False

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.stages import Words
+from hocket.stages import Tokenizer
 from hocket.types import Assignment, Trajectory, Turn
 
 OPENED, CLOSED, ANSWER = "<think>", "</think>", "<answer>"
@@ -40,46 +40,46 @@ def continued(asking: Assignment, tokens: Sequence[int], *, first: int, samples:
 # ---------------------------------------------------------------- places in the text
 
 
-def tokens_covering(words: Words, tokens: NDArray[np.int64], characters: int) -> int:
+def tokens_covering(tokenizer: Tokenizer, tokens: NDArray[np.int64], characters: int) -> int:
     """The fewest first tokens whose text has at least so many characters; all of them where it has fewer."""
     low, high = 0, len(tokens)
     while low < high:
         middle = (low + high) // 2
-        if len(words.decode(tokens[:middle].tolist())) >= characters:
+        if len(tokenizer.decode(tokens[:middle].tolist())) >= characters:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def thinking_span(words: Words | None, tokens: NDArray[np.int64]) -> tuple[int, int]:
+def thinking_span(tokenizer: Tokenizer | None, tokens: NDArray[np.int64]) -> tuple[int, int]:
     """Where the thought of a response begins and ends, in tokens: `tokens[begin:end]`, its tags left out.
 
     Without a closing tag it ends before the answer's, without that at the end; without an opening tag it begins with
     the response. Decisions that are no words are all thought.
     """
-    if words is None:
+    if tokenizer is None:
         return 0, len(tokens)
-    text = words.decode(tokens.tolist())
+    text = tokenizer.decode(tokens.tolist())
     opened = text.find(OPENED)
     begin = opened + len(OPENED) if opened >= 0 else 0
     ends = [place for tag in (CLOSED, ANSWER) if (place := text.find(tag, begin)) >= 0]
     end = min(ends, default=None)
     return (
-        tokens_covering(words, tokens, begin),
-        len(tokens) if end is None else max(tokens_covering(words, tokens, end + 1) - 1, 0),
+        tokens_covering(tokenizer, tokens, begin),
+        len(tokens) if end is None else max(tokens_covering(tokenizer, tokens, end + 1) - 1, 0),
     )
 
 
-def ending_tokens(words: Words | None, tokens: NDArray[np.int64], cut: int, phrase: str) -> tuple[int, ...]:
+def ending_tokens(tokenizer: Tokenizer | None, tokens: NDArray[np.int64], cut: int, phrase: str) -> tuple[int, ...]:
     """The ids of a phrase that ends thinking after `tokens[:cut]`; a closing tag is left out where no thought is open.
 
     A response that closes a thought it never opened began inside one: some templates open it in the prompt.
     """
-    if words is None:
+    if tokenizer is None:
         return ()
-    whole, begun = words.decode(tokens.tolist()), words.decode(tokens[:cut].tolist())
+    whole, begun = tokenizer.decode(tokens.tolist()), tokenizer.decode(tokens[:cut].tolist())
     before, closed, _ = whole.partition(CLOSED)
     inside = bool(closed) and OPENED not in before
     is_open = CLOSED not in begun if inside else begun.rfind(OPENED) > begun.rfind(CLOSED)
-    return words.encode(phrase if is_open else phrase.removeprefix(CLOSED))
+    return tokenizer.encode(phrase if is_open else phrase.removeprefix(CLOSED))

@@ -10,7 +10,7 @@ from hocket.core.columns import LIMIT, InfoColumn
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.rollout.dynamic import total
-from hocket.rollout.message_tree import Node, onward
+from hocket.rollout.message_tree import MessageNode, onward
 from hocket.stages import Play
 from hocket.types import PAUSED, Assignment, Trajectory
 
@@ -27,7 +27,7 @@ class Tree:
 
     asking: Assignment
     key: Key
-    root: Node = field(default_factory=Node)
+    root: MessageNode = field(default_factory=MessageNode)
     messages: int = 0
 
 
@@ -59,7 +59,7 @@ class UCT:
         if (self.c is not None and self.c < 0) or self.candidates < 1:
             raise ValueError(f"c must be at least 0 and candidates at least 1, not {self.c} and {self.candidates}")
 
-    def chosen(self, node: Node) -> Node:
+    def chosen(self, node: MessageNode) -> MessageNode:
         """The child to go on with, the earliest of equals."""
         if self.c is None:
             return min(node.children, key=lambda child: child.visits)
@@ -96,18 +96,18 @@ class UCT:
                 live = []
         return ended
 
-    def _down(self, node: Node) -> Node:
+    def _down(self, node: MessageNode) -> MessageNode:
         """The first node on the way down that has no children."""
         while node.children:
             node = self.chosen(node)
         return node
 
-    def _asked(self, tree: Tree, node: Node) -> Assignment:
+    def _asked(self, tree: Tree, node: MessageNode) -> Assignment:
         first = tree.asking.first + tree.messages
         tree.messages += self.candidates
         return onward(tree.asking, node, first=first, samples=self.candidates, more=1)
 
-    def _grown(self, tree: Tree, node: Node, played: Iterator[Trajectory]) -> list[Node]:
+    def _grown(self, tree: Tree, node: MessageNode, played: Iterator[Trajectory]) -> list[MessageNode]:
         """Children from the next messages."""
         found, length = [], len(node.path)
         for _ in range(self.candidates):
@@ -128,7 +128,7 @@ class UCT:
             found.append(child)
         return found
 
-    def _taken(self, tree: Tree, nodes: list[Node]) -> Node | None:
+    def _taken(self, tree: Tree, nodes: list[MessageNode]) -> MessageNode | None:
         """The message that the search goes on from; None where it ended."""
         ends = [node for node in nodes if node.episodes]
         for node in ends:

@@ -10,7 +10,7 @@ import numpy as np
 from hocket.types import Assignment, Replay, Trajectory, Turn
 
 
-class Node:
+class MessageNode:
     """What was said so far: a path of messages from the beginning, the last of which is `turn` (None at the root).
 
     Attributes:
@@ -18,9 +18,9 @@ class Node:
         visits: how often a return was backed up through it. total: the sum of these returns.
     """
 
-    def __init__(self, parent: Node | None = None, turn: Turn | None = None) -> None:
+    def __init__(self, parent: MessageNode | None = None, turn: Turn | None = None) -> None:
         self.parent, self.turn = parent, turn
-        self.children: list[Node] = []
+        self.children: list[MessageNode] = []
         self.episodes: list[Trajectory] = []
         self.aside: Trajectory | None = None
         self.visits = 0
@@ -32,7 +32,7 @@ class Node:
         return self.total / self.visits if self.visits else 0.0
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[MessageNode]:
         """From the root to this one, both included."""
         found, node = [], self
         while node.parent is not None:
@@ -45,12 +45,12 @@ class Node:
         """The messages from the root to this one."""
         return tuple(node.turn for node in self.nodes if node.turn is not None)
 
-    def add(self, turn: Turn) -> Node:
+    def add(self, turn: Turn) -> MessageNode:
         """A new child."""
-        self.children.append(Node(self, turn))
+        self.children.append(MessageNode(self, turn))
         return self.children[-1]
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> Iterator[MessageNode]:
         """This node and all below it, parents first."""
         waiting = [self]
         while waiting:
@@ -65,7 +65,7 @@ class Node:
             node.total += value
 
 
-def grafted(root: Node, trajectory: Trajectory) -> Node:
+def grafted(root: MessageNode, trajectory: Trajectory) -> MessageNode:
     """Puts an episode into the tree; the node it ends in. Messages that stand there already become the tree's own."""
     node, known = root, dict[int, Turn]()
     turns = []
@@ -90,6 +90,6 @@ def same(one: Turn, other: Turn) -> bool:
     return alike and np.array_equal(one.action, other.action) and np.array_equal(one.observation, other.observation)
 
 
-def onward(asking: Assignment, node: Node, *, first: int, samples: int, more: int | None = None) -> Assignment:
+def onward(asking: Assignment, node: MessageNode, *, first: int, samples: int, more: int | None = None) -> Assignment:
     """`samples` further episodes, numbered from `first`, that begin as `node` says."""
     return replace(asking, samples=samples, first=first, replay=Replay(node.path, sample=asking.first, more=more))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hocket.core.keys import Key
 from hocket.rollout.message_search import RETURN, UCT, Tree
-from hocket.rollout.message_tree import Node
+from hocket.rollout.message_tree import MessageNode
 from hocket.search.found import Found, Opinion
 from hocket.stages import Play
 from hocket.types import Assignment, Trajectory
@@ -19,7 +19,7 @@ async def tree_search(
     key: Key,
     rule: UCT | None = None,
     value: Opinion | None = None,
-) -> tuple[Found, Node]:
+) -> tuple[Found, MessageNode]:
     """`searches` times through the tree; the ended episode that `judge` thinks best, and the tree.
 
     `judge` tells what an end is worth, in [-1, 1]. With `value` a search stops at the first new message and backs up

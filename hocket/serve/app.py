@@ -1,4 +1,4 @@
-"""The endpoint: OpenAI's chat completions over HTTP, in front of a `Desk`."""
+"""The endpoint: OpenAI's chat completions over HTTP, in front of a `Backend`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from hocket.serve.backend import Backend, Caller, Job
 from hocket.serve.bounds import Bounds
 from hocket.serve.completions import collected, streamed
-from hocket.serve.desk import Caller, Desk, Job
 from hocket.serve.host import is_loopback
 from hocket.serve.refusals import Refused
 from hocket.serve.schema import openapi
@@ -32,13 +32,13 @@ _LOG = logging.getLogger("hocket.serve")
 _MISTAKE = Refused(500, "the server made a mistake, which its own output tells", code="mistake")
 
 
-def build_app(desk: Desk, bounds: Bounds, *, episodes: bool = False) -> Starlette:
+def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False) -> Starlette:
     """The application. With `episodes` it has their addresses too: `/e/EPISODE/v1/..` and `/e/EPISODE/reward`."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import BaseRoute, Route
 
-    house = _House(desk, bounds)
+    house = _House(backend, bounds)
     document = msgspec.json.encode(openapi(episodes=episodes, bounds=bounds))
 
     async def described(request: Request) -> Response:
@@ -63,29 +63,29 @@ def build_app(desk: Desk, bounds: Bounds, *, episodes: bool = False) -> Starlett
 class _House:
     """The endpoints."""
 
-    def __init__(self, desk: Desk, bounds: Bounds) -> None:
-        self._desk = desk
+    def __init__(self, backend: Backend, bounds: Bounds) -> None:
+        self._backend = backend
         self._bounds = bounds
         self._working = 0
         self._began = int(time.time())
 
     async def health(self, request: Request) -> Response:
-        return _json(Health(self._desk.weights()))
+        return _json(Health(self._backend.weights()))
 
     async def models(self, request: Request) -> Response:
         self._admitted(request)
-        return _json(Models([Model(name, self._began) for name in self._desk.models()]))
+        return _json(Models([Model(name, self._began) for name in self._backend.models()]))
 
     async def model(self, request: Request) -> Response:
         self._admitted(request)
         name = request.path_params["model"]
-        if name not in self._desk.models():
+        if name not in self._backend.models():
             raise Refused(404, f"there is no model {name!r}", code="model_not_found", param="model")
         return _json(Model(name, self._began))
 
     async def reward(self, request: Request) -> Response:
         caller = self._admitted(request)
-        self._desk.report(caller, read_report(await self._body(request)))
+        self._backend.report(caller, read_report(await self._body(request)))
         return _json({"status": "ok"})
 
     async def complete(self, request: Request) -> Response:
@@ -107,7 +107,7 @@ class _House:
             self._working -= 1
 
     async def _answer(self, request: Request, caller: Caller, body: bytes, asked: ChatRequest) -> Response:
-        job = await _unless_gone(request, self._desk.open(caller, body, asked))
+        job = await _unless_gone(request, self._backend.open(caller, body, asked))
         created = int(time.time())
         if asked.stream:
             return self._stream(job, asked, created)
@@ -159,7 +159,7 @@ class _House:
             again=request.headers.get("x-stainless-retry-count", "0") not in ("", "0"),
             local=is_loopback(request.url.hostname or ""),
         )
-        self._desk.admit(caller)
+        self._backend.admit(caller)
         return caller
 
     async def _body(self, request: Request) -> bytes:

@@ -33,19 +33,19 @@ def serve(
             "takes it from the environment (or --key KEY)"
         )
     from hocket.serve.app import build_app
-    from hocket.serve.current import CurrentDesk
+    from hocket.serve.current import CurrentBackend
     from hocket.serve.source import Source
 
     bounds = Bounds(tokens=options.max_tokens, requests=options.max_requests, body_bytes=options.max_body)
     with _asked_to_end() as end:
-        desk = CurrentDesk(Source.of(path, pairs), bounds=bounds, keys=keys, seed=options.seed, say=say)
+        backend = CurrentBackend(Source.of(path, pairs), bounds=bounds, keys=keys, seed=options.seed, say=say)
         try:
-            with Host(lambda: build_app(desk, bounds), host=options.host, port=options.port, bounds=bounds) as host:
-                told = {"url": f"{host.address}/v1", "models": desk.models(), "weights": desk.weights()}
+            with Host(lambda: build_app(backend, bounds), host=options.host, port=options.port, bounds=bounds) as host:
+                told = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
                 ready({**told, "keys": len(keys)})
                 end.wait()
         finally:
-            desk.close()
+            backend.close()
 
 
 def _keys(options: argparse.Namespace) -> list[str]:

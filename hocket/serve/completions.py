@@ -8,7 +8,7 @@ from typing import cast
 
 from msgspec import UNSET
 
-from hocket.serve.desk import Job
+from hocket.serve.backend import Job
 from hocket.serve.spelling import Delta
 from hocket.serve.wire import (
     CallDelta,

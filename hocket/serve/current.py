@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request
 from hocket.serve.across import across
+from hocket.serve.backend import Caller, Job
 from hocket.serve.bounds import Bounds
-from hocket.serve.desk import Caller, Job
+from hocket.serve.read_write_lock import ReadWriteLock
 from hocket.serve.refusals import Refused, template_refusals
 from hocket.serve.source import Source
 from hocket.serve.spelling import Delta, Spelling
-from hocket.serve.turnstile import Turnstile
 from hocket.serve.wire import ChatRequest, RewardReport, template_message
 from hocket.types import Decoding, Scenario, Trajectory, Turn
 from hocket.workflows.chat import Chat, Tokens
@@ -70,8 +70,8 @@ class _Question:
     key: Key
 
 
-class CurrentDesk:
-    """A `Desk` in front of a `Source`. The models compute in a thread of their own, in which `_loop` runs.
+class CurrentBackend:
+    """A `Backend` in front of a `Source`. The models compute in a thread of their own, in which `_loop` runs.
 
     A newer checkpoint is loaded between answers: none is written with two sets of weights.
 
@@ -117,7 +117,7 @@ class CurrentDesk:
         self._stop()
         self._thread.join(10)
 
-    # ------------------------------------------------------------ the desk
+    # ------------------------------------------------------------ the backend
 
     def admit(self, caller: Caller) -> None:
         if not self._keys:
@@ -193,7 +193,7 @@ class CurrentDesk:
 
     async def _live(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        self._turnstile = Turnstile()
+        self._weights_lock = ReadWriteLock()
         self._load()
         self._stop = partial(_tell, loop, stopped)
         watching = asyncio.create_task(self._watch())
@@ -210,10 +210,10 @@ class CurrentDesk:
         checkpoint = self._source.checkpoint()
         self._label = checkpoint.name if checkpoint else "untrained" if self._source.is_run else self._source.name
         policies = self._source.policies(checkpoint, machine)
-        lobby = Lobby()
+        barrier = Barrier()
         for name, policy in policies.items():
             shown = self._source.name if len(policies) == 1 else name
-            engine = LocalEngine(policy, lobby=lobby)
+            engine = LocalEngine(policy, barrier=barrier)
             self._served[shown] = _Served(shown, policy, engine, Chat(policy.tokenizer))
 
     async def _watch(self) -> None:
@@ -223,7 +223,7 @@ class CurrentDesk:
             newest = self._source.newest()
             if newest is None or newest <= self._label.replace("untrained", ""):
                 continue
-            async with self._turnstile.alone():
+            async with self._weights_lock.writing():
                 try:
                     self._reload()
                 except (ConfigurationError, OSError, ValueError) as error:
@@ -282,7 +282,7 @@ class CurrentDesk:
         written: tuple[int, ...] = ()
         # The likeliest tokens take a pass over everything, so they are asked for once.
         part = question.decoding.max_tokens if asked.alternatives else LEAST
-        async with self._turnstile.inside(), served.engine.episode():
+        async with self._weights_lock.reading(), served.engine.episode():
             while True:
                 began = time.monotonic()
                 left = question.decoding.max_tokens - len(written)

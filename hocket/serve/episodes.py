@@ -18,8 +18,8 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.requests import ContextFull
 from hocket.serve.across import across
 from hocket.serve.app import build_app
+from hocket.serve.backend import Caller, Job
 from hocket.serve.bounds import Bounds
-from hocket.serve.desk import Caller, Job
 from hocket.serve.host import Host
 from hocket.serve.refusals import Refused, template_refusals
 from hocket.serve.spelling import Delta, Spelling
@@ -217,7 +217,7 @@ class Door:
 
 
 class Gate:
-    """A `Desk` for the outside agents of a run, and the server in front of it.
+    """A `Backend` for the outside agents of a run, and the server in front of it.
 
     Args:
         roles: names under which models answer.
@@ -260,7 +260,7 @@ class Gate:
                 self._ended.popitem(last=False)
             session.end()
 
-    # ------------------------------------------------------------ the desk
+    # ------------------------------------------------------------ the backend
 
     def admit(self, caller: Caller) -> None:
         self._session(caller)

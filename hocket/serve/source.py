@@ -75,14 +75,14 @@ class Source:
 
     def policies(self, checkpoint: Path | None, machine: Machine) -> Mapping[str, CausalLM]:
         """The policies by name, with the weights of a checkpoint, or as configured where there is none yet."""
-        from hocket.policies.shared import Bases
+        from hocket.policies.shared import SharedBaseCache
 
-        folders, bases = weights_in(checkpoint), Bases()
+        folders, base_cache = weights_in(checkpoint), SharedBaseCache()
         own = {settings.policy or role: settings for role, settings in self.config.roles.items()}
         found = {}
         for name in folders or (POLICY,):
             model = own.get(name, RoleSettings()).model
-            found[name] = load_policy(self.config, name, model, machine.precision, bases)
+            found[name] = load_policy(self.config, name, model, machine.precision, base_cache)
             if name in folders:
                 found[name].load(folders[name])
         return found

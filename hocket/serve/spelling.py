@@ -10,7 +10,7 @@ import msgspec
 
 from hocket.serve.wire import CalledFunction, TokenLogprob, ToolCall, TopLogprob
 from hocket.tools.protocol import read_calls
-from hocket.workflows.speech import Speech
+from hocket.workflows.chat_format import ChatFormat
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 _OPEN = "<tool_call>"
@@ -49,7 +49,7 @@ class Spelling:
 
     def __init__(
         self,
-        chat: Speech,
+        chat: ChatFormat,
         index: int,
         *,
         stops: Sequence[str] = (),

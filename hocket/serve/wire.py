@@ -378,7 +378,7 @@ class Health(Struct):
     status: Literal["ok"] = "ok"
 
 
-class Problem(Struct):
+class ErrorDetail(Struct):
     """What was wrong."""
 
     message: str
@@ -390,4 +390,4 @@ class Problem(Struct):
 class ErrorResponse(Struct):
     """A refusal."""
 
-    error: Problem
+    error: ErrorDetail

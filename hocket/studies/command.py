@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from hocket.core.errors import ConfigurationError
-from hocket.studies.conduct import Conductor, checked, cost
+from hocket.studies.conduct import StudyRunner, checked, cost
 from hocket.studies.folder import StudyFolder
 from hocket.studies.markdown import markdown, pictures
 from hocket.studies.page import page
@@ -41,7 +41,7 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
     if options.dry_run:
         return _estimate(wanted, place, workers, out, emit if options.json else None)
     say = (lambda message: None) if options.quiet else lambda message: err.print(message, markup=False)
-    found = conduct(wanted, place, workers, say)
+    found = run(wanted, place, workers, say)
     if options.json:
         emit(found)
     else:
@@ -55,13 +55,13 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
     return 1 if found["runs"]["failed"] else 0
 
 
-def conduct(wanted: Study, place: Path, workers: int, say: Callable[[str], None]) -> dict[str, Any]:
+def run(wanted: Study, place: Path, workers: int, say: Callable[[str], None]) -> dict[str, Any]:
     """The study's results; its folder `place` gets `results.json`, `report.html`, and `report.md` with pictures."""
     planner = Planner(wanted)
     methods = checked(wanted, planner)  # Before the folder is touched, so that a study with a mistake leaves nothing.
     folder, pool = StudyFolder.open(place, wanted), Pool(workers)
     try:
-        conducted = Conductor(planner, methods, folder, pool, say).conduct()
+        conducted = StudyRunner(planner, methods, folder, pool, say).run()
         found: dict[str, Any] = json_ready(results(wanted, planner, conducted))
         folder.write("results.json", json.dumps(found, indent=1, allow_nan=False))
         folder.write("report.html", page(found))

@@ -11,9 +11,9 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.studies.folder import StudyFolder, read_result
-from hocket.studies.planning import Planner, Run
+from hocket.studies.planning import Planner, StudyRun
 from hocket.studies.pool import Job, Pool
-from hocket.studies.study import Entry, Study, entries, unknown
+from hocket.studies.study import Study, StudyMethod, entries, unknown
 from hocket.studies.tuning import Settings, Unit, best, rounds, runs_of_search, tuning_seeds, units
 from hocket.train.kinds import kind_of
 
@@ -30,7 +30,7 @@ class Found:
             results. results: finished runs by (label, task), in order of seeds. failures: why others did not finish.
     """
 
-    methods: list[Entry]
+    methods: list[StudyMethod]
     equal: dict[str, dict[str, Any]] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
     tuned: dict[str, Settings] = field(default_factory=dict)
@@ -39,19 +39,19 @@ class Found:
     failures: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def tested(self) -> list[Entry]:
+    def tested(self) -> list[StudyMethod]:
         """The methods with runs of their own."""
         return [entry for entry in self.methods if entry.label not in self.equal]
 
 
-class Conductor:
+class StudyRunner:
     """Runs what a study lacks; what is in its folder is not run again."""
 
-    def __init__(self, planner: Planner, methods: list[Entry], folder: StudyFolder, pool: Pool, say: Say) -> None:
+    def __init__(self, planner: Planner, methods: list[StudyMethod], folder: StudyFolder, pool: Pool, say: Say) -> None:
         self.study, self.planner, self.methods = planner.study, planner, methods
         self.folder, self.pool, self.say = folder, pool, say
 
-    def conduct(self) -> Found:
+    def run(self) -> Found:
         """The whole study, or what is left of it."""
         found = Found(self.methods)
         self._find_equals(found)
@@ -131,7 +131,7 @@ class Conductor:
 
     # ------------------------------------------------------------ jobs
 
-    def _run(self, runs: Sequence[Run], what: str) -> None:
+    def _run(self, runs: Sequence[StudyRun], what: str) -> None:
         place = self.folder.path
         jobs = [
             {
@@ -180,7 +180,7 @@ class Search:
         """The winner's, or the only candidate's."""
         return self.unit.candidates[self._left[0]]
 
-    def runs(self, number: int, planner: Planner, study: Study) -> list[tuple[int, Run]]:
+    def runs(self, number: int, planner: Planner, study: Study) -> list[tuple[int, StudyRun]]:
         """The runs that round `number` adds, each with its candidate."""
         if number >= len(self.rounds):
             return []
@@ -216,7 +216,7 @@ class Search:
         }
 
 
-def checked(study: Study, planner: Planner) -> list[Entry]:
+def checked(study: Study, planner: Planner) -> list[StudyMethod]:
     """The methods of a study, after every one has been fitted to every task.
 
     Raises:

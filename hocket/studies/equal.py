@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from hocket import tasks
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.lab.microscope import look, record
+from hocket.lab.microscope import inspect, record
 from hocket.recipe import Recipe
 from hocket.studies.folder import alone, read_result, write_result
-from hocket.studies.planning import Run
+from hocket.studies.planning import StudyRun
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.train.config import configure
 from hocket.train.episodes import read_episodes
@@ -51,7 +51,7 @@ class Lens:
         self._seen: dict[tuple[bool, int], Vector] = {}
 
     @staticmethod
-    def of(work: Path, run: Run, count: int) -> Lens:
+    def of(work: Path, run: StudyRun, count: int) -> Lens:
         """The lens of a study whose baseline trains as `run` does; batches are recorded once and kept in `work`."""
         file = work / f"{run.key}.json"
         with alone(work, run.key):
@@ -78,7 +78,7 @@ class Lens:
         return self._seen[moved, number]
 
 
-def relate(run: Run, lens: Lens) -> dict[str, Any]:
+def relate(run: StudyRun, lens: Lens) -> dict[str, Any]:
     """How the recipe of `run` lies to the lens's baseline: `equal`, `proportional` (by `factor`) or `different`.
 
     `because` says what differs, or why it could not be looked at; then it counts as different.
@@ -122,7 +122,7 @@ def ratio(ours: Vector, theirs: Vector) -> float | None:
 
 def gradient(recipe: Recipe, document: Document) -> Vector:
     """All that a recipe asks of the policy on a batch, in one vector: gradients to log-probs, values and entropies."""
-    found = look(recipe, document)
+    found = inspect(recipe, document)
     zeros = [[0.0] * len(row) for row in found["gradient"]]
     parts = [found["gradient"], *(found.get(f"gradient_{name}", zeros) for name in ("value", "entropy"))]
     return np.array([value for part in parts for row in part for value in row], np.float64)
@@ -134,14 +134,14 @@ def _moves(recipe: Recipe) -> bool:
     return type(update) is not GradientStep or update.epochs * update.minibatches > 1
 
 
-def _recipe(run: Run) -> Recipe:
+def _recipe(run: StudyRun) -> Recipe:
     return configure(run.pairs, tasks.find(run.task)).recipe
 
 
 # ---------------------------------------------------------------- batches
 
 
-def recorded(run: Run, count: int, place: Path) -> list[Document]:
+def recorded(run: StudyRun, count: int, place: Path) -> list[Document]:
     """Batches from short runs, every step of seeds 0, 1, .. of what `run` trains."""
     found: list[Document] = []
     seed = 0

@@ -19,7 +19,7 @@ from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.rollout.independent import Independent
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.stages import Task
-from hocket.studies.study import Entry, Study
+from hocket.studies.study import Study, StudyMethod
 from hocket.train.config import SLOTS, configure
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config
@@ -33,7 +33,7 @@ DESCRIPTIVE = (
 
 
 @dataclass(frozen=True)
-class Run:
+class StudyRun:
     """One run of a study.
 
     Attributes:
@@ -56,8 +56,8 @@ class Run:
         return {**asdict(self), "pairs": [list(pair) for pair in self.pairs]}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Run:
-        return Run(**{**data, "pairs": tuple((key, value) for key, value in data["pairs"])})
+    def from_json(data: Mapping[str, Any]) -> StudyRun:
+        return StudyRun(**{**data, "pairs": tuple((key, value) for key, value in data["pairs"])})
 
 
 class Planner:
@@ -70,14 +70,14 @@ class Planner:
         self.study = study
         self.refused: dict[str, tuple[str, ...]] = {}
         self._tasks: dict[str, Task] = {}
-        self._made: dict[tuple[str, str, str], tuple[Run, Config]] = {}
+        self._made: dict[tuple[str, str, str], tuple[StudyRun, Config]] = {}
 
     def task(self, name: str) -> Task:
         if name not in self._tasks:
             self._tasks[name] = tasks.find(name)
         return self._tasks[name]
 
-    def run(self, entry: Entry, task: str, seed: int, settings: Mapping[str, Any] | None = None) -> Run:
+    def run(self, entry: StudyMethod, task: str, seed: int, settings: Mapping[str, Any] | None = None) -> StudyRun:
         """The run of a method on a task, with tuned `settings` on top of its own.
 
         Raises:
@@ -87,15 +87,15 @@ class Planner:
         seeded = replace(run, seed=seed, pairs=(*run.pairs, ("seed", seed)))
         return replace(seeded, key=_digest({"run": run.key, "seed": seed}))
 
-    def recipe(self, entry: Entry, task: str, settings: Mapping[str, Any] | None = None) -> Recipe:
+    def recipe(self, entry: StudyMethod, task: str, settings: Mapping[str, Any] | None = None) -> Recipe:
         """The recipe that such a run trains with, its settings included."""
         return self._planned(entry, task, settings or {})[1].recipe
 
-    def has(self, entry: Entry, key: str) -> bool:
+    def has(self, entry: StudyMethod, key: str) -> bool:
         """Whether a method's recipe has a setting."""
         return key.split(".")[0] not in SLOTS or has_path(find(entry.recipe), key)
 
-    def _planned(self, entry: Entry, task: str, settings: Mapping[str, Any]) -> tuple[Run, Config]:
+    def _planned(self, entry: StudyMethod, task: str, settings: Mapping[str, Any]) -> tuple[StudyRun, Config]:
         place = (entry.label, task, json.dumps(settings, sort_keys=True, default=str))
         if place not in self._made:
             try:
@@ -104,7 +104,7 @@ class Planner:
                 raise ConfigurationError(f"{entry.label} on {task}: {error}") from error
         return self._made[place]
 
-    def _make(self, entry: Entry, task: str, settings: Mapping[str, Any]) -> tuple[Run, Config]:
+    def _make(self, entry: StudyMethod, task: str, settings: Mapping[str, Any]) -> tuple[StudyRun, Config]:
         study, source = self.study, self.task(task)
         # What a method sets itself stays, also where its family was tuned.
         own = {**{key: value for key, value in settings.items() if self.has(entry, key)}, **entry.settings}
@@ -119,7 +119,7 @@ class Planner:
         ]
         pairs = self._with_fitting(entry, source, pairs, own)
         config = configure([*pairs, *own.items()], source)
-        run = Run(
+        run = StudyRun(
             label=entry.label,
             task=task,
             seed=0,
@@ -131,7 +131,7 @@ class Planner:
         content = {**_content(config), "measure": run.measure, "budget": run.budget, "metered": metered}
         return replace(run, key=_digest(content)), config
 
-    def _with_fitting(self, entry: Entry, source: Task, pairs: Pairs, own: Mapping[str, Any]) -> Pairs:
+    def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, own: Mapping[str, Any]) -> Pairs:
         """`pairs` with those of the study's settings that the recipe has and can take; the baseline takes all."""
         refused = []
         for key, value in self.study.settings.items():

@@ -15,7 +15,7 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import unique_turns
 from hocket.stages import Player
-from hocket.studies.planning import Run
+from hocket.studies.planning import StudyRun
 from hocket.studies.statistics import area
 from hocket.train.aio import run_async
 from hocket.train.config import configure
@@ -80,7 +80,7 @@ class MeteredTrainer(Trainer):
         return None
 
 
-def perform(run: Run, place: Path) -> dict[str, Any]:
+def perform(run: StudyRun, place: Path) -> dict[str, Any]:
     """Trains and measures; `place` is an empty folder's path for the time being. Returns the result as JSON data.
 
     Raises:
@@ -111,7 +111,7 @@ def _trainer(pairs: dict[str, Any], place: Path) -> MeteredTrainer:
     return MeteredTrainer(configure(settings, source), task=source)
 
 
-def _steps(run: Run, place: Path) -> int:
+def _steps(run: StudyRun, place: Path) -> int:
     """How many steps the budget lasts, by a trial that no later result depends on otherwise."""
     trial = {"evaluation.n": 1, "evaluation.between": 1, "evaluation.every": 0, "steps": TRIAL_STEPS + 1}
     trainer = _trainer({**dict(run.pairs), **trial}, place)
@@ -125,7 +125,7 @@ def _steps(run: Run, place: Path) -> int:
     return max(1, round(run.budget * TRIAL_STEPS / trainer.meter.answers))
 
 
-def _trained(trainer: MeteredTrainer, run: Run) -> dict[str, Any]:
+def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
     """Steps until the budget or the steps are used up, then measures."""
     measure = kind_of(trainer.task).measure.name
     meter, rows = trainer.meter, []
@@ -152,7 +152,7 @@ def _trained(trainer: MeteredTrainer, run: Run) -> dict[str, Any]:
     }
 
 
-def _spent(trainer: MeteredTrainer, run: Run) -> bool:
+def _spent(trainer: MeteredTrainer, run: StudyRun) -> bool:
     """Whether another step like those before would end further from the budget than the run is now."""
     answers, steps = trainer.meter.answers, trainer.progress.step
     return steps > 0 and answers + answers / steps / 2 > run.budget
@@ -165,7 +165,7 @@ def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
     return {"step": row["step"], **kept, "entropy": row.get("entropy"), "length": row.get("length/mean")}
 
 
-def _pass(trainer: MeteredTrainer, run: Run) -> dict[str, float]:
+def _pass(trainer: MeteredTrainer, run: StudyRun) -> dict[str, float]:
     """pass@k of the trained policy by k, from sampled answers."""
     samples = run.measure["samples"]
     if not samples or not kind_of(trainer.task).measure.share:

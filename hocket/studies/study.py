@@ -18,7 +18,7 @@ TUNING_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
-class Entry:
+class StudyMethod:
     """One method of a study: a recipe, and settings of its own by dotted key."""
 
     label: str
@@ -220,7 +220,7 @@ def _load(path: Path) -> dict[str, Any]:
 # ---------------------------------------------------------------- methods
 
 
-def entries(study: Study) -> list[Entry]:
+def entries(study: Study) -> list[StudyMethod]:
     """The methods of a study, the baseline first, each once.
 
     Raises:
@@ -232,12 +232,12 @@ def entries(study: Study) -> list[Entry]:
     rows = set(study.catalogue)
     named = {entry.label for entry in listed}
     listed += [
-        Entry(name, name)
+        StudyMethod(name, name)
         for name, recipe in all_recipes().items()
         if rows & set(recipe.catalogue_ids) and name not in named
     ]
     if not any(entry.label == study.baseline for entry in listed):
-        listed.insert(0, Entry(study.baseline, study.baseline))
+        listed.insert(0, StudyMethod(study.baseline, study.baseline))
     labels = [entry.label for entry in listed]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
@@ -255,14 +255,14 @@ def without_recipe(study: Study) -> list[str]:
     return [row for row in study.catalogue if row not in known]
 
 
-def _entry(given: Any) -> Entry:
+def _entry(given: Any) -> StudyMethod:
     if isinstance(given, str):
-        return Entry(given, given)
+        return StudyMethod(given, given)
     if not isinstance(given, Mapping) or not isinstance(given.get("recipe"), str):
         raise ConfigurationError(f"recipes: {given!r}: write NAME or {{recipe: NAME, label: LABEL, KEY: VALUE}}")
     settings = {str(key): value for key, value in given.items() if key not in ("recipe", "label")}
     label = given.get("label", "-".join([given["recipe"], *(f"{key}={value}" for key, value in settings.items())]))
-    return Entry(str(label), given["recipe"], settings)
+    return StudyMethod(str(label), given["recipe"], settings)
 
 
 def check_same(study: Study, before: Mapping[str, Any], folder: Path) -> None:

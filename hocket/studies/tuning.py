@@ -10,7 +10,7 @@ from typing import Any
 
 from hocket.recipes import find
 from hocket.studies.planning import Planner
-from hocket.studies.study import TUNING_SEEDS, Entry, Study, Tuning
+from hocket.studies.study import TUNING_SEEDS, Study, StudyMethod, Tuning
 
 Settings = dict[str, Any]
 
@@ -62,14 +62,14 @@ class Unit:
     """What is tuned together: a name, the method tried, and the methods that take what was found."""
 
     name: str
-    tried: Entry
-    members: tuple[Entry, ...]
+    tried: StudyMethod
+    members: tuple[StudyMethod, ...]
     candidates: tuple[Settings, ...]
 
 
-def units(study: Study, planner: Planner, methods: Sequence[Entry]) -> list[Unit]:
+def units(study: Study, planner: Planner, methods: Sequence[StudyMethod]) -> list[Unit]:
     """The units of a study: each method, or each family of methods with one class of objective."""
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[StudyMethod]] = {}
     for entry in methods:
         groups.setdefault(_unit(entry, study.tuning), []).append(entry)
     return [
@@ -78,14 +78,14 @@ def units(study: Study, planner: Planner, methods: Sequence[Entry]) -> list[Unit
     ]
 
 
-def _unit(entry: Entry, tuning: Tuning) -> str:
+def _unit(entry: StudyMethod, tuning: Tuning) -> str:
     if tuning.per == "recipe":
         return entry.label
     recipe = find(entry.recipe)
     return f"{recipe.family or 'other'}, {type(recipe.objective).__name__}"
 
 
-def _candidates(tuning: Tuning, planner: Planner, entry: Entry) -> list[Settings]:
+def _candidates(tuning: Tuning, planner: Planner, entry: StudyMethod) -> list[Settings]:
     """Every combination of the grid's values for the settings that the method has and does not set itself."""
     known = {
         key: values for key, values in tuning.grid.items() if planner.has(entry, key) and key not in entry.settings

@@ -18,7 +18,7 @@ import torch
 from hocket.core.errors import HocketError
 from hocket.studies.equal import Lens, relate
 from hocket.studies.folder import alone, read_result, write_result
-from hocket.studies.planning import Run
+from hocket.studies.planning import StudyRun
 from hocket.studies.running import perform
 
 Job = Mapping[str, Any]
@@ -58,13 +58,13 @@ def _tried(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
 
 
 def _run(job: Job) -> dict[str, Any]:
-    run = Run.from_json(job["run"])
+    run = StudyRun.from_json(job["run"])
     place = Path(job["work"]) / run.key
     return {"run": job["run"], **perform(run, place)}
 
 
 def _relate(job: Job) -> dict[str, Any]:
-    run, baseline = Run.from_json(job["run"]), Run.from_json(job["baseline"])
+    run, baseline = StudyRun.from_json(job["run"]), StudyRun.from_json(job["baseline"])
     if baseline.key not in LENSES:
         LENSES[baseline.key] = Lens.of(Path(job["work"]), baseline, int(job["batches"]))
     return relate(run, LENSES[baseline.key])

@@ -12,7 +12,7 @@ from hocket.core.options import parse_name
 from hocket.stages import Task
 from hocket.tasks.form import TaskForm
 
-__all__ = ["Entry", "TaskForm", "catalogue", "find"]
+__all__ = ["TaskEntry", "TaskForm", "catalogue", "find"]
 
 TASKS = Registry("task", ("hocket.tasks", "hocket.methods"), constant("TaskForm"))
 """Constants that are a `TaskForm`."""
@@ -21,7 +21,7 @@ FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "gym:
 """What a newcomer should read first; the rest follows by name, a file of one's own last."""
 
 
-class Entry(NamedTuple):
+class TaskEntry(NamedTuple):
     """A line of the catalogue: what to give to `--task`, and what it is."""
 
     name: str
@@ -37,14 +37,14 @@ def forms() -> list[Declaration]:
     return sorted(TASKS.declared.values(), key=place)
 
 
-def catalogue(reasoning_gym: bool = False) -> list[Entry]:
+def catalogue(reasoning_gym: bool = False) -> list[TaskEntry]:
     """What `find` understands; with `reasoning_gym` each of its datasets too (importing it takes seconds)."""
-    entries = [Entry(form.name, form.description) for form in forms()]
+    entries = [TaskEntry(form.name, form.description) for form in forms()]
     if not reasoning_gym:
         return entries
     from hocket.tasks import reasoning
 
-    return [*entries, *(Entry(f"reasoning-gym:{name}", text) for name, text in reasoning.datasets().items())]
+    return [*entries, *(TaskEntry(f"reasoning-gym:{name}", text) for name, text in reasoning.datasets().items())]
 
 
 def find(name: str) -> Task:

@@ -31,7 +31,7 @@ _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,30})", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Problem:
+class ArithmeticProblem:
     """A question and its one right answer, as text."""
 
     question: str
@@ -61,13 +61,13 @@ def draw_terms(rng: np.random.Generator) -> list[int]:
     return [size if index == 0 or signs[index] else -size for index, size in enumerate(sizes)]
 
 
-def sum_problem(rng: np.random.Generator) -> Problem:
+def sum_problem(rng: np.random.Generator) -> ArithmeticProblem:
     """One problem of `sums`, of any split."""
     terms = draw_terms(rng)
-    return Problem(question_of(expression_of(terms)), str(sum(terms)))
+    return ArithmeticProblem(question_of(expression_of(terms)), str(sum(terms)))
 
 
-def problems(split: Split, seed: int) -> Iterator[Problem]:
+def problems(split: Split, seed: int) -> Iterator[ArithmeticProblem]:
     """Distinct problems of one split without end, the same ones for the same `seed`."""
     rng = np.random.default_rng([_STREAM, SPLITS.index(split), seed])
     seen: set[str] = set()

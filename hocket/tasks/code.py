@@ -135,7 +135,7 @@ _LEAST_RESULTS = 4
 
 
 @dataclass(frozen=True)
-class Problem:
+class CodeProblem:
     """A function to write: what it does in words, its source, and argument and result of each test as text."""
 
     words: str
@@ -149,7 +149,7 @@ class Problem:
         return f"{self.words} For example, f({argument}) returns {result}. Write it between ```python and ```."
 
 
-def draw_problem(rng: np.random.Generator, steps: int, tests: int) -> Problem:
+def draw_problem(rng: np.random.Generator, steps: int, tests: int) -> CodeProblem:
     """A problem of `steps` steps and an end, with `tests` different cases and at least four different results."""
     kinds = tuple(CHAINS)
     while True:
@@ -162,7 +162,7 @@ def draw_problem(rng: np.random.Generator, steps: int, tests: int) -> Problem:
         source = f"def f(x):\n{''.join(lines)}    return {filled[-1].code}\n"
         cases = _cases(source, chain, tests, rng)
         if len({result for _, result in cases}) >= min(_LEAST_RESULTS, tests):
-            return Problem(words, source, cases)
+            return CodeProblem(words, source, cases)
 
 
 def _filled(step: Step, rng: np.random.Generator) -> Step:

@@ -12,7 +12,7 @@ from hocket.rewards.sql import ExecutionMatch
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
-from hocket.tasks.sql_questions import LEVELS, Problem, draw_problem
+from hocket.tasks.sql_questions import LEVELS, SqlProblem, draw_problem
 from hocket.tasks.text import TextTask, check_number
 from hocket.tools.protocol import Tool
 from hocket.tools.sql import ReadOnlySql
@@ -66,7 +66,7 @@ class SqlQuestions(TextTask):
     def verify(self, text: str, scenario: Scenario) -> float | None:
         return self._verifier.verify(text, scenario)
 
-    def _problem(self, split: Split, number: int) -> Problem:
+    def _problem(self, split: Split, number: int) -> SqlProblem:
         """The first problem below the number's key whose words belong to the split."""
         key, tries = Key.of(0).derive("sql", self.level, split, number), 0
         while True:

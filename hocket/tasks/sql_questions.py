@@ -27,7 +27,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class SqlTable:
     """A table; `plural` is what its rows are called."""
 
     name: str
@@ -39,7 +39,7 @@ class Table:
         return tuple(column for column in self.columns if column.sort in sorts)
 
 
-def _kind(name: str, plural: str, called: str, names: str, categories: str, numbers: str) -> Table:
+def _kind(name: str, plural: str, called: str, names: str, categories: str, numbers: str) -> SqlTable:
     """`categories` as `country:Norway/Chile`, `numbers` as `price:1-99`, several with spaces between."""
     columns = [Column(called, "name", tuple(names.split()))]
     for part in categories.split():
@@ -49,14 +49,14 @@ def _kind(name: str, plural: str, called: str, names: str, categories: str, numb
         of, _, bounds = part.partition(":")
         low, _, high = bounds.partition("-")
         columns.append(Column(of, "number", low=int(low), high=int(high)))
-    return Table(name, plural, tuple(columns))
+    return SqlTable(name, plural, tuple(columns))
 
 
 _PEOPLE = "Ada Ben Cora Dan Eva Finn Gita Hugo Ines Jon Kira Leo Mara Nils Olga Paul Rosa Sven Tara Uwe Vera Will"
 _PLACES = "Alba Brim Corso Delta Elm Fjord Gate Hill Isle Jetty Knoll Lake Mill North Orchard Pier Quay Ridge Spire"
 _THINGS = "Amber Basil Cedar Daisy Ebony Fern Ginger Hazel Iris Juniper Kale Lotus Maple Nettle Olive Poppy Quince Rose"
 
-PAIRS: tuple[tuple[Table, Table], ...] = (
+PAIRS: tuple[tuple[SqlTable, SqlTable], ...] = (
     (
         _kind("author", "authors", "name", _PEOPLE, "country:Norway/Chile/Kenya/Japan", "born:1900-1990 prizes:0-20"),
         _kind(
@@ -118,11 +118,11 @@ PAIRS: tuple[tuple[Table, Table], ...] = (
 class Schema:
     """A table and another that points to it."""
 
-    parent: Table
-    child: Table
+    parent: SqlTable
+    child: SqlTable
 
     @property
-    def tables(self) -> tuple[Table, Table]:
+    def tables(self) -> tuple[SqlTable, SqlTable]:
         return self.parent, self.child
 
     @property
@@ -151,7 +151,7 @@ def draw_schema(rng: np.random.Generator) -> Schema:
     return Schema(parent, replace(child, columns=(*child.columns, Column(f"{parent.name}_id", "link"))))
 
 
-def _narrowed(table: Table, rng: np.random.Generator) -> Table:
+def _narrowed(table: SqlTable, rng: np.random.Generator) -> SqlTable:
     kept = [*table.of("name"), *_some(table.of("category"), rng), *_some(table.of("number"), rng)]
     shuffled = [kept[place] for place in rng.permutation(len(kept)).tolist()]
     return replace(table, columns=(Column("id", "key"), *shuffled))
@@ -204,11 +204,11 @@ def _one(columns: Sequence[Column], rng: np.random.Generator) -> Column:
     return columns[int(rng.integers(len(columns)))]
 
 
-def _side(schema: Schema, rng: np.random.Generator) -> Table:
+def _side(schema: Schema, rng: np.random.Generator) -> SqlTable:
     return schema.tables[int(rng.integers(2))]
 
 
-def _condition(table: Table, rng: np.random.Generator, prefix: str = "") -> tuple[str, str]:
+def _condition(table: SqlTable, rng: np.random.Generator, prefix: str = "") -> tuple[str, str]:
     """A condition in words and in SQL."""
     column = _one(table.of("category", "number"), rng)
     if column.sort == "category":
@@ -325,7 +325,7 @@ DATABASES = 2
 
 
 @dataclass(frozen=True)
-class Problem:
+class SqlProblem:
     """A question about a schema, and the databases that its query must be right on."""
 
     schema: Schema
@@ -333,7 +333,7 @@ class Problem:
     databases: tuple[str, ...]
 
 
-def draw_problem(level: int, key: Key) -> Problem:
+def draw_problem(level: int, key: Key) -> SqlProblem:
     """A problem whose answer tells something: in every database some rows come, and another one than the others'."""
     rng = key.numpy()
     while True:
@@ -342,7 +342,7 @@ def draw_problem(level: int, key: Key) -> Problem:
         databases = tuple(draw_database(schema, rng) for _ in range(DATABASES))
         answers = [query(script, asked.sql).rows for script in databases]
         if len(set(answers)) == DATABASES and all(_tells(rows) for rows in answers):
-            return Problem(schema, asked, databases)
+            return SqlProblem(schema, asked, databases)
 
 
 def _tells(rows: Sequence[Sequence[Value]]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from hocket.core.keys import Key
 from hocket.core.options import checked
 from hocket.stages import Split
-from hocket.tasks.arithmetic import Problem, problems, sum_problem, verify
+from hocket.tasks.arithmetic import ArithmeticProblem, problems, sum_problem, verify
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
@@ -25,8 +25,8 @@ class Sums(TextTask):
     def __init__(self, instruct: bool = False) -> None:
         self.name = "sums?instruct=true" if instruct else "sums"
         self.instruct = instruct
-        self._unseen: Iterator[Problem] = problems("eval", 0)
-        self._eval: list[Problem] = []
+        self._unseen: Iterator[ArithmeticProblem] = problems("eval", 0)
+        self._eval: list[ArithmeticProblem] = []
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
@@ -40,14 +40,14 @@ class Sums(TextTask):
     def verify(self, text: str, scenario: Scenario) -> float:
         return verify(text, scenario.answer)
 
-    def _train(self, number: int) -> Problem:
+    def _train(self, number: int) -> ArithmeticProblem:
         rng = Key.of(0).derive("sums", "train", number).numpy()
         while True:
             problem = sum_problem(rng)
             if split_of(problem.question) == "train":
                 return problem
 
-    def _evaluation(self, number: int) -> Problem:
+    def _evaluation(self, number: int) -> ArithmeticProblem:
         while len(self._eval) <= number:
             self._eval.append(next(self._unseen))
         return self._eval[number]

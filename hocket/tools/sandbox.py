@@ -164,7 +164,7 @@ class Sandbox:
 
 @dataclass(frozen=True)
 class Order:
-    """What the interpreter is told to do; the form of `hocket.tools.jail.inmate`."""
+    """What the interpreter is told to do; the form of `hocket.tools.jail.child`."""
 
     program: str
     layers: tuple[str, ...]
@@ -209,7 +209,7 @@ def _refusal(layers: tuple[str, ...]) -> str | None:
 # ---------------------------------------------------------------- the process
 
 _HOME = str(Path(__file__).parent)
-_START_JAIL = "import sys; sys.path.insert(0, {!r}); import jail.inmate; sys.path.pop(0); jail.inmate.main()"
+_START_JAIL = "import sys; sys.path.insert(0, {!r}); import jail.child; sys.path.pop(0); jail.child.main()"
 
 
 class _Job:

@@ -88,7 +88,7 @@ class Caps:
 
 
 @dataclass(frozen=True)
-class Rows:
+class QueryResult:
     """What a query brought: names of columns, rows, and whether these are all."""
 
     columns: tuple[str, ...]
@@ -117,7 +117,7 @@ def database(script: str) -> bytes:
         connection.close()
 
 
-def query(script: str, sql: str, caps: Caps | None = None) -> Rows:
+def query(script: str, sql: str, caps: Caps | None = None) -> QueryResult:
     """Runs one reading statement on the database of `script`, which stays as it is.
 
     Raises:
@@ -139,12 +139,12 @@ def query(script: str, sql: str, caps: Caps | None = None) -> Rows:
         connection.close()
 
 
-def _fetched(cursor: sqlite3.Cursor, caps: Caps) -> Rows:
+def _fetched(cursor: sqlite3.Cursor, caps: Caps) -> QueryResult:
     if cursor.description is None:
         raise QueryError("only a SELECT brings rows")
     found = cursor.fetchmany(caps.rows + 1)
     columns = tuple(str(column[0]) for column in cursor.description)
-    return Rows(columns, tuple(found[: caps.rows]), len(found) <= caps.rows)
+    return QueryResult(columns, tuple(found[: caps.rows]), len(found) <= caps.rows)
 
 
 def _restrict(connection: sqlite3.Connection, caps: Caps) -> None:

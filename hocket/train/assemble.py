@@ -17,7 +17,7 @@ from hocket.train.journal import Journal
 from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import Parts
+from hocket.train.loop import RunContext
 from hocket.train.roles import settings_by_policy
 from hocket.train.settings import Config, RoleSettings
 
@@ -37,11 +37,11 @@ def build_parts(
     weights: Mapping[str, Path] | None = None,
     journal: Journal | None = None,
     precision: Precision = "fp32",
-) -> Parts:
+) -> RunContext:
     """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    parts = Parts(
+    parts = RunContext(
         task=task,
         player=player,
         rewards=_rewards(config, task, rewards, workflow),
@@ -80,7 +80,7 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
     return learners
 
 
-def seat_references(config: Config, parts: Parts) -> None:
+def seat_references(config: Config, parts: RunContext) -> None:
     """Gives the player the learners' references to sample from, where the rollout asks for them.
 
     Raises:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from hocket.core.errors import ConfigurationError
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.policies.loading import read_tokenizer
 from hocket.train.settings import RoleSettings
 from hocket.workflows.chat import Chat
 from hocket.workflows.plain import TextChat
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 
 
-def outside_seat(
+def outside_actor(
     role: str,
     settings: RoleSettings,
     *,
     tokenizer: str,
     chat_template: str | None,
     journal: Journal | None,
-    lobby: Lobby,
-) -> Seat:
+    barrier: Barrier,
+) -> Actor:
     """The seat of a role whose settings name an endpoint. It acts and is never trained.
 
     With a tokenizer of its own the role is asked by token ids, rendered by that tokenizer's chat template; else by
@@ -42,8 +42,8 @@ def outside_seat(
         raise ConfigurationError(f"roles.{role}: {error}") from error
     if settings.tokenizer is None:
         plain = TextChat(read_tokenizer(tokenizer, chat_template))
-        engine = RemoteEngine(endpoint, encode=plain.encode, journal=journal, lobby=lobby)
-        return Seat(policy=role, engine=engine, chat=plain, learns=False)
+        engine = RemoteEngine(endpoint, encode=plain.encode, journal=journal, barrier=barrier)
+        return Actor(policy=role, engine=engine, chat=plain, learns=False)
     chat = Chat(read_tokenizer(settings.tokenizer))
-    engine = RemoteEngine(endpoint, encode=chat.encode, tokens=True, stops=chat.stops, journal=journal, lobby=lobby)
-    return Seat(policy=role, engine=engine, chat=chat, learns=False)
+    engine = RemoteEngine(endpoint, encode=chat.encode, tokens=True, stops=chat.stops, journal=journal, barrier=barrier)
+    return Actor(policy=role, engine=engine, chat=chat, learns=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.remote import Journal
 from hocket.engine.requests import Engine
@@ -41,16 +41,16 @@ class Engines:
 
     Args:
         config: of the run.
-        lobby: shared by all engines of the run.
+        barrier: shared by all engines of the run.
         journal: of the run.
 
     Raises:
         ConfigurationError: when the settings of the engine do not fit together.
     """
 
-    def __init__(self, config: Config, lobby: Lobby, journal: Journal | None = None) -> None:
+    def __init__(self, config: Config, barrier: Barrier, journal: Journal | None = None) -> None:
         self._settings = config.engine
-        self._lobby = lobby
+        self._barrier = barrier
         self._journal = journal if config.engine.journal else None
         self._served: str | None = None
         self._local: list[LocalEngine] = []
@@ -69,7 +69,7 @@ class Engines:
 
     def _beside(self, policy: CausalLM) -> LocalEngine:
         beside = next((engine for engine in self._local if batch_together(engine.policy, policy)), None)
-        self._local.append(LocalEngine(policy, max_rows=self._settings.max_rows, lobby=self._lobby, beside=beside))
+        self._local.append(LocalEngine(policy, max_rows=self._settings.max_rows, barrier=self._barrier, beside=beside))
         return self._local[-1]
 
     def _child(self, policy: CausalLM) -> VLLMEngine:
@@ -83,7 +83,7 @@ class Engines:
             settings=ChildSettings(dtype=settings.dtype, memory=settings.memory, compiled=settings.compiled),
             tolerance=settings.tolerance,
             max_rows=settings.max_rows,
-            lobby=self._lobby,
+            barrier=self._barrier,
         )
 
     def _server(self, policy: CausalLM) -> VLLMServerEngine:
@@ -109,7 +109,7 @@ class Engines:
             tolerance=tolerance_for(policy) if settings.tolerance is None else settings.tolerance,
             processed=settings.processed,
             journal=self._journal,
-            lobby=self._lobby,
+            barrier=self._barrier,
         )
         if settings.folder is None:
             weakref.finalize(engine, shutil.rmtree, folder, ignore_errors=True)

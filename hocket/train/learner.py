@@ -16,7 +16,7 @@ from hocket.recipe import Recipe
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
-from hocket.train.sparing import Sparing, SparingProblem
+from hocket.train.oom_retry import OutOfMemoryRetry, RetryingProblem
 from hocket.types import Quantity
 from hocket.update.problem import Problem
 
@@ -25,12 +25,12 @@ AGREEMENT_SAMPLE = 2048
 
 
 @runtime_checkable
-class Taped(Protocol):
+class CachesActivations(Protocol):
     """A policy whose sampler can keep what the learner would compute again."""
 
-    def begin_tape(self) -> None: ...
+    def begin_activation_cache(self) -> None: ...
 
-    def end_tape(self) -> None: ...
+    def end_activation_cache(self) -> None: ...
 
 
 class Learner:
@@ -38,7 +38,7 @@ class Learner:
 
     Attributes:
         policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
-        memory: what the recipe's stages remember. sparing: what happens when the machine's memory runs out.
+        memory: what the recipe's stages remember. retry: what happens when the machine's memory runs out.
     """
 
     def __init__(self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False) -> None:
@@ -53,17 +53,17 @@ class Learner:
         self.reference: Policy | None = copied if recipe.wants_reference else None
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
-        self.sparing = Sparing({id(one): one for one in (policy, self.reference) if one is not None}.values())
+        self.retry = OutOfMemoryRetry({id(one): one for one in (policy, self.reference) if one is not None}.values())
 
-    def begin_tape(self) -> None:
+    def begin_activation_cache(self) -> None:
         """Lets the sampler keep what it computes for this learner, where the policy can."""
-        if not self.frozen and isinstance(self.policy, Taped):
-            self.policy.begin_tape()
+        if not self.frozen and isinstance(self.policy, CachesActivations):
+            self.policy.begin_activation_cache()
 
-    def end_tape(self) -> None:
+    def end_activation_cache(self) -> None:
         """Lets go of it."""
-        if isinstance(self.policy, Taped):
-            self.policy.end_tape()
+        if isinstance(self.policy, CachesActivations):
+            self.policy.end_activation_cache()
 
     def annotate(self, batch: Batch) -> Batch:
         """Fills what this learner's recipe reads, for its own decisions.
@@ -71,19 +71,19 @@ class Learner:
         Nothing trains the values of a frozen policy, so they stay unknown: to the others its turns are environment.
         """
         reads = self.recipe.reads - {Column.VALUE} if self.frozen else self.recipe.reads
-        return self.sparing(lambda: annotate(batch, reads, self.policy, self.reference))
+        return self.retry(lambda: annotate(batch, reads, self.policy, self.reference))
 
-    def assess(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
+    def compute_credit(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
         """Gives credit over the joint experience of `step` by this learner's recipe."""
         batch = batch.but(step=step, progress=min(1.0, (step - 1) / max(1, self.total_steps - 1)))
         with torch.no_grad():
-            batch, self.memory = self.recipe.assess(batch, self.memory, weights)
+            batch, self.memory = self.recipe.compute_credit(batch, self.memory, weights)
         return batch
 
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
         """One update from the decisions of this policy in a credited batch."""
         mine = batch.of_policy(self.policy.name)
-        problem = SparingProblem(
+        problem = RetryingProblem(
             batch=mine,
             policy=self.policy,
             optimiser=self.optimiser,
@@ -94,7 +94,7 @@ class Learner:
             reference=self.reference,
             lr_factor=self.recipe.update.lr_factor(step, self.total_steps),
             memory=self.memory.get("update", {}),
-            sparing=self.sparing,
+            retry=self.retry,
         )
         if len(problem.live(mine)):
             metrics = self.recipe.update.step(problem, key)
@@ -112,7 +112,7 @@ class Learner:
             decisions, now = problem.first
         else:
             decisions = policy_decisions(batch, self.policy.name)[:AGREEMENT_SAMPLE]
-            now = self.sparing(lambda: evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions))
+            now = self.retry(lambda: evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions))
         self.agreement = agreement(batch, now.logp, decisions, self.policy.version)
         return {} if self.agreement is None else self.agreement.metrics()
 

@@ -15,7 +15,7 @@ REMEMBERED = 32
 
 
 @dataclass
-class Entry:
+class LedgerEntry:
     """One scenario.
 
     Attributes:
@@ -32,21 +32,21 @@ class Entry:
     history: list[float] = field(default_factory=list)
 
 
-_NUMBERS = [item.name for item in fields(Entry) if item.name != "history"]
+_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name != "history"]
 
 
 class Ledger:
     """Implements `LedgerView`. The loop alone writes it, in assignment order; stages only read."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
 
     def record(self, scenario: str, step: int, reward: float | None) -> None:
         """Adds one sample. The samples of a scenario in one step are a group.
 
         None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
         """
-        entry = self._entries.setdefault(scenario, Entry())
+        entry = self._entries.setdefault(scenario, LedgerEntry())
         if entry.step != step:
             entry.step, entry.total, entry.count = step, 0.0, 0
             entry.groups += 1
@@ -63,9 +63,9 @@ class Ledger:
         entry = self._entries.get(scenario)
         return tuple(entry.history) if entry else ()
 
-    def entry(self, scenario: str) -> Entry:
+    def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
-        return self._entries.get(scenario) or Entry()
+        return self._entries.get(scenario) or LedgerEntry()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -89,7 +89,7 @@ class Ledger:
         for scenario, remembered, *numbers in zip(
             state["scenario"], state["remembered"].tolist(), *columns, strict=True
         ):
-            self._entries[scenario] = Entry(
+            self._entries[scenario] = LedgerEntry(
                 **dict(zip(_NUMBERS, numbers, strict=True)), history=history[start : start + remembered]
             )
             start += remembered

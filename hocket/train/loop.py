@@ -2,8 +2,8 @@
 
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
-`Parts` is everything a step touches; what changes from step to step is the learners, the ledger, `asked` and what hooks
-remember, and a checkpoint holds exactly these.
+`RunContext` is everything a step touches; what changes from step to step is the learners, the ledger, `asked` and what
+hooks remember, and a checkpoint holds exactly these.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hocket.workflows.cast import recast
 
 
 @dataclass
-class Parts:
+class RunContext:
     """Everything a training step touches.
 
     Attributes:
@@ -110,7 +110,7 @@ class Parts:
         self.learners = learners
 
 
-async def train_step(parts: Parts, step: int) -> StepResult:
+async def train_step(parts: RunContext, step: int) -> StepResult:
     """Step `step` (from 1): collects experience, gives credit, changes the weights of every learner."""
     key = parts.key.derive("step", step)
     started = time.perf_counter()
@@ -129,7 +129,7 @@ async def train_step(parts: Parts, step: int) -> StepResult:
 
 
 def learn_from(
-    parts: Parts, step: int, experience: Experience, problems: Sequence[str], *, rollout: float
+    parts: RunContext, step: int, experience: Experience, problems: Sequence[str], *, rollout: float
 ) -> StepResult:
     """Learns from the experience of `step`, which took `rollout` seconds to collect. The ledger is not written."""
     key = parts.key.derive("step", step)
@@ -145,14 +145,14 @@ def learn_from(
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
-def outcomes(parts: Parts, experience: Experience) -> list[tuple[str, float]]:
+def outcomes(parts: RunContext, experience: Experience) -> list[tuple[str, float]]:
     """What the ledger is told: the scenario and total reward of every sample of the policies' own, in order."""
     everything = experience.trajectories + experience.discarded
     return [(t.scenario.id, total_reward(t, parts.weights)) for t in everything if t.source == "own"]
 
 
 def learn(
-    parts: Parts, trajectories: Sequence[Trajectory], key: Key, step: int, *, everyone: bool = False
+    parts: RunContext, trajectories: Sequence[Trajectory], key: Key, step: int, *, everyone: bool = False
 ) -> tuple[Batch | None, Metrics]:
     """Annotate, credit, objective and update for every learner; returns the credited batch and the metrics.
 
@@ -173,11 +173,11 @@ def learn(
     learning = parts.lead.recipe.cast.learning(trained, step)
     learning -= frozenset() if everyone else parts.hooks.withheld(parts)
     for name, learner in parts.learners.items():
-        assessed = learner.assess(batch, parts.weights, step)
+        assessed = learner.compute_credit(batch, parts.weights, step)
         found = credit_metrics(assessed.of_policy(name))
         if name in learning:
             found |= learner.learn(assessed, key.derive("update", name), step)
-        learner.end_tape()
+        learner.end_activation_cache()
         prefix = f"{name}/" if len(parts.learners) > 1 else ""
         metrics |= {prefix + measure: value for measure, value in found.items()}
         credited = joined(credited, assessed, name)
@@ -205,19 +205,19 @@ class Playing:
     key: Key
 
     @property
-    def words(self) -> object:
+    def tokenizer(self) -> object:
         return self.player
 
     async def __call__(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
         return await self.player.play(assignments, key=self.key)
 
 
-async def collect(parts: Parts, key: Key, step: int = 1) -> tuple[Experience, list[str]]:
+async def collect(parts: RunContext, key: Key, step: int = 1) -> tuple[Experience, list[str]]:
     """Seats the cast of `step`, asks the curriculum, rolls out and scores; also what went wrong with rewards."""
     recipe = parts.lead.recipe
     problems: list[str] = []
     for learner in parts.learners.values():
-        learner.begin_tape()
+        learner.begin_activation_cache()
 
     def more(count: int) -> list[Assignment]:
         asked = recipe.curriculum(parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum"))
@@ -301,7 +301,7 @@ def credit_metrics(batch: Batch) -> Metrics:
     return metrics
 
 
-def messages(experience: Experience, parts: Parts) -> list[str]:
+def messages(experience: Experience, parts: RunContext) -> list[str]:
     """What a person should be told about this step, in sentences."""
     found = []
     failed = [trajectory for trajectory in experience.trajectories if trajectory.failure is not None]

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from hocket.core.packing import pack
+from hocket.policies.activation_cache import MAX_BYTES, worth
 from hocket.policies.family import supports
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
-from hocket.policies.tape import MAX_BYTES, worth
 from hocket.stages import Task
 from hocket.train.cores import PROC, control_groups
+from hocket.train.oom_retry import LEAST_BUDGET
 from hocket.train.settings import Config, MemorySettings
-from hocket.train.sparing import LEAST_BUDGET
 from hocket.types import Quantity, Scenario, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -203,9 +203,9 @@ def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, l
     shared = int(getattr(config, "num_key_value_heads", None) or heads)
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     cache = 2 * rows * length * int(config.num_hidden_layers) * shared * size
-    taped = policies * MAX_BYTES if supports(policy.model, 1) and worth(policy.model) else 0
+    recorded = policies * MAX_BYTES if supports(policy.model, 1) and worth(policy.model) else 0
     # Gradients and AdamW's two moments for each trained weight.
-    return 4.0 * (policies * 3 * trained + copies + cache) + taped
+    return 4.0 * (policies * 3 * trained + copies + cache) + recorded
 
 
 def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointing: bool) -> Cost | None:

@@ -10,7 +10,7 @@ from hocket.train.settings import Config
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.family import Precision
-    from hocket.policies.shared import Bases
+    from hocket.policies.shared import SharedBaseCache
 
 
 def model_path(model: str) -> str:
@@ -30,11 +30,15 @@ def configured_models(config: Config) -> list[Any]:
 
 
 def load_policy(
-    config: Config, name: str, model: str | None = None, precision: Precision = "fp32", bases: Bases | None = None
+    config: Config,
+    name: str,
+    model: str | None = None,
+    precision: Precision = "fp32",
+    base_cache: SharedBaseCache | None = None,
 ) -> CausalLM:
     """The language model `name` of a run as configured, before any training; `model` when it has one of its own.
 
-    With adapters, policies loaded by the same `bases` share their frozen weights.
+    With adapters, policies loaded by the same `base_cache` share their frozen weights.
     """
     from hocket.policies.causal_lm import CausalLM
     from hocket.train.machine import device_of
@@ -46,7 +50,7 @@ def load_policy(
         lora=config.lora,
         precision=precision,
         chat_template=config.chat_template,
-        bases=bases,
+        base_cache=base_cache,
         key=Key.of(config.seed).derive("policy", name),
     )
     policy.module.to(device_of(config))

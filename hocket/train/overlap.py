@@ -32,7 +32,7 @@ from hocket.engine.local import LocalEngine
 from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
-from hocket.train.loop import Parts, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
@@ -67,7 +67,7 @@ class Flight:
         parts: of the run, with their own count of scenarios `asked`.
     """
 
-    def __init__(self, parts: Parts, key: Key, step: int) -> None:
+    def __init__(self, parts: RunContext, key: Key, step: int) -> None:
         self.parts = parts
         self._step = step
         self._outcome: Future[Collected] = Future()
@@ -117,22 +117,22 @@ class Overlap:
         ConfigurationError: when nothing is sampled from a language model in this process.
     """
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: Config, parts: RunContext) -> None:
         player = parts.player
-        seats = dict(player.seats) if isinstance(player, TextPlayer) else {}
-        local = {role: seat.engine for role, seat in seats.items() if isinstance(seat.engine, LocalEngine)}
+        actors = dict(player.actors) if isinstance(player, TextPlayer) else {}
+        local = {role: actor.engine for role, actor in actors.items() if isinstance(actor.engine, LocalEngine)}
         if not isinstance(player, TextPlayer) or not local:
             raise ConfigurationError(
                 f"overlap = {config.overlap} is for language models sampled by the run itself, and task {config.task} "
                 "has none here; drop it"
             )
         self._parts = parts
-        policies = {seats[role].policy: engine.policy for role, engine in local.items()}
+        policies = {actors[role].policy: engine.policy for role, engine in local.items()}
         self.process = SamplerProcess(config, _models(config, local, player), policies)
-        engines = {seats[role].policy: engine for role, engine in local.items()}
-        away = {name: SamplerEngine(self.process, name, engine.lobby) for name, engine in engines.items()}
-        seats |= {role: replace(seats[role], engine=away[seats[role].policy]) for role in local}
-        self._player = replace(player, seats=seats)
+        engines = {actors[role].policy: engine for role, engine in local.items()}
+        away = {name: SamplerEngine(self.process, name, engine.barrier) for name, engine in engines.items()}
+        actors |= {role: replace(actors[role], engine=away[actors[role].policy]) for role in local}
+        self._player = replace(player, actors=actors)
         self._flight: Flight | None = None
         self._ticket: Ticket | None = None  # None when the next step begins with the weights there are then.
         # What step `_earned_in` found out about scenarios and the ledger does not know yet.
@@ -257,7 +257,7 @@ def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer
     """The model that each policy was read from, None for the run's: that of the first role it plays."""
     found: dict[str, str | None] = {}
     for role in local:
-        found.setdefault(player.seats[role].policy, config.roles.get(role, RoleSettings()).model)
+        found.setdefault(player.actors[role].policy, config.roles.get(role, RoleSettings()).model)
     return found
 
 

@@ -13,7 +13,7 @@ from hocket.train import config as configuration
 from hocket.train.checkpoint import CheckpointError, Checkpoints, SavePolicy
 from hocket.train.episodes import write_episodes
 from hocket.train.journal import Journal
-from hocket.train.loop import Parts
+from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
@@ -66,7 +66,7 @@ class Recorder:
         for tracker in self._trackers:
             tracker.log(row)
 
-    def episodes(self, step: int, result: StepResult, parts: Parts) -> None:
+    def episodes(self, step: int, result: StepResult, parts: RunContext) -> None:
         """Writes the trajectories of a step."""
         write_episodes(
             self.folder.episodes(step),

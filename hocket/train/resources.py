@@ -7,13 +7,13 @@ from collections.abc import Collection
 from typing import Any
 
 from hocket.stages import Player, Task
-from hocket.train.adapting import Adapting, in_words
 from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
 from hocket.train.machine import Machine, told_threads
 from hocket.train.memory import planned
 from hocket.train.overlap import halved
 from hocket.train.recorder import Recorder
+from hocket.train.resource_monitor import ResourceMonitor, in_words
 from hocket.train.settings import Config
 from hocket.workflows.single import SingleTurn
 
@@ -31,7 +31,7 @@ class Resources:
         file = recorder.folder.machine
         self.machine = Machine.recorded(file) if resume and file.is_file() else _chosen(config, kind.models(config))
         self.machine.apply()
-        self._adapting = Adapting(pinned=config.threads is not None or told_threads() is not None)
+        self._monitor = ResourceMonitor(pinned=config.threads is not None or told_threads() is not None)
 
     def plan_memory(self, task: Task, player: Player, learners: Collection[Learner]) -> None:
         """Completes the choices of a new run and records them."""
@@ -44,17 +44,17 @@ class Resources:
 
     def begin(self, learners: Collection[Learner], step: int) -> None:
         """Before a step: the choices that hold in it."""
-        self._adapting.begin(self.machine, learners, step)
+        self._monitor.begin(self.machine, learners, step)
 
     def adapt(self, learners: Collection[Learner], step: int) -> bool:
         """After a step: records and tells what the machine made necessary; whether `step` itself was changed by it."""
-        changes = self._adapting.changes(learners, step)
+        changes = self._monitor.changes(learners, step)
         for change in changes:
             self.machine = self.machine.changed(change)
             self._recorder.say(in_words(change))
         if changes:
             self._recorder.machine(self.machine)
-        advice = self._adapting.advice()
+        advice = self._monitor.advice()
         if advice is not None:
             self._recorder.say(advice)
         return any(change.step == step for change in changes)

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import HocketError
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request, Sample
 from hocket.recipes import find as find_recipe
 from hocket.train.sampler_worker import Draw, Load, Setup
@@ -175,17 +175,17 @@ class SamplerEngine:
     `version` is that of the weights last published.
 
     Args:
-        process: where the policy's copy is. policy: its name. lobby: shared by the engines of one run.
+        process: where the policy's copy is. policy: its name. barrier: shared by the engines of one run.
     """
 
-    def __init__(self, process: SamplerProcess, policy: str, lobby: Lobby) -> None:
-        self.process, self.policy, self.lobby = process, policy, lobby
-        lobby.serve(self._run_pending)
+    def __init__(self, process: SamplerProcess, policy: str, barrier: Barrier) -> None:
+        self.process, self.policy, self.barrier = process, policy, barrier
+        barrier.serve(self._run_pending)
         self._pending: list[tuple[Request, asyncio.Future[Sample]]] = []
 
     def episode(self) -> AbstractAsyncContextManager[None]:
-        """Marks a live workflow in the shared lobby."""
-        return self.lobby.episode()
+        """Marks a live workflow in the shared barrier."""
+        return self.barrier.episode()
 
     async def submit(self, request: Request) -> Sample:
         """Waits for one continuation; see `hocket.engine.requests.Engine`."""
@@ -193,7 +193,7 @@ class SamplerEngine:
         entry = (request, future)
         self._pending.append(entry)
         try:
-            async with self.lobby.waiting():
+            async with self.barrier.waiting():
                 return await future
         finally:
             if entry in self._pending:

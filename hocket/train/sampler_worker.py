@@ -112,15 +112,15 @@ class Worker:
         return peak()
 
     def _set_up(self, setup: Setup) -> None:
-        from hocket.engine.lobby import Lobby
-        from hocket.policies.shared import Bases
+        from hocket.engine.barrier import Barrier
+        from hocket.policies.shared import SharedBaseCache
         from hocket.train.engines import Engines
         from hocket.train.models import load_policy
         from hocket.train.shared_weights import SharedWeights
 
-        engines, bases = Engines(setup.config, Lobby()), Bases()
+        engines, base_cache = Engines(setup.config, Barrier()), SharedBaseCache()
         for name, model in setup.models.items():
-            policy = self._policies[name] = load_policy(setup.config, name, model, setup.precisions[name], bases)
+            policy = self._policies[name] = load_policy(setup.config, name, model, setup.precisions[name], base_cache)
             self._engines[name] = engines.of(policy)
         self._weights = SharedWeights(self._policies, setup.memory)
         if self._weights.layout != setup.layout:

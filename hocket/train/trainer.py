@@ -23,13 +23,13 @@ from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
+from hocket.train.oom_retry import out_of_memory
 from hocket.train.overlap import Overlap, advice
 from hocket.train.progress import Progress, summary
 from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
-from hocket.train.sparing import out_of_memory
 
 
 class Observer(Protocol):
@@ -40,7 +40,7 @@ class Observer(Protocol):
     def said(self, message: str) -> None: ...
 
 
-class Nobody:
+class NullObserver:
     """Watches nothing."""
 
     def started(self, trainer: Trainer) -> None:
@@ -78,7 +78,7 @@ class Trainer:
         report: Callable[[Path], object] | None = None,
         resume: bool = False,
     ) -> None:
-        self.observer: Observer = observer or Nobody()
+        self.observer: Observer = observer or NullObserver()
         self.task = task or tasks.find(config.task)
         self._report = report
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)

@@ -9,7 +9,7 @@ from hocket.core.casting import Cast
 from hocket.stages import Player
 from hocket.types import before_training
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 
 
 def recast(player: Player, cast: Cast, step: int) -> Player:
@@ -19,17 +19,18 @@ def recast(player: Player, cast: Cast, step: int) -> Player:
     """
     if not isinstance(player, TextPlayer):
         return player
-    usual = {role: seat.policy for role, seat in player.seats.items() if seat.learns}
+    usual = {role: actor.policy for role, actor in player.actors.items() if actor.learns}
     now = cast.seats(usual, step)
     if now == usual:
         return player
-    return replace(player, seats=_seated(player.seats, now), references=_seated(player.references, _before(now)))
+    return replace(player, actors=_seated(player.actors, now), references=_seated(player.references, _before(now)))
 
 
-def _seated(seats: Mapping[str, Seat], now: Mapping[str, str]) -> dict[str, Seat]:
-    of = {seat.policy: seat for seat in seats.values()}
+def _seated(actors: Mapping[str, Actor], now: Mapping[str, str]) -> dict[str, Actor]:
+    of = {actor.policy: actor for actor in actors.values()}
     return {
-        role: replace(of[now[role]], decoding=seat.decoding) if role in now else seat for role, seat in seats.items()
+        role: replace(of[now[role]], decoding=actor.decoding) if role in now else actor
+        for role, actor in actors.items()
     }
 
 

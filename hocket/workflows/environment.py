@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, RETURNS, InfoColumn
 from hocket.core.errors import nearest
 from hocket.core.keys import Key
-from hocket.engine.lobby import aside
+from hocket.engine.barrier import aside
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, World
-from hocket.environments.reading import LastLine, Reading, WholeText
+from hocket.environments.reading import LastLine, MoveParser, WholeText
 from hocket.types import Scenario
 from hocket.workflows.episode import LimitReached, Limits
 from hocket.workflows.reply import Reply
@@ -53,7 +53,7 @@ class PlayEnvironment(Workflow):
 
     world: World
     seats: Mapping[str, str] = field(default_factory=dict)
-    reading: Reading | None = None
+    reading: MoveParser | None = None
     memory: bool = True
     turns: int | None = None
     own_chance: bool = False
@@ -88,7 +88,7 @@ class PlayEnvironment(Workflow):
             lines.append(self.reading_of(observation).instruction)
         return "\n".join(lines)
 
-    def reading_of(self, observation: Observation) -> Reading:
+    def reading_of(self, observation: Observation) -> MoveParser:
         """How replies to an observation are read."""
         return self.reading or (WholeText() if observation.actions is None else LastLine())
 

@@ -13,8 +13,8 @@ from hocket.core.columns import CONVERSATION
 from hocket.engine.requests import Request
 from hocket.types import Message
 from hocket.workflows.chat import Chat, Tokens, Tools
+from hocket.workflows.chat_format import ChatFormat
 from hocket.workflows.reply import Reply
-from hocket.workflows.speech import Speech
 from hocket.workflows.team import Agent, _Call
 
 
@@ -60,15 +60,15 @@ class Correspondent(Agent):
     """
 
     def __init__(self, agent: Agent) -> None:
-        super().__init__(agent.role, agent._seat, agent._episode)
+        super().__init__(agent.role, agent._actor, agent._episode)
         self._free = [agent._conversation, self._conversation]
         self._known: list[Known] = []
         self._asked: dict[str, set[int]] = {}
 
     @property
-    def chat(self) -> Speech:
+    def chat(self) -> ChatFormat:
         """What turns messages into tokens."""
-        return self._seat.chat
+        return self._actor.chat
 
     def read(self, messages: Sequence[Message], tools: Tools | None = None) -> History:
         """Finds in a history what was sampled here.
@@ -96,7 +96,7 @@ class Correspondent(Agent):
         Raises:
             LimitReached: when the episode has no turn or token left.
         """
-        decoding = replace(self._episode.assignment.decoding, **self._seat.decoding)
+        decoding = replace(self._episode.assignment.decoding, **self._actor.decoding)
         most = decoding.max_tokens if longest is None else min(longest, decoding.max_tokens)
         place, left = self._episode.begin(self.role, most)
         decoding = replace(decoding, stop=(*decoding.stop, *stops), max_tokens=left)
@@ -143,6 +143,6 @@ class Correspondent(Agent):
         return digest, number
 
 
-def _shown(chat: Speech, messages: Sequence[Message], tools: Tools | None) -> str:
+def _shown(chat: ChatFormat, messages: Sequence[Message], tools: Tools | None) -> str:
     """A whole history as the policy's side writes it."""
     return chat.shown(messages, tools) if isinstance(chat, Chat) else chat.render(chat.opening(messages, tools))

@@ -14,7 +14,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine, Request, Sample
 from hocket.types import Decoding, Turn
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 
 Asked = tuple[Turn, Sequence[int]]
 """A recorded turn, and the token ids that are imposed in place of its response."""
@@ -23,7 +23,7 @@ KEY = Key.of(0).derive("likelihood")
 """Nothing is drawn, so every request may have the same key."""
 
 
-async def likelihoods(seats: Mapping[str, Seat], asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
+async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
     """The log-probs `[L]` of each continuation after what its turn had been told, under the policy as it is now.
 
     At the turn's sampling temperature, of the uncut vocabulary. None where the context has no room for it, and for
@@ -35,22 +35,22 @@ async def likelihoods(seats: Mapping[str, Seat], asked: Sequence[Asked]) -> list
     requests: dict[tuple[str, Request], None] = {}
     wanted: list[tuple[str, Request] | None] = []
     for turn, tokens in asked:
-        seat = seats.get(turn.role)
-        own = seat is not None and seat.learns and seat.policy == turn.policy and len(tokens) > 0
+        actor = actors.get(turn.role)
+        own = actor is not None and actor.learns and actor.policy == turn.policy and len(tokens) > 0
         entry = (turn.role, _request(turn, tokens)) if own else None
         wanted.append(entry)
         if entry is not None:
             requests.setdefault(entry)
     async with AsyncExitStack() as live:
-        for engine in _engines(seats):
+        for engine in _engines(actors):
             await live.enter_async_context(engine.episode())
-        answers = await asyncio.gather(*(_answer(seats[role], request) for role, request in requests))
+        answers = await asyncio.gather(*(_answer(actors[role], request) for role, request in requests))
     known = dict(zip(requests, answers, strict=True))
     return [None if entry is None else known[entry] for entry in wanted]
 
 
-def _engines(seats: Mapping[str, Seat]) -> list[Engine]:
-    return list({id(seat.engine): seat.engine for seat in seats.values()}.values())
+def _engines(actors: Mapping[str, Actor]) -> list[Engine]:
+    return list({id(actor.engine): actor.engine for actor in actors.values()}.values())
 
 
 def _request(turn: Turn, tokens: Sequence[int]) -> Request:
@@ -61,14 +61,14 @@ def _request(turn: Turn, tokens: Sequence[int]) -> Request:
     return Request(tuple(context), decoding, KEY, tuple(int(token) for token in tokens), tuple(turn.prompt))
 
 
-async def _answer(seat: Seat, request: Request) -> NDArray[np.float32] | None:
+async def _answer(actor: Actor, request: Request) -> NDArray[np.float32] | None:
     try:
-        sample: Sample = await seat.engine.submit(request)
+        sample: Sample = await actor.engine.submit(request)
     except ContextFull:
         return None
     if sample.logp is None or len(sample.logp) < len(request.prefix):
         raise ConfigurationError(
-            f"the engine of policy {seat.policy!r} tells no log-probs of imposed tokens, of which beliefs are made; "
+            f"the engine of policy {actor.policy!r} tells no log-probs of imposed tokens, of which beliefs are made; "
             "use engine.kind local or vllm"
         )
     return np.asarray(sample.logp[: len(request.prefix)], np.float32)

@@ -22,25 +22,25 @@ from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.candidates import settle
+from hocket.workflows.chat_format import ChatFormat
 from hocket.workflows.ending import ended
 from hocket.workflows.episode import Episode, LimitReached, Limits
 from hocket.workflows.likelihood import Asked, likelihoods
-from hocket.workflows.speech import Speech
-from hocket.workflows.team import Agent, Labeller, Seat, Team, Verifier, headed
+from hocket.workflows.team import Actor, Agent, Labeller, Team, Verifier, headed
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
 _RESERVED = ("assignment", "key")
 
 
 class Guests(Protocol):
-    """Who takes which seats in an episode instead of those that usually sit there."""
+    """Who plays which roles in an episode instead of those that usually do."""
 
     @property
-    def seats(self) -> Sequence[Seat]:
+    def actors(self) -> Sequence[Actor]:
         """Of all who may come."""
         ...
 
-    def __call__(self, episode: Episode) -> Mapping[str, Seat]:
+    def __call__(self, episode: Episode) -> Mapping[str, Actor]:
         """By role, those that this episode has guests in; a function of the episode's keys."""
         ...
 
@@ -59,20 +59,20 @@ class TextPlayer:
 
     Attributes:
         workflow: what an episode does.
-        seats: who plays each role.
+        actors: who plays each role.
         limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
-        references: who plays each role where an assignment's actor is the reference; the others stay in their seats.
+        references: who plays each role where an assignment's actor is the reference; the others keep their roles.
         verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
-        guests: who takes seats in single episodes of the policies' own; their engines share the seats' lobby.
+        guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
 
     Raises:
-        ConfigurationError: when a role has no seat, or a seat no role.
+        ConfigurationError: when a role has no actor, or an actor no role.
     """
 
     workflow: Workflow
-    seats: Mapping[str, Seat]
+    actors: Mapping[str, Actor]
     limits: Limits = field(default_factory=Limits)
-    references: Mapping[str, Seat] = field(default_factory=dict)
+    references: Mapping[str, Actor] = field(default_factory=dict)
     verifier: Verifier | None = None
     labeller: Labeller | None = None
     guests: Guests | None = None
@@ -87,15 +87,17 @@ class TextPlayer:
         for role in roles:
             if role in _RESERVED or role.startswith("_"):
                 raise ConfigurationError(f"workflow {name}: {role!r} cannot name a role; choose another word")
-            if role not in self.seats:
+            if role not in self.actors:
                 raise ConfigurationError(f"role {role!r} of workflow {name} has no policy; set roles.{role}")
-        for role in self.seats:
+        for role in self.actors:
             if role not in roles:
                 raise ConfigurationError(f"roles.{role}: workflow {name} has no such role{nearest(role, roles)}")
-        lobbies = {id(lobby) for engine in self._engines() if (lobby := getattr(engine, "lobby", None)) is not None}
-        if len(lobbies) > 1:
+        barriers = {
+            id(barrier) for engine in self._engines() if (barrier := getattr(engine, "barrier", None)) is not None
+        }
+        if len(barriers) > 1:
             raise ConfigurationError(
-                f"the engines of workflow {name} would wait for each other for ever; give them one lobby"
+                f"the engines of workflow {name} would wait for each other for ever; give them one barrier"
             )
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -108,11 +110,11 @@ class TextPlayer:
 
     async def likelihood(self, asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
         """The log-probs of imposed responses to recorded turns; see `hocket.workflows.likelihood`."""
-        return await likelihoods(self.seats, asked)
+        return await likelihoods(self.actors, asked)
 
     @property
-    def _chat(self) -> Speech:
-        return min(self.seats.values(), key=lambda seat: not seat.learns).chat
+    def _chat(self) -> ChatFormat:
+        return min(self.actors.values(), key=lambda actor: not actor.learns).chat
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.
@@ -137,9 +139,11 @@ class TextPlayer:
 
     def counts(self) -> dict[str, int]:
         """What the engines in this process did so far, all together, as `hocket.engine.paged.Counts` names it."""
-        guests = [] if self.guests is None else self.guests.seats
-        seats = [*self.seats.values(), *self.references.values(), *guests]
-        found = {id(counts): counts for seat in seats if (counts := getattr(seat.engine, "counts", None)) is not None}
+        guests = [] if self.guests is None else self.guests.actors
+        actors = [*self.actors.values(), *self.references.values(), *guests]
+        found = {
+            id(counts): counts for actor in actors if (counts := getattr(actor.engine, "counts", None)) is not None
+        }
         total: Counter[str] = Counter()
         for counts in found.values():
             total.update(vars(counts))
@@ -180,7 +184,7 @@ class TextPlayer:
             if reached is not None:
                 LIMIT.write(trajectory, reached)
             if guests:
-                GUESTS.write(trajectory, {role: seat.policy for role, seat in guests.items()})
+                GUESTS.write(trajectory, {role: actor.policy for role, actor in guests.items()})
         trajectory.turns = episode.turns
         if trajectory.failure is None:
             settle(trajectory, episode.candidates)
@@ -206,24 +210,24 @@ class TextPlayer:
 
     def _engines(self) -> list[Engine]:
         """The engines of all seats, each once."""
-        return list({id(seat.engine): seat.engine for seat in self.seats.values()}.values())
+        return list({id(actor.engine): actor.engine for actor in self.actors.values()}.values())
 
-    def _seated(self, assignment: Assignment) -> Mapping[str, Seat]:
+    def _seated(self, assignment: Assignment) -> Mapping[str, Actor]:
         """Who plays this assignment."""
         if assignment.actor == "policy":
-            return self.seats
+            return self.actors
         if not self.references:
             raise ConfigurationError(
                 "the rollout samples from the policies as they were before training, which this player was not given; "
                 "its class must say plays_reference = True"
             )
-        return {**self.seats, **self.references}
+        return {**self.actors, **self.references}
 
-    def _team(self, episode: Episode, guests: Mapping[str, Seat]) -> Team:
+    def _team(self, episode: Episode, guests: Mapping[str, Actor]) -> Team:
         prompts, tools = self.workflow.prompts, self.workflow.tools
-        seats = {**self._seated(episode.assignment), **guests}
+        actors = {**self._seated(episode.assignment), **guests}
         agents = {
-            role: Agent(role, seats[role], episode, system=prompts.get(role), tools=tools.get(role))
+            role: Agent(role, actors[role], episode, system=prompts.get(role), tools=tools.get(role))
             for role in self.workflow.roles
         }
         keys = episode.draws.derive("workflow"), episode.common.derive("workflow")
@@ -266,7 +270,7 @@ class TextPlayer:
         return Trajectory(assignment.scenario, turns, sample=number, source=assignment.source)
 
     def _forced(self, role: str, messages: tuple[Message, ...], said: str, parent: Turn | None) -> Turn:
-        chat, tools = self.seats[role].chat, self.workflow.tools.get(role)
+        chat, tools = self.actors[role].chat, self.workflow.tools.get(role)
         observation = None
         if parent is not None:
             past = len(parent.prompt)
@@ -276,7 +280,7 @@ class TextPlayer:
         return Turn(
             agent=role,
             role=role,
-            policy=self.seats[role].policy,
+            policy=self.actors[role].policy,
             observation=np.asarray(observation, np.int64),
             action=np.asarray(chat.demonstration(said), np.int64),
             parent=parent,

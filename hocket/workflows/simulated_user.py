@@ -57,7 +57,7 @@ class Visit(Protocol):
         ...
 
 
-class Desk(Protocol):
+class TalkSource(Protocol):
     """Where talks come from: a frozen value."""
 
     @property
@@ -82,7 +82,7 @@ DESKS: Mapping[str, str] = {
 """Desks of `hocket.environments` by name, each with its usual settings."""
 
 
-def desk_called(name: str) -> Desk:
+def desk_called(name: str) -> TalkSource:
     """The desk of that name, or what `FILE.py:NAME` holds.
 
     Raises:
@@ -95,7 +95,7 @@ def desk_called(name: str) -> Desk:
         found = load_object(name, "desk")
     else:
         raise ConfigurationError(f"there is no desk {name!r}{nearest(name, DESKS)}; a file is FILE.py:NAME")
-    return cast(Desk, found() if inspect.isclass(found) else found)
+    return cast(TalkSource, found() if inspect.isclass(found) else found)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class SimulatedUser(Workflow):
     name = "simulated-user"
     description = "an agent serves a user, e.g. simulated-user?desk=order_desk"
 
-    desk: Desk | str = "order_desk"
+    desk: TalkSource | str = "order_desk"
     turns: int = 12
     played: bool = False
     closing: str = "###STOP###"
@@ -129,7 +129,7 @@ class SimulatedUser(Workflow):
         object.__setattr__(self, "roles", ("agent", "user") if self.played else ("agent",))
 
     @property
-    def at(self) -> Desk:
+    def at(self) -> TalkSource:
         """The desk itself."""
         assert not isinstance(self.desk, str)
         return self.desk

@@ -46,7 +46,7 @@ def agrees(text: str) -> bool:
 
 
 @dataclass
-class Talk:
+class Agreement:
     """What is agreed so far. A route is agreed when one gives it and it is the other's latest, or is accepted.
 
     Attributes:
@@ -67,7 +67,7 @@ class Talk:
 
 def agreed_route(transcript: Sequence[tuple[str, str]]) -> Route | None:
     """The first route that is agreed in a transcript of speakers and messages."""
-    talk = Talk()
+    talk = Agreement()
     return next((route for who, text in transcript if (route := talk.hear(who, text)) is not None), None)
 
 
@@ -119,7 +119,7 @@ class SplitMap(Workflow):
         if self.see != "halves":
             return await self._solo(scenario, team)
         halves: Sequence[str] = scenario.metadata["halves"]
-        talk, lines = Talk(), _Lines(team, asked(team.assignment), halves)
+        talk, lines = Agreement(), _Lines(team, asked(team.assignment), halves)
         for number in range(self.messages):
             side = number % 2
             reply = await lines.say(side, "opener" if number < self.relay else ("alice", "bob")[side])

@@ -18,14 +18,14 @@ from hocket.engine.requests import Engine, Request, Sample
 from hocket.types import Assignment, Decoding, Message, Scenario, Turn
 from hocket.workflows.candidates import Candidate, Judge, chosen, judged
 from hocket.workflows.chat import Tokens, Tools
+from hocket.workflows.chat_format import ChatFormat
 from hocket.workflows.episode import Episode
+from hocket.workflows.message_history import MessageHistory
 from hocket.workflows.reply import Reply
-from hocket.workflows.speech import Speech
-from hocket.workflows.told import Told
 
 
 @dataclass(frozen=True)
-class Seat:
+class Actor:
     """Who plays a role: the policy's name, its engine, its chat template, and settings of `Decoding` to override.
 
     Where nobody `learns` (a model behind an endpoint), decisions count as imposed: they are context for the others
@@ -34,7 +34,7 @@ class Seat:
 
     policy: str
     engine: Engine
-    chat: Speech
+    chat: ChatFormat
     decoding: Mapping[str, Any] = field(default_factory=dict)
     learns: bool = True
 
@@ -97,7 +97,7 @@ class Agent:
     def __init__(
         self,
         role: str,
-        seat: Seat,
+        actor: Actor,
         episode: Episode,
         *,
         system: str | None = None,
@@ -106,13 +106,13 @@ class Agent:
     ) -> None:
         self.role = role
         self._key = key or episode.key
-        self._seat = seat
+        self._actor = actor
         self._episode = episode
         self._system = system
         self._tools = tools
         self._usual = episode.assignment.decoding
-        if seat.decoding:
-            self._usual = replace(self._usual, **seat.decoding)
+        if actor.decoding:
+            self._usual = replace(self._usual, **actor.decoding)
         self._state = _State()
         self._conversation = episode.conversation(role)
         self._calls = 0
@@ -130,7 +130,7 @@ class Agent:
         """
         return Agent(
             self.role,
-            self._seat,
+            self._actor,
             self._episode,
             system=self._system if system is None else system,
             tools=self._tools if tools is None else tools,
@@ -172,7 +172,7 @@ class Agent:
             return await self._answered(call)
         keys = [call.request.key.derive("candidate", number) for number in range(1, branching.candidates)]
         requests = [call.request, *(replace(call.request, key=key) for key in keys)]
-        samples = await asyncio.gather(*(self._episode.sample(self._seat.engine, request) for request in requests))
+        samples = await asyncio.gather(*(self._episode.sample(self._actor.engine, request) for request in requests))
         turns = [self._turn(call, sample) for sample in samples]
         replies = [Reply(turn.text, turn.action, turn.finish, turn) for turn in turns]
         rewards = [await judged(score, reply, branching) for reply in replies]
@@ -203,7 +203,7 @@ class Agent:
         again = self._episode.again((self.role, self._conversation, call.number), call.place, call.messages)
         if again is not None:
             return self._taken(call, again)
-        sample = await self._episode.sample(self._seat.engine, call.request)
+        sample = await self._episode.sample(self._actor.engine, call.request)
         return self._taken(call, self._turn(call, sample))
 
     def _taken(self, call: _Call, turn: Turn) -> Reply:
@@ -219,7 +219,7 @@ class Agent:
         """All messages, the ids that are new, and the turn they extend (None opens a conversation or a branch)."""
         if not new:
             raise HocketError(f"agent {self.role!r} was called without a message; pass text or chat messages")
-        past, last, chat = self._state.messages, self._state.last, self._seat.chat
+        past, last, chat = self._state.messages, self._state.last, self._actor.chat
         if last is None or _whole(new):
             new = headed(new, self._system)
             if last is None or len(new) <= len(past) or new[: len(past)] != past:
@@ -232,23 +232,23 @@ class Agent:
         return messages, grown, last
 
     def _turn(self, call: _Call, sample: Sample) -> Turn:
-        said = self._seat.chat.reply_text(sample.tokens.tolist()) if sample.text is None else sample.text
+        said = self._actor.chat.reply_text(sample.tokens.tolist()) if sample.text is None else sample.text
         imposed = np.zeros(len(sample.tokens), np.bool_)
         imposed[: len(sample.forced)] = sample.forced
         return Turn(
             agent=self.role,
             role=self.role,
-            policy=self._seat.policy,
+            policy=self._actor.policy,
             observation=np.asarray(call.observation, np.int64),
             action=sample.tokens,
             logp=sample.logp,
             version=np.full(len(sample.tokens), sample.version, np.int64),
-            forced=imposed | (not self._seat.learns),
+            forced=imposed | (not self._actor.learns),
             parent=call.parent,
             state=call.state,
             finish=sample.finish,
             text=said,
-            prompt=Told.of(call.messages, call.parent),
+            prompt=MessageHistory.of(call.messages, call.parent),
             decoding=call.request.decoding,
             extras={CONVERSATION.name: self._conversation, CALL.name: call.number, **sample.extras},
         )

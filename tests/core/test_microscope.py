@@ -12,7 +12,7 @@ import pytest
 from hocket.cli.parser import main
 from hocket.core.annotators import Annotator
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.lab.microscope import look, relation
+from hocket.lab.microscope import inspect, relation
 from hocket.recipes import all_recipes, find
 
 
@@ -52,7 +52,7 @@ RECORDABLE = sorted(
 def test_every_recipe_answers_in_the_inputs_order_and_whatever_that_order_is(name: str) -> None:
     plain = document()
     backwards = {**plain, "trajectories": plain["trajectories"][::-1]}
-    found, mirrored = look(find(name), plain), look(find(name), backwards)
+    found, mirrored = inspect(find(name), plain), inspect(find(name), backwards)
     assert found["loss"] == pytest.approx(mirrored["loss"], rel=1e-9, abs=1e-12)
     for field in ("advantages", "gradient", "weight"):
         assert [len(row) for row in found[field]] == [len(row["logp"]) for row in plain["trajectories"]]
@@ -65,7 +65,7 @@ def test_grpo_by_hand() -> None:
     rows = [
         {"group": "a", "scores": {"r": reward}, "logp": [-1.0, -2.0]} for reward in (1.0, 0.0, 0.0, 1.0)
     ]  # fmt: skip
-    found = look(find("grpo"), {"version": 1, "trajectories": rows})
+    found = inspect(find("grpo"), {"version": 1, "trajectories": rows})
     deviation = np.std([1, 0, 0, 1], ddof=1)
     for row, gradient, reward in zip(found["advantages"], found["gradient"], (1, 0, 0, 1), strict=True):
         expected = (reward - 0.5) / (deviation + 1e-6)
@@ -78,7 +78,7 @@ def test_a_shared_prefix_is_one_decision_credited_twice() -> None:
         {"id": "x", "group": "a", "scores": {"r": 1.0}, "logp": [-1.0, -2.0]},
         {"id": "y", "group": "a", "scores": {"r": 0.0}, "logp": [-1.0, -0.5], "parent": {"id": "x", "length": 1}},
     ]
-    found = look(find("grpo"), {"version": 1, "trajectories": rows})
+    found = inspect(find("grpo"), {"version": 1, "trajectories": rows})
     assert found["advantages"][0][0] == -found["advantages"][1][0]
     assert found["gradient"][0][0] == pytest.approx(0.0)  # The two opposite credits of the shared decision cancel.
     assert found["gradient"][0][1] == pytest.approx(-found["gradient"][1][1])
@@ -89,11 +89,11 @@ def test_recipes_are_told_equal_proportional_or_different() -> None:
     for row in batch["trajectories"]:
         row["source"] = "own"
         row["logp_behaviour"] = row["logp"]
-    grpo = look(find("grpo"), batch)
-    assert relation(grpo, look(find("grpo"), batch)) == "equal"
-    assert relation(grpo, look(find("dr-grpo"), batch)) == "different"
-    rloo = look(find("rloo"), batch)
-    centred = look(find("rloo").but(name="mean", **{"credit.leave_one_out": False}), batch)
+    grpo = inspect(find("grpo"), batch)
+    assert relation(grpo, inspect(find("grpo"), batch)) == "equal"
+    assert relation(grpo, inspect(find("dr-grpo"), batch)) == "different"
+    rloo = inspect(find("rloo"), batch)
+    centred = inspect(find("rloo").but(name="mean", **{"credit.leave_one_out": False}), batch)
     assert relation(centred, rloo) == "proportional (x 1.333)"  # G/(G-1) with groups of four.
 
 
@@ -102,9 +102,9 @@ def test_a_missing_field_is_named() -> None:
     for row in batch["trajectories"]:
         del row["logp_ref"], row["value"]
     with pytest.raises(HocketError, match="logp_ref"):
-        look(find("grpo-kl"), batch)
+        inspect(find("grpo-kl"), batch)
     with pytest.raises(HocketError, match="value"):
-        look(find("ppo"), batch)
+        inspect(find("ppo"), batch)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_missing_field_is_named() -> None:
 )
 def test_bad_batches_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        look(find("grpo"), {**document(), **change})
+        inspect(find("grpo"), {**document(), **change})
 
 
 def test_the_command_prints_one_json_list_and_reports_what_cannot_run(

@@ -26,7 +26,7 @@ SPLITTABLE = sorted(name for name, recipe in all_recipes().items() if not recipe
 def problem_for(recipe: Recipe, policy: TablePolicy, batch: Batch) -> tuple[Problem, Batch]:
     learner = Learner(policy, recipe, total_steps=1)
     learner.reference = TablePolicy(5, 4, seed=99)
-    credited = learner.assess(learner.annotate(batch), {}, 1)
+    credited = learner.compute_credit(learner.annotate(batch), {}, 1)
     problem = Problem(
         batch=credited,
         policy=policy,

@@ -39,7 +39,7 @@ def test_warmup_rises_linearly_and_schedules_end_near_zero(warmup: int, total: i
 def one_update(policy: TablePolicy, *, changes: dict[str, object], recipe: str = "reinforce") -> dict[str, float]:
     chosen = find(recipe).but(changes)
     learner = Learner(policy, chosen, total_steps=10)
-    batch = learner.assess(learner.annotate(pack(random_trajectories(0))), {}, 1)
+    batch = learner.compute_credit(learner.annotate(pack(random_trajectories(0))), {}, 1)
     return learner.learn(batch, Key.of(0), step=1)
 
 
@@ -97,7 +97,7 @@ def test_a_step_without_signal_changes_nothing_but_counts() -> None:
     trajectories = random_trajectories(0)
     for trajectory in trajectories:
         trajectory.scores["correct"] = type(trajectory.scores["correct"])(1.0)
-    batch = learner.assess(learner.annotate(pack(trajectories)), {}, 1)
+    batch = learner.compute_credit(learner.annotate(pack(trajectories)), {}, 1)
     metrics = learner.learn(batch, Key.of(0), step=1)
     assert math.isnan(metrics["loss"])
     assert policy.version == 1

@@ -76,8 +76,8 @@ def test_a_language_model_shows_the_distributions_it_evaluates(kind):
     draw = Key.of(2).numpy()
     trajectories = []
     for number in range(3):
-        heat = Decoding(temperature=float(draw.choice([0.7, 1.4])))
-        turn = Turn("a", "policy", draw.integers(3, 40, 4), draw.integers(3, 40, 2 + number), decoding=heat)
+        decoding = Decoding(temperature=float(draw.choice([0.7, 1.4])))
+        turn = Turn("a", "policy", draw.integers(3, 40, 4), draw.integers(3, 40, 2 + number), decoding=decoding)
         trajectories.append(Trajectory(Scenario("s"), [turn]))
     batch = pack(trajectories)
     policy = tiny_models.policy(kind)

@@ -326,7 +326,7 @@ def test_the_decision_of_every_turn_is_masked():
 def test_a_wrong_number_of_pieces_is_refused():
     trajectory = make("a", 1.0, length=3)
     trajectory.info["pieces"] = ["a"]
-    with pytest.raises(ConfigurationError, match="3 decisions but 1 pieces"):
+    with pytest.raises(ConfigurationError, match="3 decisions but 1 texts"):
         MaskDecision()(batch_of([trajectory]))
 
 

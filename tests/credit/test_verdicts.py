@@ -10,7 +10,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.credit.group import GroupRelative
 from hocket.credit.pairs import ShortestAgainstLonger
 from hocket.credit.verdicts import Verdicts
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.group_relative_reinforce import (
     DropSurplusNegatives,
     ExponentialWeight,
@@ -34,7 +34,7 @@ def batch_of(rewards, *, groups=None, lengths=None, scores=None):
         }
         for n, reward in enumerate(rewards)
     ]
-    return WeightedSum()(Reading({"version": 1, "trajectories": rows}).batch, {})
+    return WeightedSum()(RecordedBatch({"version": 1, "trajectories": rows}).batch, {})
 
 
 def pairs_of(seen):

@@ -13,14 +13,14 @@ from hocket import kernels
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine import continuous, local
-from hocket.engine.lobby import Lobby
+from hocket.engine import local, scheduler
+from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.batching import batch_together
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared import Bases
+from hocket.policies.shared import SharedBaseCache
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)
@@ -48,10 +48,15 @@ def stirred(policy, seed, by=0.1):
     return policy
 
 
-def load(folder, number, precision="fp32", bases=None):
+def load(folder, number, precision="fp32", base_cache=None):
     return stirred(
         CausalLM.from_pretrained(
-            folder, name=f"p{number}", lora=LORAS[number % 3], precision=precision, bases=bases, key=Key.of(number)
+            folder,
+            name=f"p{number}",
+            lora=LORAS[number % 3],
+            precision=precision,
+            base_cache=base_cache,
+            key=Key.of(number),
         ),
         number,
     )
@@ -59,8 +64,8 @@ def load(folder, number, precision="fp32", bases=None):
 
 def team(folder, precision="fp32"):
     """Three policies on one base, and that base: the first one with its adapter off."""
-    bases = Bases()
-    policies = [load(folder, number, precision, bases) for number in range(3)]
+    base_cache = SharedBaseCache()
+    policies = [load(folder, number, precision, base_cache) for number in range(3)]
     return [*policies, policies[0].frozen_copy()]
 
 
@@ -154,7 +159,7 @@ def test_no_schedule_shows(folder, seed, order, rows, pages, budget):
     page = local.PagedCache(policies[0].model, "fp32", kernels, 2**20).page_bytes
     engines = beside(policies, max_rows=rows, max_bytes=pages * page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(continuous, "PREFILL_TOKENS", budget)
+        patch.setattr(scheduler, "PREFILL_TOKENS", budget)
         for _ in range(2):
             same(sampled(engines, [asked[n] for n in order]), [_ALONE[folder, seed][n] for n in order])
             cache = engines[0]._cache
@@ -189,8 +194,8 @@ def test_only_what_a_changed_policy_computed_is_forgotten(folder):
 
 def test_engines_beside_each_other_run_one_batch_when_all_wait(folder, monkeypatch):
     """Also where the kernels cannot run: then policy after policy, with the same results."""
-    policies, lobby = team(folder), Lobby()
-    engines = [LocalEngine(policies[0], lobby=lobby)]
+    policies, barrier = team(folder), Barrier()
+    engines = [LocalEngine(policies[0], barrier=barrier)]
     engines += [LocalEngine(policy, beside=engines[0]) for policy in policies[1:]]
     batches, advance, whole = [], LocalEngine._advance, LocalEngine._sample
 
@@ -241,14 +246,14 @@ def test_engines_beside_each_other_run_one_batch_when_all_wait(folder, monkeypat
 
 
 def test_who_can_sample_together(folder):
-    bases = Bases()
-    one, other = load(folder, 0, bases=bases), load(folder, 1, bases=bases)
+    base_cache = SharedBaseCache()
+    one, other = load(folder, 0, base_cache=base_cache), load(folder, 1, base_cache=base_cache)
     assert batch_together(one, other)
     assert batch_together(one, other.frozen_copy())
     assert not batch_together(one, load(folder, 1)), "another base"
-    assert not batch_together(one, load(folder, 1, "bf16", bases=bases))
+    assert not batch_together(one, load(folder, 1, "bf16", base_cache=base_cache))
     head = LoraSettings(rank=2, targets=("lm_head", "q_proj"))
-    wide = CausalLM.from_pretrained(folder, lora=head, bases=bases, key=Key.of(0))
+    wide = CausalLM.from_pretrained(folder, lora=head, base_cache=base_cache, key=Key.of(0))
     assert not batch_together(one, wide), "the head is one for all rows"
     with pytest.raises(HocketError, match="'p0' and 'policy' differ in more than their adapters"):
         LocalEngine(wide, beside=LocalEngine(one))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hocket import kernels
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.family import head_size
@@ -245,7 +245,7 @@ def test_weights_that_change_under_way_make_everything_begin_again():
 
 def test_an_error_in_a_pass_reaches_every_caller_and_the_engine_goes_on(monkeypatch):
     engine = LocalEngine(POLICY)
-    from hocket.engine.continuous import Continuous
+    from hocket.engine.scheduler import Scheduler
 
     def broken(self):
         raise HocketError("the model is on fire")
@@ -254,7 +254,7 @@ def test_an_error_in_a_pass_reaches_every_caller_and_the_engine_goes_on(monkeypa
         return await asyncio.gather(*(engine.submit(question(n)) for n in range(3)), return_exceptions=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Continuous, "_step", broken)
+        patch.setattr(Scheduler, "_step", broken)
         assert [str(error) for error in asyncio.run(main())] == ["the model is on fire"] * 3
     assert [len(sample.tokens) for sample in asyncio.run(main())] == [12] * 3
     nothing_held(engine)
@@ -288,11 +288,11 @@ def test_an_engine_that_needs_company_waits_until_the_steady_one_has_nothing_lef
             return super().sample(requests)
 
     def run(seed):
-        lobby = Lobby()
-        steady, judge = LocalEngine(POLICY, lobby=lobby), Whole(POLICY, lobby=lobby)
+        barrier = Barrier()
+        steady, judge = LocalEngine(POLICY, barrier=barrier), Whole(POLICY, barrier=barrier)
 
         async def episode(number):
-            async with lobby.episode():
+            async with barrier.episode():
                 await asyncio.sleep(float(Key.of(seed).derive(number).numpy().random()) * 0.03)
                 first = await steady.submit(question(number, most=2 + 3 * number))
                 second = await judge.submit(question("judge", number))
@@ -328,10 +328,10 @@ def test_memory_is_for_what_is_live():
 
 def test_pages_of_ended_conversations_are_used_again_before_memory_grows(monkeypatch):
     """However many episodes there are, the pool is as large as those that live at one time need."""
-    from hocket.engine import continuous
+    from hocket.engine import scheduler
 
     def largest(episodes, kept):
-        monkeypatch.setattr(continuous, "KEPT", kept)
+        monkeypatch.setattr(scheduler, "KEPT", kept)
         engine = LocalEngine(POLICY)
         gate = asyncio.Semaphore(4)
 
@@ -355,9 +355,9 @@ def test_pages_of_ended_conversations_are_used_again_before_memory_grows(monkeyp
 
 
 def test_what_live_conversations_need_is_not_given_up(monkeypatch):
-    from hocket.engine import continuous
+    from hocket.engine import scheduler
 
-    monkeypatch.setattr(continuous, "KEPT", 2**30)
+    monkeypatch.setattr(scheduler, "KEPT", 2**30)
     engine = LocalEngine(POLICY)
 
     async def short(number):

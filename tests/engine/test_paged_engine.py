@@ -12,7 +12,7 @@ from hocket import kernels
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine import continuous, local
+from hocket.engine import local, scheduler
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
@@ -98,9 +98,9 @@ def test_requests_get_the_same_bits_in_any_company(policy):
 def test_how_much_is_read_at_once_does_not_matter(policy, monkeypatch):
     asked = mixed(24, seed=3)
     due = LocalEngine(policy).sample(asked)
-    monkeypatch.setattr(continuous, "PREFILL_TOKENS", 7)
+    monkeypatch.setattr(scheduler, "PREFILL_TOKENS", 7)
     same(LocalEngine(policy, max_rows=9).sample(asked), due)
-    monkeypatch.setattr(continuous, "LEAST_SAVED", 1)
+    monkeypatch.setattr(scheduler, "LEAST_SAVED", 1)
     same(LocalEngine(policy).sample(asked), due)
 
 
@@ -140,8 +140,8 @@ def test_no_schedule_shows(seed, order, rows, pages, budget, saved):
     page = local.PagedCache(policy.model, "fp32", kernels, 2**20).page_bytes
     engine = LocalEngine(policy, max_rows=rows, max_bytes=pages * page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(continuous, "PREFILL_TOKENS", budget)
-        patch.setattr(continuous, "LEAST_SAVED", saved)
+        patch.setattr(scheduler, "PREFILL_TOKENS", budget)
+        patch.setattr(scheduler, "LEAST_SAVED", saved)
         for _ in range(2):
             samples = engine.sample([asked[number] for number in order])
             same(samples, [_ALONE[seed][number] for number in order])

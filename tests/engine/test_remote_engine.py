@@ -14,7 +14,7 @@ from remote_server import Said, Server, chat_answer, token_answer
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_http import Endpoint, EndpointError
@@ -28,7 +28,7 @@ from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.plain import TextChat
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 CHAT = Chat(build_tokenizer())
@@ -40,10 +40,12 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def engine(server: Server, *, journal: Journal | None = None, lobby: Lobby | None = None, **more: Any) -> RemoteEngine:
+def engine(
+    server: Server, *, journal: Journal | None = None, barrier: Barrier | None = None, **more: Any
+) -> RemoteEngine:
     named = {name: more.pop(name) for name in ("retries", "timeout", "concurrency") if name in more}
     where = Endpoint(server.url, "m", **({"retries": 0, "timeout": 5.0, "backoff": 0.001} | named))
-    return RemoteEngine(where, encode=CHAT.encode, journal=journal, lobby=lobby, **more)
+    return RemoteEngine(where, encode=CHAT.encode, journal=journal, barrier=barrier, **more)
 
 
 def request(number: int = 0, **decoding: Any) -> Request:
@@ -283,14 +285,14 @@ class Pair(Workflow):
 
 
 def played(server: Server) -> Trajectory:
-    lobby = Lobby()
+    barrier = Barrier()
     plain = TextChat(build_tokenizer())
-    judge = engine(server, lobby=lobby)
-    seats = {
-        "student": Seat("policy", ScriptedEngine(["4"], CHAT), CHAT),
-        "judge": Seat("judge", judge, plain, learns=False),
+    judge = engine(server, barrier=barrier)
+    actors = {
+        "student": Actor("policy", ScriptedEngine(["4"], CHAT), CHAT),
+        "judge": Actor("judge", judge, plain, learns=False),
     }
-    player = TextPlayer(Pair(), seats)
+    player = TextPlayer(Pair(), actors)
     (found,) = asyncio.run(player.play([Assignment(Scenario("s", "2+2"))], key=Key.of(0)))
     assert player.decode(CHAT.encode("4")) == "4"
     return found
@@ -350,19 +352,19 @@ def test_what_is_said_here_does_not_depend_on_how_fast_the_server_is(
         monkeypatch.setattr(Counting, "_split", lambda self, asked: ([], list(asked)))
 
     def play(share: int) -> list[list[list[int]]]:
-        lobby = Lobby()
-        local = Counting(policy, lobby=lobby)
+        barrier = Barrier()
+        local = Counting(policy, barrier=barrier)
 
         def late(path: str, body: Any) -> Said:
             return Said(chat_answer("1+1").value, wait=body["seed"] * share % 5 * 0.03)
 
         with Server(late).running() as server:
-            seats = {
-                "student": Seat("policy", local, CHAT),
-                "judge": Seat("judge", engine(server, lobby=lobby), TextChat(build_tokenizer()), learns=False),
+            actors = {
+                "student": Actor("policy", local, CHAT),
+                "judge": Actor("judge", engine(server, barrier=barrier), TextChat(build_tokenizer()), learns=False),
             }
             asked = Assignment(Scenario("s", "2+2"), samples=4, decoding=Decoding(max_tokens=6))
-            found = asyncio.run(TextPlayer(Twice(), seats).play([asked], key=Key.of(0)))
+            found = asyncio.run(TextPlayer(Twice(), actors).play([asked], key=Key.of(0)))
         assert [len(one.turns) for one in found] == [3] * 4
         return [[turn.action.tolist() for turn in one.turns] for one in found]
 

@@ -25,8 +25,8 @@ from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine import vllm
+from hocket.engine.barrier import Barrier
 from hocket.engine.handover import write_weights
-from hocket.engine.lobby import Lobby
 from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.requests import Request, Sample
@@ -159,7 +159,7 @@ def test_a_resumed_run_hears_the_answers_of_each_version_again(tmp_path: Path) -
 def test_one_server_cannot_hold_two_policies(tmp_path: Path) -> None:
     with Server(lambda path, body: Said({"data": [{"id": "nano"}]})).running() as server:
         settings = [("engine", "vllm-server"), ("engine.url", server.url)]
-        engines = Engines(configure(settings, tasks.find("sums")), Lobby())
+        engines = Engines(configure(settings, tasks.find("sums")), Barrier())
         engines.of(nano())
         second = CausalLM.from_pretrained(str(BASE), name="other", key=Key.of(0))
         with pytest.raises(ConfigurationError, match="cannot hold both policy 'policy' and 'other'"):
@@ -245,8 +245,8 @@ class TestRealServer:
         asking = engine(served, policy, tmp_path / "weights")
         player = trainer.parts.player
         assert isinstance(player, TextPlayer)
-        seat = replace(player.seats["policy"], engine=asking)
-        trainer.parts.player = TextPlayer(SingleTurn(), {"policy": seat})
+        actor = replace(player.actors["policy"], engine=asking)
+        trainer.parts.player = TextPlayer(SingleTurn(), {"policy": actor})
         found = [trainer.step() for _ in range(3)]
         assert asking.version == 2
         assert all(row["agreement/largest"] < 1e-3 for row in found[1:])

@@ -362,8 +362,8 @@ def test_a_server_says_itself_what_its_model_is_called(tmp_path: Path, monkeypat
     listed = [{"id": "big"}]
     with Server(lambda path, body: Said({"data": listed})).running() as server:
         pairs = [("engine", "vllm-server"), ("engine.url", server.url), ("runs", str(tmp_path))]
-        seat = Trainer(configure(pairs, tasks.find("sums"))).parts.player.seats["policy"]  # type: ignore[attr-defined]
-        assert seat.engine.endpoint.model == "big"
+        actor = Trainer(configure(pairs, tasks.find("sums"))).parts.player.actors["policy"]  # type: ignore[attr-defined]
+        assert actor.engine.endpoint.model == "big"
         listed.append({"id": "other"})
         err = refused("--engine", "vllm-server", "--engine.url", server.url, runs=tmp_path / "none")
         assert "has 2 models; choose by engine.model: ['big', 'other']" in err

@@ -27,14 +27,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.environments.openenv import OpenEnv
 from hocket.testing import rehearse
 from hocket.types import Assignment, Scenario
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 
 CAPACITY = 2
 
@@ -187,8 +187,8 @@ def test_the_text_player_plays_more_episodes_than_the_server_has_places(url: str
         url, concurrent=CAPACITY, show="said", moves={str(door): {"message": str(door)} for door in range(3)}
     )
     chat = chats.chat("nano")
-    engine = engines.WaitingEngine(players.reply, chat, Lobby(patience=30.0))
-    player = TextPlayer(PlayEnvironment(world), {"policy": Seat("main", engine, chat)}, Limits(seconds=20))
+    engine = engines.WaitingEngine(players.reply, chat, Barrier(patience=30.0))
+    player = TextPlayer(PlayEnvironment(world), {"policy": Actor("main", engine, chat)}, Limits(seconds=20))
     found = asyncio.run(player.play([Assignment(Scenario("s", seed=1), samples=7)], key=Key.of(0)))
     assert [one.failure for one in found] == [None] * 7
     assert all(one.info["returns"]["agent"] <= 1.0 for one in found)

@@ -13,7 +13,7 @@ from workflows import chats, engines
 from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.maze import Mazes
 from hocket.environments.openspiel import OpenSpiel
@@ -24,7 +24,7 @@ from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 
 SCENARIO = Scenario("s", seed=5)
 
@@ -115,10 +115,10 @@ def test_illegal_moves_are_counted_and_the_rule_is_the_worlds() -> None:
 
 
 def test_simultaneous_movers_are_asked_together() -> None:
-    chat, lobby = chats.chat("nano"), Lobby()
-    engine = engines.WaitingEngine(players.reply, chat, lobby)
+    chat, barrier = chats.chat("nano"), Barrier()
+    engine = engines.WaitingEngine(players.reply, chat, barrier)
     flow = PlayEnvironment(OpenSpiel("matrix_rps"))
-    player = TextPlayer(flow, {role: Seat(role, engine, chat) for role in flow.roles})
+    player = TextPlayer(flow, {role: Actor(role, engine, chat) for role in flow.roles})
     found = asyncio.run(player.play([Assignment(SCENARIO, samples=3)], key=Key.of(0)))
     assert engine.batches == [6]
     assert [turn.agent for turn in found[0].turns] == ["player_0", "player_1"]
@@ -131,7 +131,7 @@ def test_the_order_of_completion_changes_nothing(game: str) -> None:
 
     def played(seed: int) -> list[tuple[object, ...]]:
         engine = engines.SlowEngine(players.reply, chat, seed)
-        player = TextPlayer(flow, {role: Seat(role, engine, chat) for role in flow.roles})
+        player = TextPlayer(flow, {role: Actor(role, engine, chat) for role in flow.roles})
         asked = [Assignment(Scenario(f"s{n}", seed=n), samples=3) for n in range(3)]
         found = asyncio.run(player.play(asked, key=Key.of(1)))
         return [(one.info, [(turn.agent, turn.text, turn.state) for turn in one.turns], rewards(one)) for one in found]
@@ -174,7 +174,7 @@ def test_a_limit_amid_simultaneous_moves_makes_none_of_them() -> None:
 def test_a_hint_stands_in_the_first_question() -> None:
     chat = chats.chat("nano")
     engine = ScriptedEngine(["end"], chat)
-    player = TextPlayer(PlayEnvironment(players.Counting(agents=("me",))), {"policy": Seat("main", engine, chat)})
+    player = TextPlayer(PlayEnvironment(players.Counting(agents=("me",))), {"policy": Actor("main", engine, chat)})
     asked = Assignment(SCENARIO, hint="be brief", decoding=Decoding(max_tokens=64))
     (found,) = asyncio.run(player.play([asked], key=Key.of(0)))
     assert "be brief" in found.turns[0].prompt[0]["content"]
@@ -182,10 +182,10 @@ def test_a_hint_stands_in_the_first_question() -> None:
 
 def test_worlds_with_few_places_are_played_in_turn_even_if_the_engine_waits_for_all() -> None:
     world = players.Counting(concurrent=2)
-    chat, lobby = chats.chat("nano"), Lobby(patience=30.0)
-    engine = engines.WaitingEngine(players.reply, chat, lobby)
+    chat, barrier = chats.chat("nano"), Barrier(patience=30.0)
+    engine = engines.WaitingEngine(players.reply, chat, barrier)
     flow = PlayEnvironment(world)
-    player = TextPlayer(flow, {role: Seat(role, engine, chat) for role in flow.roles}, Limits(seconds=5))
+    player = TextPlayer(flow, {role: Actor(role, engine, chat) for role in flow.roles}, Limits(seconds=5))
     found = asyncio.run(player.play([Assignment(SCENARIO, samples=6)], key=Key.of(0)))
     assert all(one.failure is None and "limit" not in one.info for one in found)
     assert max(engine.batches) == 2
@@ -193,10 +193,10 @@ def test_worlds_with_few_places_are_played_in_turn_even_if_the_engine_waits_for_
 
 
 def test_episodes_of_other_worlds_are_played_together() -> None:
-    chat, lobby = chats.chat("nano"), Lobby(patience=30.0)
-    engine = engines.WaitingEngine(lambda request: "north", chat, lobby)
+    chat, barrier = chats.chat("nano"), Barrier(patience=30.0)
+    engine = engines.WaitingEngine(lambda request: "north", chat, barrier)
     task = MazeTask(PlayEnvironment(Mazes(3, 3, steps=4)))
-    player = TextPlayer(task.workflow, {"policy": Seat("main", engine, chat)}, Limits(seconds=20))
+    player = TextPlayer(task.workflow, {"policy": Actor("main", engine, chat)}, Limits(seconds=20))
     asyncio.run(player.play([Assignment(task.scenario("train", 0), samples=6)], key=Key.of(0)))
     assert engine.batches[0] == 6
 

@@ -55,7 +55,7 @@ ALLOWED: Mapping[str, set[str]] = {
 }
 """What each room may import besides itself and the core; the front may import everything."""
 
-ENGINE_OF_WORKFLOWS = {"hocket.engine.requests", "hocket.engine.lobby", "hocket.engine.barrier"}
+ENGINE_OF_WORKFLOWS = {"hocket.engine.requests", "hocket.engine.barrier"}
 """What a workflow may know of the engine: how it is asked, and how it waits."""
 
 # ---------------------------------------------------------------- what still breaks the rules; only to get shorter

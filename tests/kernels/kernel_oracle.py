@@ -202,9 +202,9 @@ class Heads:
 # ---------------------------------------------------------------- choices
 
 
-def softmax_facts(logits: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of softmax(logits / heat): log-probs `[K, V]`, largest score, sum of e^(score - largest), entropy, `[K]`."""
-    z = logits.double() / heat.double()[:, None]
+def softmax_facts(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of softmax(logits / temperature): log-probs `[K, V]`, largest score, sum of e^(score - it), entropy."""
+    z = logits.double() / temperature.double()[:, None]
     peak = z.max(1).values
     total = (z - peak[:, None]).exp().sum(1)
     logp = z - peak[:, None] - total.log()[:, None]
@@ -212,20 +212,20 @@ def softmax_facts(logits: Tensor, heat: Tensor) -> tuple[Tensor, Tensor, Tensor,
     return logp, peak, total, entropy
 
 
-def softmax_gradient(logits: Tensor, action: Tensor, heat: Tensor, g: Tensor, h: Tensor | None) -> Tensor:
+def softmax_gradient(logits: Tensor, action: Tensor, temperature: Tensor, g: Tensor, h: Tensor | None) -> Tensor:
     """d(sum g logp[action] + sum h entropy) / dlogits, float64; a logit of -inf gets 0 unless it is the action."""
-    logp, _, _, entropy = softmax_facts(logits, heat)
+    logp, _, _, entropy = softmax_facts(logits, temperature)
     p = logp.exp()
     one = torch.zeros_like(p).scatter(1, action[:, None], 1.0)
     gradient = g.double()[:, None] * (one - p)
     if h is not None:
         gradient = gradient - h.double()[:, None] * p * (logp.masked_fill(logp.isneginf(), 0.0) + entropy[:, None])
-    return gradient / heat.double()[:, None]
+    return gradient / temperature.double()[:, None]
 
 
-def inverse_cdf(logits: Tensor, uniform: Tensor, heat: Tensor) -> Tensor:
+def inverse_cdf(logits: Tensor, uniform: Tensor, temperature: Tensor) -> Tensor:
     """The first token whose cumulative probability reaches the uniform, `[R]`, by plain float64 sums."""
-    cumulative = softmax_facts(logits, heat)[0].exp().cumsum(1)
+    cumulative = softmax_facts(logits, temperature)[0].exp().cumsum(1)
     return (cumulative < uniform[:, None]).sum(1).clamp(max=logits.shape[1] - 1)
 
 

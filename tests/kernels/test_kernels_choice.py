@@ -38,19 +38,19 @@ def logits_of(seed, rows, vocabulary, dtype=torch.float32, scale=3.0, banned=0.0
     return logits.masked_fill(out, -torch.inf)
 
 
-def chosen_inputs(seed, rows, vocabulary, dtype, scale=3.0, banned=0.0):
+def logprob_inputs(seed, rows, vocabulary, dtype, scale=3.0, banned=0.0):
     draw = Key.of(seed).derive("actions").numpy()
     logits = logits_of(seed, rows, vocabulary, dtype, scale, banned)
     action = torch.from_numpy(draw.integers(0, vocabulary, rows))
-    heat = torch.from_numpy(np.exp(draw.uniform(-2.0, 1.5, rows))).float()
-    heat[draw.random(rows) < 0.3] = 1.0
-    return logits, action, heat
+    temperature = torch.from_numpy(np.exp(draw.uniform(-2.0, 1.5, rows))).float()
+    temperature[draw.random(rows) < 0.3] = 1.0
+    return logits, action, temperature
 
 
-def noise(logits, heat):
+def noise(logits, temperature):
     """fp32 knows a score of size s to s / 2^23 or so."""
     largest = logits.masked_fill(logits.isneginf(), 0.0).abs().max(1).values.double()
-    return 3.0 + 0.3 * largest / heat.double()
+    return 3.0 + 0.3 * largest / temperature.double()
 
 
 # ---------------------------------------------------------------- log-probs and entropies
@@ -65,11 +65,11 @@ def noise(logits, heat):
     scale=st.sampled_from([0.0, 1.0, 10.0, 3000.0]),
     banned=st.sampled_from([0.0, 0.5, 0.97]),
 )
-def test_chosen(seed, rows, vocabulary, dtype, scale, banned):
-    logits, action, heat = chosen_inputs(seed, rows, vocabulary, dtype, scale, banned)
-    logp, peak, total, entropy = kernels.chosen(logits, action, heat, entropy=True)
-    due, _, due_total, due_entropy = softmax_facts(logits, heat)
-    size = noise(logits, heat)
+def test_token_logprobs(seed, rows, vocabulary, dtype, scale, banned):
+    logits, action, temperature = logprob_inputs(seed, rows, vocabulary, dtype, scale, banned)
+    logp, peak, total, entropy = kernels.token_logprobs(logits, action, temperature, entropy=True)
+    due, _, due_total, due_entropy = softmax_facts(logits, temperature)
+    size = noise(logits, temperature)
     expected = due.gather(1, action[:, None])[:, 0]
     assert torch.equal(logp.isneginf(), expected.isneginf())
     some = ~expected.isneginf()
@@ -77,7 +77,7 @@ def test_chosen(seed, rows, vocabulary, dtype, scale, banned):
     assert (logp <= 0).all()
     assert_close(total, due_total, size * due_total)
     assert_close(entropy, due_entropy, size * (1 + due_entropy))
-    bare = kernels.chosen(logits, action, heat, entropy=False)
+    bare = kernels.token_logprobs(logits, action, temperature, entropy=False)
     assert same(bare[0], logp)
     assert same(bare[1], peak)
     assert same(bare[2], total)
@@ -94,39 +94,39 @@ def test_chosen(seed, rows, vocabulary, dtype, scale, banned):
     banned=st.sampled_from([0.0, 0.5, 0.97]),
     spread=st.booleans(),
 )
-def test_chosen_backward(seed, rows, vocabulary, dtype, scale, banned, spread):
-    logits, action, heat = chosen_inputs(seed, rows, vocabulary, dtype, scale, banned)
+def test_token_logprobs_backward(seed, rows, vocabulary, dtype, scale, banned, spread):
+    logits, action, temperature = logprob_inputs(seed, rows, vocabulary, dtype, scale, banned)
     g, h = drawn(seed + 1, rows), drawn(seed + 2, rows) if spread else None
-    _, peak, total, entropy = kernels.chosen(logits, action, heat, entropy=spread)
+    _, peak, total, entropy = kernels.token_logprobs(logits, action, temperature, entropy=spread)
     found = logits.clone()
-    kernels.chosen_backward(found, action, heat, peak, total, entropy, g, h)
-    due = softmax_gradient(logits, action, heat, g, h)
-    facts = softmax_facts(logits, heat)
-    size = noise(logits, heat) * (g.abs() + (0 if h is None else h.abs() * (1 + facts[3]) * 4)) / heat
+    kernels.token_logprobs_backward(found, action, temperature, peak, total, entropy, g, h)
+    due = softmax_gradient(logits, action, temperature, g, h)
+    facts = softmax_facts(logits, temperature)
+    size = noise(logits, temperature) * (g.abs() + (0 if h is None else h.abs() * (1 + facts[3]) * 4)) / temperature
     assert_close(found, due, size[:, None].expand_as(due))
     assert (found[logits.isneginf() & (torch.arange(vocabulary) != action[:, None])] == 0).all()
 
 
 def test_gradient_is_autograds():
     """The formula of the oracle itself, on numbers without -inf."""
-    logits, action, heat = chosen_inputs(3, 5, 40, torch.float32)
+    logits, action, temperature = logprob_inputs(3, 5, 40, torch.float32)
     g, h = drawn(1, 5), drawn(2, 5)
     leaf = logits.double().requires_grad_()
-    logp = torch.log_softmax(leaf / heat.double()[:, None], 1)
+    logp = torch.log_softmax(leaf / temperature.double()[:, None], 1)
     loss = (g * logp.gather(1, action[:, None])[:, 0]).sum() - (h * (logp.exp() * logp).sum(1)).sum()
     loss.backward()
-    torch.testing.assert_close(softmax_gradient(logits, action, heat, g, h), leaf.grad)
+    torch.testing.assert_close(softmax_gradient(logits, action, temperature, g, h), leaf.grad)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_chosen_of_rows_apart(dtype):
-    logits, action, heat = chosen_inputs(1, 203, 321, dtype, banned=0.2)
+def test_token_logprobs_of_rows_apart(dtype):
+    logits, action, temperature = logprob_inputs(1, 203, 321, dtype, banned=0.2)
     g, h = drawn(1, 203), drawn(2, 203)
 
     def both(rows):
-        facts = kernels.chosen(logits[rows], action[rows], heat[rows], entropy=True)
+        facts = kernels.token_logprobs(logits[rows], action[rows], temperature[rows], entropy=True)
         back = logits[rows].clone()
-        kernels.chosen_backward(back, action[rows], heat[rows], *facts[1:], g[rows], h[rows])
+        kernels.token_logprobs_backward(back, action[rows], temperature[rows], *facts[1:], g[rows], h[rows])
         return *facts, back
 
     whole = both(torch.arange(203))
@@ -137,7 +137,7 @@ def test_chosen_of_rows_apart(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_chosen_of_extreme_logits(dtype):
+def test_token_logprobs_of_extreme_logits(dtype):
     logits = torch.full((7, 100), -1e4)
     logits[0, 5] = 1e4
     logits[1] = 1e4
@@ -148,15 +148,15 @@ def test_chosen_of_extreme_logits(dtype):
     logits[6], logits[6, [3, 7]] = -torch.inf, torch.tensor([-1e4, -1e4])
     logits = logits.to(dtype)
     action = torch.tensor([5, 0, 9, 1, 0, 42, 7])
-    heat = torch.tensor([1.0, 0.5, 2.0, 1.0, 1.0, 1.0, 0.25])
-    logp, peak, total, entropy = kernels.chosen(logits, action, heat, entropy=True)
-    due, _, _, due_entropy = softmax_facts(logits, heat)
-    assert_close(logp, due.gather(1, action[:, None])[:, 0], noise(logits, heat))
+    temperature = torch.tensor([1.0, 0.5, 2.0, 1.0, 1.0, 1.0, 0.25])
+    logp, peak, total, entropy = kernels.token_logprobs(logits, action, temperature, entropy=True)
+    due, _, _, due_entropy = softmax_facts(logits, temperature)
+    assert_close(logp, due.gather(1, action[:, None])[:, 0], noise(logits, temperature))
     assert_close(entropy, due_entropy, 5.0)
     g, h = torch.ones(7), torch.full((7,), -0.5)
     found = logits.clone()
-    kernels.chosen_backward(found, action, heat, peak, total, entropy, g, h)
-    expected = softmax_gradient(logits, action, heat, g, h)
+    kernels.token_logprobs_backward(found, action, temperature, peak, total, entropy, g, h)
+    expected = softmax_gradient(logits, action, temperature, g, h)
     assert_close(found, expected, 50.0)
     assert found.isfinite().all()
 
@@ -167,35 +167,35 @@ def test_what_is_certain_has_log_prob_zero(dtype):
     logits = torch.full((400, 33), -torch.inf)
     logits[torch.arange(400), torch.arange(400) % 33] = drawn(1, 400, scale=30.0)
     logits = logits.to(dtype)
-    action, heat = logits.argmax(1), drawn(2, 400).exp()
-    logp, _, _, entropy = kernels.chosen(logits, action, heat, entropy=True)
+    action, temperature = logits.argmax(1), drawn(2, 400).exp()
+    logp, _, _, entropy = kernels.token_logprobs(logits, action, temperature, entropy=True)
     assert (logp == 0).all()
     assert (entropy == 0).all()
     if dtype is torch.float32:
-        assert (draw(logits, torch.full((400,), 0.5), heat)[1] == 0).all()
+        assert (draw(logits, torch.full((400,), 0.5), temperature)[1] == 0).all()
 
 
 def test_a_banned_action_has_probability_zero():
     logits = drawn(1, 2, 40)
     logits[0, 3] = -torch.inf
-    logp, peak, total, entropy = kernels.chosen(logits, torch.tensor([3, 3]), torch.ones(2), entropy=True)
+    logp, peak, total, entropy = kernels.token_logprobs(logits, torch.tensor([3, 3]), torch.ones(2), entropy=True)
     assert logp[0] == -torch.inf
     assert logp[1].isfinite()
     assert entropy.isfinite().all()
     found = logits.clone()
-    kernels.chosen_backward(found, torch.tensor([3, 3]), torch.ones(2), peak, total, None, torch.zeros(2), None)
+    kernels.token_logprobs_backward(found, torch.tensor([3, 3]), torch.ones(2), peak, total, None, torch.zeros(2), None)
     assert torch.equal(found, torch.zeros(2, 40))
 
 
 # ---------------------------------------------------------------- draws
 
 
-def draw(logits, uniform, heat=None, greedy=None, forced=None):
+def draw(logits, uniform, temperature=None, greedy=None, forced=None):
     rows = len(logits)
-    heat = torch.ones(rows) if heat is None else heat
+    temperature = torch.ones(rows) if temperature is None else temperature
     greedy = torch.zeros(rows, dtype=torch.bool) if greedy is None else greedy
     forced = torch.full((rows,), -1) if forced is None else forced
-    return kernels.draw(logits, torch.as_tensor(uniform, dtype=torch.float64), heat, greedy, forced)
+    return kernels.draw(logits, torch.as_tensor(uniform, dtype=torch.float64), temperature, greedy, forced)
 
 
 @EXAMPLES
@@ -208,41 +208,41 @@ def draw(logits, uniform, heat=None, greedy=None, forced=None):
 )
 def test_draw(seed, rows, vocabulary, scale, banned):
     """Every kind of row beside every other: drawn, greedy, forced."""
-    logits, action, heat = chosen_inputs(seed, rows, vocabulary, torch.float32, scale, banned)
+    logits, action, temperature = logprob_inputs(seed, rows, vocabulary, torch.float32, scale, banned)
     uniform = Key.of(seed).numpy().random(rows)
     pick = torch.from_numpy(Key.of(seed).derive("kind").numpy().integers(0, 4, rows))
     greedy = pick == 0
     forced = torch.where(pick == 1, action, -1)
-    token, logp = draw(logits, uniform, heat, greedy, forced)
+    token, logp = draw(logits, uniform, temperature, greedy, forced)
     assert token.dtype is torch.int64
     assert torch.equal(token[pick == 0], logits[pick == 0].argmax(1))
     assert torch.equal(token[pick == 1], action[pick == 1])
 
-    probability = softmax_facts(logits, heat)[0].exp()
+    probability = softmax_facts(logits, temperature)[0].exp()
     cumulative = probability.cumsum(1)
     rest = pick > 1
     at = token[:, None]
-    slack = 2e-6 * noise(logits, heat)[rest]
+    slack = 2e-6 * noise(logits, temperature)[rest]
     assert (probability.gather(1, at)[rest] > 0).all()
     uniform = torch.from_numpy(uniform)[rest]
     assert (cumulative.gather(1, at)[rest, 0] >= uniform - slack).all()
     before = (cumulative - probability).gather(1, at)[rest, 0]
     assert (before <= uniform + slack).all()
 
-    warm = torch.where(greedy, 1.0, heat)
+    warm = torch.where(greedy, 1.0, temperature)
     for spread in (True, False):
-        assert same(kernels.chosen(logits, token, warm, entropy=spread)[0], logp)
+        assert same(kernels.token_logprobs(logits, token, warm, entropy=spread)[0], logp)
 
 
 @pytest.mark.parametrize("vocabulary", [2, 15, 16, 17, 1000, 32003])
 def test_draw_reads_the_inverse_distribution(vocabulary):
     """Far from steps of the cumulative sum there is one right answer."""
-    logits, _, heat = chosen_inputs(5, 40, vocabulary, torch.float32)
+    logits, _, temperature = logprob_inputs(5, 40, vocabulary, torch.float32)
     uniform = torch.from_numpy(Key.of(6).numpy().random(40))
-    cumulative = softmax_facts(logits, heat)[0].exp().cumsum(1)
+    cumulative = softmax_facts(logits, temperature)[0].exp().cumsum(1)
     clear = (cumulative - uniform[:, None]).abs().min(1).values > 1e-5
     assert clear.sum() >= 12
-    assert torch.equal(draw(logits, uniform, heat)[0][clear], inverse_cdf(logits, uniform, heat)[clear])
+    assert torch.equal(draw(logits, uniform, temperature)[0][clear], inverse_cdf(logits, uniform, temperature)[clear])
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -318,10 +318,12 @@ def test_greedy_takes_the_first_of_ties():
             logits[row, row:] = logits[row, row:].clamp(max=1.0)
             logits[row, [row, (row * 7) % vocabulary, vocabulary - 1]] = 5.0
         rows = len(logits)
-        for heat in (0.0, 0.7):
-            token, logp = draw(logits, torch.full((rows,), 0.99), torch.full((rows,), heat), torch.ones(rows) > 0)
+        for temperature in (0.0, 0.7):
+            token, logp = draw(
+                logits, torch.full((rows,), 0.99), torch.full((rows,), temperature), torch.ones(rows) > 0
+            )
             assert torch.equal(token, (logits == 5.0).int().argmax(1))
-            assert same(logp, kernels.chosen(logits, token, torch.ones(rows), entropy=False)[0])
+            assert same(logp, kernels.token_logprobs(logits, token, torch.ones(rows), entropy=False)[0])
 
 
 def test_greedy_among_banned_and_extreme():
@@ -346,31 +348,31 @@ def test_a_forced_token_comes_whatever_else_is_said():
 
 
 def test_draws_of_rows_apart():
-    logits, _, heat = chosen_inputs(1, 203, 321, torch.float32, banned=0.2)
+    logits, _, temperature = logprob_inputs(1, 203, 321, torch.float32, banned=0.2)
     uniform = torch.from_numpy(Key.of(2).numpy().random(203))
-    token, logp = draw(logits, uniform, heat)
+    token, logp = draw(logits, uniform, temperature)
     for rows in subsets(5, 203):
-        some = draw(logits[rows], uniform[rows], heat[rows])
+        some = draw(logits[rows], uniform[rows], temperature[rows])
         assert torch.equal(some[0], token[rows])
         assert same(some[1], logp[rows])
     with threads(2):
-        again = draw(logits, uniform, heat)
+        again = draw(logits, uniform, temperature)
     assert torch.equal(again[0], token)
     assert same(again[1], logp)
 
 
 def test_inputs_are_not_changed():
-    logits, action, heat = chosen_inputs(1, 5, 50, torch.float32)
+    logits, action, temperature = logprob_inputs(1, 5, 50, torch.float32)
     before = logits.clone()
-    kernels.chosen(logits, action, heat, entropy=True)
-    draw(logits, torch.full((5,), 0.5), heat)
+    kernels.token_logprobs(logits, action, temperature, entropy=True)
+    draw(logits, torch.full((5,), 0.5), temperature)
     assert same(before, logits)
 
 
 @pytest.mark.parametrize("vocabulary", [32_003, 151_936])
 def test_large_vocabularies(vocabulary):
-    logits, action, heat = chosen_inputs(2, 3, vocabulary, torch.float32, 2.0)
-    logp, _, _, entropy = kernels.chosen(logits, action, heat, entropy=True)
-    due, _, _, due_entropy = softmax_facts(logits, heat)
-    assert_close(logp, due.gather(1, action[:, None])[:, 0], noise(logits, heat))
+    logits, action, temperature = logprob_inputs(2, 3, vocabulary, torch.float32, 2.0)
+    logp, _, _, entropy = kernels.token_logprobs(logits, action, temperature, entropy=True)
+    due, _, _, due_entropy = softmax_facts(logits, temperature)
+    assert_close(logp, due.gather(1, action[:, None])[:, 0], noise(logits, temperature))
     assert_close(entropy, due_entropy, 10.0)

@@ -182,7 +182,7 @@ def rotary_inputs(seed, rows, heads, dtype, normed):
 @given(seed=SEEDS, rows=st.integers(1, 12), heads=HEADS, dtype=DTYPES, normed=st.booleans())
 def test_rotate(seed, rows, heads, dtype, normed):
     inputs = rotary_inputs(seed, rows, heads, dtype, normed)
-    found, inverse = kernels.rotate(*inputs, 1e-5, heads.shared)
+    found, inverse = kernels.apply_rope(*inputs, 1e-5, heads.shared)
     due, due_inverse = turned(*inputs, 1e-5, heads.shared)
     assert found.dtype is dtype
     assert_close(found, due.flatten(1), 4.0)
@@ -192,11 +192,11 @@ def test_rotate(seed, rows, heads, dtype, normed):
 
 @EXAMPLES
 @given(seed=SEEDS, rows=st.integers(1, 12), heads=HEADS, dtype=DTYPES, normed=st.booleans())
-def test_rotate_backward(seed, rows, heads, dtype, normed):
+def test_apply_rope_backward(seed, rows, heads, dtype, normed):
     qkv, weight, *rest = rotary_inputs(seed, rows, heads, dtype, normed)
-    _, inverse = kernels.rotate(qkv, weight, *rest, 1e-5, heads.shared)
+    _, inverse = kernels.apply_rope(qkv, weight, *rest, 1e-5, heads.shared)
     gradient = drawn(seed + 3, rows, heads.width)
-    found, for_weight = kernels.rotate_backward(gradient, qkv, weight, *rest, inverse, heads.shared)
+    found, for_weight = kernels.apply_rope_backward(gradient, qkv, weight, *rest, inverse, heads.shared)
     leaf = qkv.double().requires_grad_()
     scales = None if weight is None else weight.double().requires_grad_()
     due, due_inverse = turned(leaf, scales, *rest, 1e-5, heads.shared)
@@ -215,17 +215,17 @@ def test_rotate_of_rows_apart(dtype):
     heads = Heads(2, 2, 16)
     qkv, weight, cosine, sine, depth = rotary_inputs(1, 301, heads, dtype, True)
     gradient = drawn(3, 301, heads.width)
-    whole = kernels.rotate(qkv, weight, cosine, sine, depth, 1e-5, 2)
-    back, for_weight = kernels.rotate_backward(gradient, qkv, weight, cosine, sine, depth, whole[1], 2)
+    whole = kernels.apply_rope(qkv, weight, cosine, sine, depth, 1e-5, 2)
+    back, for_weight = kernels.apply_rope_backward(gradient, qkv, weight, cosine, sine, depth, whole[1], 2)
     for rows in subsets(5, 301):
-        some = kernels.rotate(qkv[rows], weight, cosine, sine, depth[rows], 1e-5, 2)
+        some = kernels.apply_rope(qkv[rows], weight, cosine, sine, depth[rows], 1e-5, 2)
         assert all(same(one[rows], other) for one, other in zip(whole, some, strict=True))
-        there, _ = kernels.rotate_backward(gradient[rows], qkv[rows], weight, cosine, sine, depth[rows], some[1], 2)
+        there, _ = kernels.apply_rope_backward(gradient[rows], qkv[rows], weight, cosine, sine, depth[rows], some[1], 2)
         assert same(there, back[rows])
     with threads(2):
-        again = kernels.rotate(qkv, weight, cosine, sine, depth, 1e-5, 2)
+        again = kernels.apply_rope(qkv, weight, cosine, sine, depth, 1e-5, 2)
         assert all(same(one, other) for one, other in zip(whole, again, strict=True))
-        there, weights = kernels.rotate_backward(gradient, qkv, weight, cosine, sine, depth, whole[1], 2)
+        there, weights = kernels.apply_rope_backward(gradient, qkv, weight, cosine, sine, depth, whole[1], 2)
         assert same(there, back)
         assert same(weights, for_weight)
 
@@ -235,9 +235,9 @@ def test_a_head_of_zeros(dtype):
     heads = Heads(2, 1, 16)
     qkv, weight, *rest = rotary_inputs(1, 3, heads, dtype, True)
     qkv[1, 16:32] = 0
-    found, inverse = kernels.rotate(qkv, weight, *rest, 1e-6, 1)
+    found, inverse = kernels.apply_rope(qkv, weight, *rest, 1e-6, 1)
     assert torch.equal(found[1, 16:32], torch.zeros(16, dtype=dtype))
-    back, for_weight = kernels.rotate_backward(drawn(2, 3, heads.width), qkv, weight, *rest, inverse, 1)
+    back, for_weight = kernels.apply_rope_backward(drawn(2, 3, heads.width), qkv, weight, *rest, inverse, 1)
     assert found.isfinite().all()
     assert back.isfinite().all()
     assert for_weight.isfinite().all()
@@ -251,12 +251,12 @@ def test_rotate_other_sizes(size, dtype):
         pytest.skip(str(kernels.reason(size)))
     heads = Heads(3, 2, size)
     inputs = rotary_inputs(1, 9, heads, dtype, True)
-    found, inverse = kernels.rotate(*inputs, 1e-5, 2)
+    found, inverse = kernels.apply_rope(*inputs, 1e-5, 2)
     assert_close(found, turned(*inputs, 1e-5, 2)[0].flatten(1), 4.0)
     leaf, gradient = inputs[0].double().requires_grad_(), drawn(3, 9, heads.width)
     due = torch.cat((turned(leaf, *inputs[1:], 1e-5, 2)[0], heads.parts(leaf)[1]), 1)
     (due.flatten(1) * gradient.double()).sum().backward()
-    assert_close(kernels.rotate_backward(gradient, *inputs, inverse, 2)[0], leaf.grad, 20.0)
+    assert_close(kernels.apply_rope_backward(gradient, *inputs, inverse, 2)[0], leaf.grad, 20.0)
 
 
 # ---------------------------------------------------------------- nothing at all, and refusals
@@ -273,13 +273,13 @@ def test_no_rows(dtype):
     assert kernels.gate_backward(drawn(1, 0, 10, dtype=dtype), drawn(1, 0, 20, dtype=dtype)).shape == (0, 20)
     heads = Heads(2, 1, 16)
     inputs = rotary_inputs(1, 0, heads, dtype, True)
-    found, inverse = kernels.rotate(*inputs, 1e-6, 1)
+    found, inverse = kernels.apply_rope(*inputs, 1e-6, 1)
     assert found.shape == (0, 48)
-    back, for_weight = kernels.rotate_backward(torch.zeros(0, heads.width), *inputs, inverse, 1)
+    back, for_weight = kernels.apply_rope_backward(torch.zeros(0, heads.width), *inputs, inverse, 1)
     assert back.shape == (0, heads.width)
     assert torch.equal(for_weight, torch.zeros(3, 16))
     logits, whole = torch.zeros(0, 9, dtype=dtype), torch.zeros(0, dtype=torch.int64)
-    assert all(one.shape == (0,) for one in kernels.chosen(logits, whole, torch.ones(0), entropy=True))
+    assert all(one.shape == (0,) for one in kernels.token_logprobs(logits, whole, torch.ones(0), entropy=True))
 
 
 def test_other_types_are_refused():
@@ -291,4 +291,4 @@ def test_scattered_tensors_are_refused_or_read_right():
     both = drawn(1, 8, 20).T
     assert same(kernels.gate(both), kernels.gate(both.contiguous()))
     with pytest.raises(ValueError, match="contiguous"):
-        kernels.chosen(drawn(1, 8, 20).T, torch.zeros(20, dtype=torch.int64), torch.ones(20), entropy=False)
+        kernels.token_logprobs(drawn(1, 8, 20).T, torch.zeros(20, dtype=torch.int64), torch.ones(20), entropy=False)

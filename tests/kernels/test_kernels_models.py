@@ -50,8 +50,7 @@ def batch(policy, seed=0, *, answers=3, length=12, temperature=None):
     for number, text in enumerate(TEXTS):
         prompt = np.array(policy.tokenizer(text.lower())["input_ids"])
         for _ in range(answers):
-            heat = temperature or float(draw.choice([0.6, 1.0, 1.4]))
-            decoding = Decoding(temperature=heat)
+            decoding = Decoding(temperature=temperature or float(draw.choice([0.6, 1.0, 1.4])))
             turns = [
                 Turn("a", "policy", prompt, draw.integers(3, vocabulary, draw.integers(1, length)), decoding=decoding)
             ]

@@ -101,9 +101,9 @@ def weights(seed, heads, normed):
 
 
 def along_tree(qkv, trees, heads, weight):
-    """The learner's way: rotate, then attention along the tree."""
+    """The learner's way: rotary embedding, then attention along the tree."""
     cosine, sine = rotary_tables(POSITIONS, heads.size)
-    turn, _ = kernels.rotate(qkv, weight, cosine, sine, trees.depth(), EPSILON, heads.shared)
+    turn, _ = kernels.apply_rope(qkv, weight, cosine, sine, trees.depth(), EPSILON, heads.shared)
     out, _ = kernels.tree_attention(turn, qkv, trees.paths(), heads.size**-0.5, heads.size, heads.shared)
     return out
 
@@ -197,7 +197,7 @@ def test_one_row_against_float64(seed, heads, dtype, normed, length):
     noise = 2e-6
     if dtype is torch.bfloat16:
         # Queries and keys are rounded to bf16 once turned, as pages hold them. Looked at apart: see below.
-        rounded, _ = kernels.rotate(qkv, weight, cosine, sine, trees.depth(), EPSILON, heads.shared)
+        rounded, _ = kernels.apply_rope(qkv, weight, cosine, sine, trees.depth(), EPSILON, heads.shared)
         assert_close(rounded, qk.flatten(1), 4.0)
         qk = rounded.double().unflatten(1, (-1, heads.size))
     values = heads.parts(qkv.double())[1]
@@ -219,7 +219,7 @@ def test_only_own_slots_are_written(dtype):
     store.call(qkv, [(0, 0, 20), (1, 0, 5)], before=2, after=3)
     assert same(qkv, given_qkv)
     depth = torch.tensor([*range(20), *range(5)], dtype=torch.int32)
-    turn, _ = kernels.rotate(qkv, store.weight, store.cosine, store.sine, depth, EPSILON, 2)
+    turn, _ = kernels.apply_rope(qkv, store.weight, store.cosine, store.sine, depth, EPSILON, 2)
     slots = [store.slot(0, p) for p in range(20)] + [store.slot(1, p) for p in range(5)]
     for number, slot in enumerate(slots):
         page, offset = divmod(slot, PAGE)

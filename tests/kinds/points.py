@@ -83,14 +83,14 @@ class Player:
         draws = uniforms(words[:, None], np.arange(2 * (STEPS + 1), dtype=np.uint64)[None])
         draws = torch.from_numpy(draws).reshape(len(asked), STEPS + 1, 2)
         direction = torch.tensor([one.scenario.metadata["direction"] for one, _ in asked])
-        heat = torch.tensor([one.decoding.temperature for one, _ in asked])
+        temperature = torch.tensor([one.decoding.temperature for one, _ in asked])
         point = torch.special.ndtri(draws[:, 0]).float()
         seen, actions, logps = [], [], []
         with torch.inference_mode():
             for time in range(STEPS):
                 seen.append(torch.cat([point, torch.full((len(asked), 1), float(time)), direction], 1))
-                head = self.policy.head(seen[-1]).tempered(torch.where(heat > 0, heat, 1.0))
-                point = torch.where(heat[:, None] > 0, head.draw(draws[:, time + 1]), head.mode())
+                head = self.policy.head(seen[-1]).tempered(torch.where(temperature > 0, temperature, 1.0))
+                point = torch.where(temperature[:, None] > 0, head.draw(draws[:, time + 1]), head.mode())
                 actions.append(point)
                 logps.append(head.logp(point))
         columns = [torch.stack(column, 1).numpy() for column in (seen, actions, logps)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hocket.core.keys import Key
 from hocket.core.schedules import Linear
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import Reading, look
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.among import Among
 from hocket.objectives.divergence import ExactKL, KLToReference
@@ -31,7 +31,7 @@ def test_the_mean_of_each_segment_by_hand(seed):
     noise = Key.of(seed).derive("trained").numpy()
     for row in document["trajectories"]:
         row["trained"] = [bool(noise.random() < 0.7) for _ in row["logp"]]
-    read = Reading(document)
+    read = RecordedBatch(document)
     own = log_ratios(Evaluation(read.logp), read.batch)
     found = read.by_trajectory(segment_means(own, read.batch))
     for row, means, ratios in zip(document["trajectories"], found, read.by_trajectory(own), strict=True):
@@ -44,13 +44,13 @@ def test_the_mean_of_each_segment_by_hand(seed):
 @given(st.integers(0, 10_000))
 def test_segments_of_one_decision_or_of_a_whole_trajectory_are_other_ratios(seed):
     document = random_document(Key.of(seed), longest=1)
-    by_segment = look(GRPO.but({"objective.ratio": "segment"}), document)["gradient"]
-    assert by_segment == look(GRPO, document)["gradient"]
+    by_segment = inspect(GRPO.but({"objective.ratio": "segment"}), document)["gradient"]
+    assert by_segment == inspect(GRPO, document)["gradient"]
     document = random_document(Key.of(seed))
     for row in document["trajectories"]:
         row["segment"] = [0] * len(row["logp"])
-    by_segment = look(GRPO.but({"objective.ratio": "segment"}), document)["gradient"]
-    whole = look(GRPO.but({"objective.ratio": "sequence"}), document)["gradient"]
+    by_segment = inspect(GRPO.but({"objective.ratio": "segment"}), document)["gradient"]
+    whole = inspect(GRPO.but({"objective.ratio": "sequence"}), document)["gradient"]
     for left, right in zip(by_segment, whole, strict=True):
         assert left == pytest.approx(right, rel=1e-9, abs=1e-15)
 
@@ -71,7 +71,7 @@ def test_an_objective_among_some_is_the_objective_of_those_alone(chosen):
     for of in (ClippedSurrogate(), PolicyGradient(aggregate="token-mean"), ClippedSurrogate(ratio="sequence")):
         totals = []
         for document, objective in ((whole, Among(of=of, chosen=chosen, coefficient=3.0)), (part, of)):
-            read = Reading(document)
+            read = RecordedBatch(document)
             batch = read.batch.credited(advantage=torch.ones(len(read.batch.occurrences)))
             totals.append(float(objective(Evaluation(read.logp), batch).total()))
         assert totals[0] == pytest.approx(3 * totals[1])
@@ -82,14 +82,14 @@ def test_an_objective_among_some_is_the_objective_of_those_alone(chosen):
 
 
 def test_without_the_column_nothing_is_chosen():
-    read = Reading(random_document(Key.of(4)))
+    read = RecordedBatch(random_document(Key.of(4)))
     terms = Among(column="nowhere")(Evaluation(read.logp), read.batch)
     assert float(terms.total()) == 0.0
 
 
 @pytest.mark.parametrize("leash", [KLToReference, ExactKL])
 def test_a_scheduled_leash_follows_the_run(leash):
-    read = Reading(random_document(Key.of(4)))
+    read = RecordedBatch(random_document(Key.of(4)))
     now = Evaluation(read.logp, kl_exact=read.logp.abs())
     rising, full = leash(coefficient=Linear(0.0, 0.1)), leash(coefficient=0.1)
     assert float(full(now, read.batch).total()) != 0

@@ -11,7 +11,7 @@ import pytest
 from oracle import reference as by
 
 from hocket.core.errors import HocketError
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipes import find
 
 
@@ -24,7 +24,7 @@ def document(*rows: dict[str, Any], **top: Any) -> dict[str, Any]:
 
 
 def said(name: str, *rows: dict[str, Any], **top: Any) -> dict[str, Any]:
-    return look(find(name), document(*rows, **top))
+    return inspect(find(name), document(*rows, **top))
 
 
 def close(printed: Any, wanted: Any) -> None:
@@ -132,7 +132,7 @@ def test_s_grpo_halves_the_reward_of_every_later_right_answer() -> None:
 def test_open_rs_has_the_cosine_rewards_ends_and_the_tags() -> None:
     tagged = "<think>a</think><answer>b</answer>"
     sizes, right, texts = [1, 200, 64], [1, 0, 1], [tagged, "b", "c"]
-    got = look(
+    got = inspect(
         find("open-rs").but({"credit.scale": None}),
         document(*[row("a", v, [-0.01] * n, text=t) for v, n, t in zip(right, sizes, texts, strict=True)]),
     )
@@ -155,7 +155,7 @@ def test_lc_r1_has_the_length_term_where_the_group_has_a_right_answer() -> None:
 def test_quark_scales_by_the_first_batch_and_halves_what_says_the_same() -> None:
     x, y = np.array([0, 1, 1, 0.5]), np.array([0.2, 0.9, 0.1, 0.4])
     rows = [row("a", {"x": p, "y": q}, [-1]) for p, q in zip(x, y, strict=True)]
-    got = look(find("quark-medical-alignment").but({"credit.scale": None}), document(*rows))
+    got = inspect(find("quark-medical-alignment").but({"credit.scale": None}), document(*rows))
     z = np.array([(v - v.mean()) / v.std(ddof=1) for v in (x, y)])
     w = np.exp(-z.mean(1)) / np.maximum(0, np.corrcoef(z)).sum(1)
     r = (w / w.sum()) @ z
@@ -164,7 +164,7 @@ def test_quark_scales_by_the_first_batch_and_halves_what_says_the_same() -> None
 
 def test_hybrid_lets_the_rule_override_the_model() -> None:
     rows = [row("a", {"correct": 0, "model": 0.7, "z": 0.5}, [-1]), row("a", {"model": 0.9, "z": 0}, [-0.1] * 192)]
-    got = look(find("hybrid-multi-aspect-reward").but({"credit.scale": None}), document(*rows))
+    got = inspect(find("hybrid-multi-aspect-reward").but({"credit.scale": None}), document(*rows))
     r = np.array([0.5, 0.9 - 0.5 * 0.5])
     close([a[0] for a in got["advantages"]], r - r.mean())
 
@@ -209,9 +209,9 @@ def test_cppo_keeps_the_largest_advantages_of_each_group() -> None:
     a = standard(rewards)
     assert got["kept"] == [k in (1, 7) for k in range(8)]
     close([g[0] for g in got["gradient"]], [-x / 2 if k in (1, 7) else 0 for k, x in enumerate(a)])
-    whole = look(find("cppo").but({"credit.normaliser": "all"}), document(*[row("a", r, [-1]) for r in rewards]))
+    whole = inspect(find("cppo").but({"credit.normaliser": "all"}), document(*[row("a", r, [-1]) for r in rewards]))
     assert sorted(g[0] for g in whole["gradient"])[:2] == pytest.approx([-a[1] / 8] * 2)
-    none = look(find("cppo").but({"credit.rate": 0.0}), document(*[row("a", r, [-1]) for r in rewards]))
+    none = inspect(find("cppo").but({"credit.rate": 0.0}), document(*[row("a", r, [-1]) for r in rewards]))
     close(none["gradient"], said("grpo", *[row("a", r, [-1]) for r in rewards])["gradient"])
 
 
@@ -223,7 +223,7 @@ def test_d3s_keeps_the_subset_of_largest_variance() -> None:
         kept = [a[0] for a, k in zip(got["advantages"], got["kept"], strict=True) if k]
         a = standard(rewards)
         # Half of the samples, and of their decisions half: look at samples alone.
-        whole = look(
+        whole = inspect(
             find("d3s").but({"credit.decisions": 1.0}),
             document(*[row("a", r, [-1], entropy=[1.0]) for r in rewards]),
         )
@@ -277,7 +277,7 @@ def test_adacot_silences_the_decision_after_the_tag() -> None:
 def test_text2grad_gives_each_token_of_a_span_its_score() -> None:
     pieces = ["good", " or", " bad"]
     recipe = find("text2grad").but({"credit.lam": 0.0, "credit.gamma": 0.0, "credit.whiten": False})
-    got = look(
+    got = inspect(
         recipe,
         document(
             row(
@@ -297,7 +297,7 @@ def test_text2grad_gives_each_token_of_a_span_its_score() -> None:
 
 def test_otc_ppo_always_uses_the_cosine() -> None:
     recipe = find("otc-ppo").but({"credit.whiten": False})
-    got = look(
+    got = inspect(
         recipe,
         document(
             row("a", 1, [-1], value=[0], info={"tool_calls": 3}), row("b", 0, [-1], value=[0], info={"tool_calls": 0})
@@ -308,9 +308,9 @@ def test_otc_ppo_always_uses_the_cosine() -> None:
 
 def test_truncated_trajectories_bootstrap_the_final_value() -> None:
     recipe = find("ppo").but({"credit.whiten": False, "credit.lam": 1.0})
-    got = look(recipe, document(row("a", 1, [-1, -1], value=[0.5, 0.25], truncated=True, final_value=2.0)))
+    got = inspect(recipe, document(row("a", 1, [-1, -1], value=[0.5, 0.25], truncated=True, final_value=2.0)))
     close(got["advantages"], [[2.5, 2.75]])
-    ended = look(recipe, document(row("a", 1, [-1, -1], value=[0.5, 0.25], final_value=2.0)))
+    ended = inspect(recipe, document(row("a", 1, [-1, -1], value=[0.5, 0.25], final_value=2.0)))
     close(ended["advantages"], [[0.5, 0.75]])
 
 
@@ -328,8 +328,8 @@ def test_ngrpo_of_an_all_wrong_group() -> None:
 
 def test_mapo_table() -> None:
     recipe = find("mapo").but({"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0})
-    one_right = look(recipe, document(*[row("a", float(k == 0), [-1]) for k in range(8)]))
-    one_wrong = look(recipe, document(*[row("a", float(k > 0), [-1]) for k in range(8)]))
+    one_right = inspect(recipe, document(*[row("a", float(k == 0), [-1]) for k in range(8)]))
+    one_wrong = inspect(recipe, document(*[row("a", float(k > 0), [-1]) for k in range(8)]))
     assert one_right["advantages"][0][0] == pytest.approx(5.095, abs=5e-4)
     assert one_wrong["advantages"][0][0] == pytest.approx(-1.720, abs=5e-4)
 
@@ -414,7 +414,7 @@ def test_unknown_fields_of_the_document_are_refused(field: str) -> None:
 
 def test_d3s_keeps_the_earlier_of_equals() -> None:
     recipe = find("d3s").but({"credit.decisions": 1.0})
-    got = look(recipe, document(*[row("a", r, [-1], entropy=[1.0], id=f"m{k}") for k, r in enumerate([1, 0, 1, 1])]))
+    got = inspect(recipe, document(*[row("a", r, [-1], entropy=[1.0], id=f"m{k}") for k, r in enumerate([1, 0, 1, 1])]))
     assert got["kept"] == [True, True, False, False]
 
 
@@ -470,8 +470,8 @@ def test_a_shared_decision_has_the_gradient_of_all_its_occurrences(name: str) ->
         )
 
     recipe, step = find(name), 1e-6
-    got = look(recipe, given(0))
-    slope = (look(recipe, given(step))["loss"] - look(recipe, given(-step))["loss"]) / (2 * step)
+    got = inspect(recipe, given(0))
+    slope = (inspect(recipe, given(step))["loss"] - inspect(recipe, given(-step))["loss"]) / (2 * step)
     assert got["gradient"][0][0] == pytest.approx(slope, rel=1e-6)
     assert got["gradient"][1][0] == got["gradient"][0][0]
 
@@ -481,7 +481,7 @@ def test_e_grpo_ranks_near_misses() -> None:
     rows = [
         row("a", r, [-1], text=t, label="k", info={"entities": ["x", "y"]}) for r, t in zip(scores, texts, strict=True)
     ]
-    got = look(find("e-grpo").but({"credit.scale": None}), document(*rows))
+    got = inspect(find("e-grpo").but({"credit.scale": None}), document(*rows))
     r = np.array([0.15, 0.3, 1])
     close([a[0] for a in got["advantages"]], r - r.mean())
 
@@ -489,7 +489,7 @@ def test_e_grpo_ranks_near_misses() -> None:
 def test_train_long_think_short_has_the_triangular_length_reward() -> None:
     sizes = [1, 3, 9]
     rows = [row("a", float(n == 1), [-1] * n, text="x", info={"metadata": {"budget": 2}}) for n in sizes]
-    got = look(find("train-long-think-short").but({"credit.scale": None}), document(*rows))
+    got = inspect(find("train-long-think-short").but({"credit.scale": None}), document(*rows))
     r = np.array([1.5, 0.5, 0])
     close([a[0] for a in got["advantages"]], r - r.mean())
 

@@ -13,7 +13,7 @@ from oracle.documents import document
 
 from hocket.cli.parser import main
 from hocket.core.errors import HocketError
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipes import find
 
 NAMES = [
@@ -87,7 +87,7 @@ def test_values_do_not_depend_on_the_order_of_the_input(name: str, ids: bool) ->
                 del r["id"]
         order = np.random.default_rng(seed + 9).permutation(len(given["trajectories"]))
         moved = {**given, "trajectories": [given["trajectories"][i] for i in order]}
-        one, other = look(find(name), given), look(find(name), moved)
+        one, other = inspect(find(name), given), inspect(find(name), moved)
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-9, abs=1e-9)
         assert other["kept"] == [one["kept"][i] for i in order]
         for key in ("advantages", "gradient", "weight"):
@@ -98,7 +98,7 @@ def test_values_do_not_depend_on_the_order_of_the_input(name: str, ids: bool) ->
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_printed_has_the_shape_of_the_input(name: str) -> None:
     given = document(3, masks=True)
-    got = look(find(name), given)
+    got = inspect(find(name), given)
     assert set(REQUIRED) <= set(got)
     for key in ("advantages", "gradient", "weight"):
         assert [len(x) for x in got[key]] == [len(r["logp"]) for r in given["trajectories"]]
@@ -117,8 +117,8 @@ def test_what_has_no_weight_changes_nothing(name: str) -> None:
     rows = given["trajectories"]
     # Rewards within those seen, so that what asks for the batch's highest and lowest is as before.
     idle = {**rows[0], "id": "idle", "scores": {"reward": 0.25}, "trained": [False] * len(rows[0]["logp"])}
-    with_it = look(find(name), {**given, "trajectories": [*rows, idle]})
-    without = look(find(name), given)
+    with_it = inspect(find(name), {**given, "trajectories": [*rows, idle]})
+    without = inspect(find(name), given)
     assert with_it["kept"][-1] is False
     assert with_it["loss"] == pytest.approx(without["loss"], rel=1e-9, abs=1e-9)
     for x, y in zip(with_it["gradient"][:-1], without["gradient"], strict=True):
@@ -130,7 +130,7 @@ def test_behaviour_defaults_to_the_recorded_log_probs(name: str) -> None:
     given = document(5)
     explicit = [{**r, "logp_behaviour": r["logp"]} for r in given["trajectories"]]
     silent = [{k: v for k, v in r.items() if k != "logp_behaviour"} for r in given["trajectories"]]
-    one, other = (look(find(name), {**given, "trajectories": rows}) for rows in (explicit, silent))
+    one, other = (inspect(find(name), {**given, "trajectories": rows}) for rows in (explicit, silent))
     assert one["gradient"] == other["gradient"]
     assert one["loss"] == other["loss"]
 
@@ -158,7 +158,7 @@ def test_a_missing_field_is_named(name: str, field: str) -> None:
         for r in given["trajectories"]:
             r.pop(field, None)
     with pytest.raises(HocketError, match=field):
-        look(find(name), given)
+        inspect(find(name), given)
 
 
 @pytest.mark.parametrize("field", ["group", "scores", "logp"])
@@ -166,20 +166,20 @@ def test_a_required_field_is_named(field: str) -> None:
     given = document(6)
     del given["trajectories"][1][field]
     with pytest.raises(HocketError, match=field):
-        look(find("grpo"), given)
+        inspect(find("grpo"), given)
 
 
 @pytest.mark.parametrize("version", [None, 0, 2, "1"])
 def test_another_version_is_refused(version: Any) -> None:
     with pytest.raises(HocketError, match="version"):
-        look(find("grpo"), {**document(6), "version": version})
+        inspect(find("grpo"), {**document(6), "version": version})
 
 
 def test_an_unknown_field_is_refused_and_named() -> None:
     given = document(6)
     given["trajectories"][2]["lopg"] = []
     with pytest.raises(HocketError, match="lopg"):
-        look(find("grpo"), given)
+        inspect(find("grpo"), given)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_column_of_another_length_is_refused(field: str) -> None:
     given = document(6)
     given["trajectories"][2][field] = [0] * (len(given["trajectories"][2]["logp"]) + 1)
     with pytest.raises(HocketError, match=field):
-        look(find("grpo"), given)
+        inspect(find("grpo"), given)
 
 
 # ---------------------------------------------------------------- the command line
@@ -225,8 +225,8 @@ def test_json_is_one_document_in_the_order_asked(show: Any) -> None:
     got = show(given, "--recipe", "nft", "--recipe", "grpo", "--json")
     assert got.code == 0
     assert [r["recipe"] for r in got.rows] == ["nft", "grpo"]
-    assert got.rows[1]["gradient"] == look(find("grpo"), given)["gradient"]
-    assert got.rows[1]["loss"] == look(find("grpo"), given)["loss"]
+    assert got.rows[1]["gradient"] == inspect(find("grpo"), given)["gradient"]
+    assert got.rows[1]["loss"] == inspect(find("grpo"), given)["loss"]
 
 
 def test_one_that_runs_is_enough_for_success(show: Any) -> None:
@@ -271,10 +271,10 @@ def test_set_changes_what_it_says(show: Any, words: list[str], changes: dict[str
     given = document(8)
     flags = [x for w in words for x in ("--set", w)]
     got = show(given, "--recipe", "grpo", *flags, "--json").rows[0]
-    wanted = look(find("grpo").but(changes), given)
+    wanted = inspect(find("grpo").but(changes), given)
     assert got["loss"] == wanted["loss"]
     assert got["gradient"] == wanted["gradient"]
-    assert got["gradient"] != look(find("grpo"), given)["gradient"]
+    assert got["gradient"] != inspect(find("grpo"), given)["gradient"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from oracle import reference as by
 from oracle.documents import document
 
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipes import find
 
 ORACLES: dict[str, by.Oracle] = {
@@ -90,7 +90,7 @@ LEFT_OUT = {
 
 def agrees(recipe: Any, given: dict[str, Any], oracle: by.Oracle) -> None:
     b = by.Recorded(given)
-    printed = look(recipe, given)
+    printed = inspect(recipe, given)
     said = oracle(b)
     value, gradient = by.value_and_gradient(said.loss, b.logp)
     if said.advantages:

@@ -62,8 +62,8 @@ def plain(policy, batch, reference=None):
     for number in range(batch.turns):
         sequence, start = spoken(policy, batch, number)
         out = policy.model(torch.tensor([sequence]), output_hidden_states=True)
-        heat = batch.temperature[number]
-        logp = torch.log_softmax(out.logits[0, start - 1 : -1] / heat, -1)
+        temperature = batch.temperature[number]
+        logp = torch.log_softmax(out.logits[0, start - 1 : -1] / temperature, -1)
         columns["logp"].append(logp.gather(1, torch.tensor(sequence[start:])[:, None])[:, 0])
         columns["entropy"].append(-(logp.exp() * logp).sum(-1))
         head = policy.module.value_head
@@ -71,7 +71,7 @@ def plain(policy, batch, reference=None):
         if reference is not None:
             with torch.no_grad():
                 other = reference.model(torch.tensor([sequence])).logits[0, start - 1 : -1]
-            columns["kl_exact"].append((logp.exp() * (logp - torch.log_softmax(other / heat, -1))).sum(-1))
+            columns["kl_exact"].append((logp.exp() * (logp - torch.log_softmax(other / temperature, -1))).sum(-1))
     return {name: torch.cat(parts) for name, parts in columns.items() if parts}
 
 

@@ -32,11 +32,11 @@ def test_parts_equal_the_whole_in_double_precision(rows, vocabulary, budget, bia
             head.bias.copy_(random(vocabulary))
     features = random(rows, 8).requires_grad_()
     action = Key.of(5).numpy().integers(0, vocabulary, rows)
-    action, heat = torch.from_numpy(action), random(rows).abs() + 0.5
+    action, temperature = torch.from_numpy(action), random(rows).abs() + 0.5
     pull = random(2, rows)
 
     def found():
-        said = heads.read_head(head, features, action, heat, entropy=entropy)
+        said = heads.read_head(head, features, action, temperature, entropy=entropy)
         total = (said.logp * pull[0]).sum() + ((said.entropy * pull[1]).sum() if entropy else 0.0)
         return said, torch.autograd.grad(total, [features, *head.parameters()])
 
@@ -44,7 +44,7 @@ def test_parts_equal_the_whole_in_double_precision(rows, vocabulary, budget, bia
         patch.setattr(heads, "LOGIT_BUDGET", budget)
         said, gradients = found()
     due = torch.log_softmax(
-        (features.double() @ head.weight.double().t() + (head.bias if bias else 0)) / heat[:, None], 1
+        (features.double() @ head.weight.double().t() + (head.bias if bias else 0)) / temperature[:, None], 1
     )
     chosen = due.gather(1, action[:, None]).squeeze(1)
     spread = -(due.exp() * due).sum(1)

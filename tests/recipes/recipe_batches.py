@@ -72,7 +72,7 @@ def result(
     recipe: Recipe, batch: Batch, logp: Tensor, value: Tensor | None = None
 ) -> tuple[float, Tensor, Occurrences]:
     """Loss, gradient in the current log-probs `[T]`, and the credited occurrences."""
-    credited, _ = recipe.assess(batch, recipe.init(), {})
+    credited, _ = recipe.compute_credit(batch, recipe.init(), {})
     leaf = logp.clone().requires_grad_()
     now = Evaluation(leaf, entropy=batch.entropy, value=batch.value if value is None else value)
     total = torch.stack([terms.total() for terms in recipe.loss(now, credited)]).sum()

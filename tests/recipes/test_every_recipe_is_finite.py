@@ -10,7 +10,7 @@ import pytest
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipes import all_recipes, find
 
 EXTREME = 50.0
@@ -66,7 +66,7 @@ def test_every_number_is_finite(name: str) -> None:
     ran = 0
     for kind, document in BATCHES.items():
         try:
-            seen = look(find(name), document)
+            seen = inspect(find(name), document)
         except HocketError:
             continue
         ran += 1
@@ -83,6 +83,6 @@ UNSEEN: frozenset[str] = frozenset({"tw-grpo"})
 
 
 def test_saturation_is_counted() -> None:
-    seen = look(find("grpo"), BATCHES["gaps beyond the bound"])
+    seen = inspect(find("grpo"), BATCHES["gaps beyond the bound"])
     assert seen["metrics"]["ratio/saturated"] > 0
-    assert look(find("grpo"), BATCHES["gaps of 50 nats"])["metrics"]["ratio/saturated"] == 0
+    assert inspect(find("grpo"), BATCHES["gaps of 50 nats"])["metrics"]["ratio/saturated"] == 0

@@ -163,8 +163,8 @@ def test_reinforce_and_its_running_baseline():
     _, found, credit = result(find("reinforce"), batch, near(batch))
     torch.testing.assert_close(found, -rewards[credit.trajectory] / 9)
     recipe = find("reinforce-baseline")
-    first, state = recipe.assess(batch, recipe.init(), {})
-    second, _ = recipe.assess(batch, state, {})
+    first, state = recipe.compute_credit(batch, recipe.init(), {})
+    second, _ = recipe.compute_credit(batch, state, {})
     torch.testing.assert_close(first.occurrences.advantage, rewards[credit.trajectory])
     torch.testing.assert_close(second.occurrences.advantage, (rewards - rewards.mean())[credit.trajectory])
 
@@ -190,7 +190,7 @@ def test_ppo_values_have_gradient_and_targets_are_advantage_plus_value():
     batch = without_proximal(packed(groups()))
     recipe = find("ppo").but({"credit.whiten": False})
     value = batch.value.clone().requires_grad_()
-    credited, _ = recipe.assess(batch, {}, {})
+    credited, _ = recipe.compute_credit(batch, {}, {})
     seen = credited.occurrences
     torch.testing.assert_close(seen.target, seen.advantage + batch.value)
     from hocket.types import Evaluation

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hocket.core.batch import Level
 from hocket.core.packing import pack
-from hocket.lab.microscope import Reading, look, record
+from hocket.lab.microscope import RecordedBatch, inspect, record
 from hocket.methods.group_relative.pta_grpo import split
 from hocket.recipes import find
 from hocket.report.conversations import Conversations, calls_in, content, earned, least_size, size
@@ -110,14 +110,14 @@ def test_a_recorded_batch_has_what_stages_were_told():
         for number, (one, score) in enumerate(zip(said, scores, strict=True))
     ]
     document = json.loads(json.dumps(record(episodes(samples, None))))
-    info = Reading(document).batch.info
+    info = RecordedBatch(document).batch.info
     assert [info[name] for name in ("metadata", "origin", "tempered")] == [
         [{"budget": 8}] * 2,
         ["of s"] * 2,
         [False, True],
     ]
     assert info["feedback"] == [{"right": "good"}, {}]
-    assert look(find("train-long-think-short"), document)["kept"] == [True, True]
+    assert inspect(find("train-long-think-short"), document)["kept"] == [True, True]
 
 
 def test_models_that_are_not_trained_here_are_marked():

@@ -9,7 +9,7 @@ import pytest
 
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipes import find
 from hocket.report.cards import card, card_of, cards
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
@@ -50,7 +50,7 @@ def test_relations_between_recipes():
 def test_the_page_holds_every_number_and_no_markup_of_its_input():
     document = random_document(Key.of(0))
     document["trajectories"][0]["info"] = {"pieces": ["</script><b>"] * len(document["trajectories"][0]["logp"])}
-    found = [look(find("grpo"), document), {"recipe": "broken", "error": "it needs <value>"}]
+    found = [inspect(find("grpo"), document), {"recipe": "broken", "error": "it needs <value>"}]
     page = html(found, document, "A & B")
     assert "</script><b>" not in page
     assert "A &amp; B" in page

@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import Reading, look
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.dr_genre import WeightedByTask
 from hocket.methods.group_relative.hybrid_multi_aspect_reward import RuleOverModel, mixed
@@ -41,7 +41,7 @@ def batch_of(rows, groups=None, info=None):
     ]
     for row, told in zip(found, info or [], strict=False):
         row["info"] = told
-    return Reading({"version": 1, "trajectories": found}).batch
+    return RecordedBatch({"version": 1, "trajectories": found}).batch
 
 
 def reward(batch):
@@ -101,7 +101,7 @@ def test_trajectories_without_weight_enter_no_statistic():
         row["scores"] = {"a": value}
     for row in document["trajectories"][3:]:
         row["trained"] = [False] * len(row["logp"])
-    batch = Reading(document).batch
+    batch = RecordedBatch(document).batch
     assert reward(NormalisedSum(epsilon=0.0)(batch, {"a": 1.0})) == [-1.0, 0.0, 1.0, 0.0, 0.0]
     combine = FrozenScale(adaptive=False)
     total, state = combine(batch, {"a": 1.0}, combine.init())
@@ -140,7 +140,7 @@ def test_a_gate_bars_rewards_of_decisions_too():
             for n, row in enumerate(rows)
         ],
     }
-    batch = Reading(document).batch
+    batch = RecordedBatch(document).batch
     assert Gated()(batch, {}).scores["reward/decision"].values.tolist() == [0.5, 0.25, 0.0, 0.0]
 
 
@@ -169,7 +169,7 @@ def test_a_normalised_sum_needs_no_scaling_credit():
     batch = {"version": 1, "trajectories": [
         {"group": "g", "scores": {"a": a, "b": b}, "logp": [-1.0]} for a, b in ((0.0, 5.0), (1.0, 7.0), (2.0, 0.0))
     ]}  # fmt: skip
-    seen = look(find("multi-objective-grpo-normalised").but({"combine.epsilon": 0.0}), batch)["advantages"]
+    seen = inspect(find("multi-objective-grpo-normalised").but({"combine.epsilon": 0.0}), batch)["advantages"]
     spread = math.sqrt(13)
     assert [row[0] for row in seen] == pytest.approx([-1 + 1 / spread, 3 / spread, 1 - 4 / spread])
 
@@ -230,13 +230,13 @@ def test_state_is_threaded_by_the_recipe_and_survives_json():
     recipe = find("quark-medical-alignment")
     assert recipe.init() == {"combine": {"mean": {}, "deviation": {}, "level": {}}}
     batch = batch_of([{"a": 1.0}, {"a": 3.0}])
-    _, state = recipe.assess(batch, recipe.init(), {"a": 1.0})
+    _, state = recipe.compute_credit(batch, recipe.init(), {"a": 1.0})
     assert state["combine"]["mean"] == {"a": 2.0}
     assert recipe.init() == {"combine": {"mean": {}, "deviation": {}, "level": {}}}, "the first state is not written to"
     document = {"version": 1, "state": state, "trajectories": [
         {"group": "g", "scores": {"a": value}, "logp": [-1.0]} for value in (4.0, 8.0)
     ]}  # fmt: skip
-    assert len(look(recipe, document)["advantages"]) == 2
+    assert len(inspect(recipe, document)["advantages"]) == 2
 
 
 @pytest.mark.parametrize("combine", COMBINERS, ids=lambda one: type(one).__name__)
@@ -251,7 +251,7 @@ def test_order_of_trajectories_does_not_matter():
     turned = {**document, "trajectories": document["trajectories"][::-1]}
     for combine in (NormalisedSum(), FrozenScale()):
         recipe = GRPO.but(combine=combine)
-        one, other = look(recipe, document), look(recipe, turned)
+        one, other = inspect(recipe, document), inspect(recipe, turned)
         for left, right in zip(one["advantages"], other["advantages"][::-1], strict=True):
             assert left == pytest.approx(right, abs=1e-9)
 
@@ -259,4 +259,4 @@ def test_order_of_trajectories_does_not_matter():
 def test_counted_trajectories():
     document = random_document(Key.of(2), groups=1, samples=2)
     document["trajectories"][0]["trained"] = [False] * len(document["trajectories"][0]["logp"])
-    assert counted_trajectories(Reading(document).batch).tolist() == [False, True]
+    assert counted_trajectories(RecordedBatch(document).batch).tolist() == [False, True]

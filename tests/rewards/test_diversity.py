@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.rewarded import said, shaped
 from hocket.methods.group_relative.dra_grpo import DRA_GRPO, RedundancyDiscount, redundancy
 from hocket.methods.group_relative.multirole_r1 import MULTIROLE_R1, RoleDiversity, distinct_n, roles_of
@@ -126,7 +126,7 @@ def test_votes_ignore_the_verdict_and_a_controller_keeps_its_reward():
     wrong = [{**row, "scores": {"reward": 1 - row["scores"]["reward"]}} for row in right]
     for recipe in (TTRV, PS_GRPO):
         assert shaped(recipe, right) == shaped(recipe, wrong)
-        batch = recipe.combine(Reading({"version": 1, "trajectories": [said("q", "", 7.0)] * 2}).batch, {})
+        batch = recipe.combine(RecordedBatch({"version": 1, "trajectories": [said("q", "", 7.0)] * 2}).batch, {})
         silent = recipe.shaping[0](batch.but(info={"text": ["", ""], "label": [None, None]}))
         assert silent.scores["reward"].values.tolist() == [7.0, 7.0]
 
@@ -167,7 +167,7 @@ def test_paraphrases_share_an_origin_and_others_stand_alone():
 def test_draws_depend_on_the_step_and_the_seed_alone():
     rows = [said(name, text, info={"origin": "o"}) for name in "pqr" for text in ("oak", "elm", "fir oak", "oak elm")]
     few = GroupSimilarity("rouge-1", others=1, rollouts=1)
-    batch = PS_GRPO.combine(Reading({"version": 1, "trajectories": rows}).batch, {})
+    batch = PS_GRPO.combine(RecordedBatch({"version": 1, "trajectories": rows}).batch, {})
     first = few(batch.but(step=1)).scores["reward"].values
     assert torch.equal(first, few(batch.but(step=1)).scores["reward"].values)
     assert not torch.equal(first, few(batch.but(step=2)).scores["reward"].values)

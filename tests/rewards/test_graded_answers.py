@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.ace_rl import (
     Checklist,
     EndsWith,
@@ -202,7 +202,7 @@ def test_a_length_band_costs_what_lies_outside():
     assert band_penalty(lengths, 10, 20, 1.0).tolist() == [1.0, 0.5, 0.0, 0.0, 0.5, 1.0, 1.0]
     assert band_penalty(lengths, 0, 20, 2.0).tolist() == [0.0, 0.0, 0.0, 0.0, 0.25, 1.0, 1.0]
     rows = [{"group": "g", "scores": {"reward": 1.0}, "logp": [-1.0] * size} for size in (2, 3)]
-    batch = LengthBand(longest=2, penalty=0.5)(Reading({"version": 1, "trajectories": rows}).batch)
+    batch = LengthBand(longest=2, penalty=0.5)(RecordedBatch({"version": 1, "trajectories": rows}).batch)
     assert batch.scores["reward"].values.tolist() == [1.0, 0.75]
     with pytest.raises(ValueError, match="shortest"):
         LengthBand(longest=1, shortest=2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.conciser import LengthOnceRight
 from hocket.methods.group_relative.gcpo_geometryzero import LongerIsBetter
 from hocket.methods.group_relative.grpo_lead import StandardisedLength
@@ -47,7 +47,7 @@ def rows(answers):
 
 
 def batch(answers, **more):
-    return Reading({"version": 1, "trajectories": [{**row, **more} for row in rows(answers)]}).batch
+    return RecordedBatch({"version": 1, "trajectories": [{**row, **more} for row in rows(answers)]}).batch
 
 
 def shaped(shape, answers, **more):
@@ -173,7 +173,7 @@ def test_exits_decay_in_their_order(pattern, rng):
     told = list(enumerate(pattern))
     rng.shuffle(told)
     recorded = [{**rows([("a", v, 1, True)])[0], "info": {"exit": place, "chain": 0}} for place, v in told]
-    found = returns(DecayingExits()(Reading({"version": 1, "trajectories": recorded}).batch)).tolist()
+    found = returns(DecayingExits()(RecordedBatch({"version": 1, "trajectories": recorded}).batch)).tolist()
     wanted, seen = [], 0
     for verdict in pattern:
         seen += int(verdict)
@@ -186,5 +186,5 @@ def test_chains_decay_apart():
         {**rows([("a", 1.0, 1, True)])[0], "info": {"exit": exit, "chain": chain}}
         for chain, exit in ((0, 0), (1, 0), (0, 1), (1, 1))
     ]
-    found = returns(DecayingExits()(Reading({"version": 1, "trajectories": recorded}).batch)).tolist()
+    found = returns(DecayingExits()(RecordedBatch({"version": 1, "trajectories": recorded}).batch)).tolist()
     assert found == [1.0, 1.0, 0.5, 0.5]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollout.rollout_cases import Stage, assignments
 
 from hocket.core.keys import Key
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.curr_reft import Selected
 from hocket.methods.group_relative.noisy_verifier_correction import (
     AppealedCorrection,
@@ -42,7 +42,7 @@ def batch_of(verdicts, info=None):
     rows = [{"id": str(n), "group": "g", "scores": {"reward": v}, "logp": [-1.0]} for n, v in enumerate(verdicts)]
     for row, told in zip(rows, info or [], strict=False):
         row["info"] = told
-    return Reading({"version": 1, "trajectories": rows}).batch
+    return RecordedBatch({"version": 1, "trajectories": rows}).batch
 
 
 def answer(text, number=0, sample=0):

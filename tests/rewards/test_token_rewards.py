@@ -13,7 +13,7 @@ from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.core.markup import has_thought
 from hocket.core.signals import REWARD, returns
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.adacot import ThinkingPenalties, well_formed
 from hocket.methods.group_relative.fc_entropy_grpo import CallMatch
@@ -31,7 +31,7 @@ LAW = settings(max_examples=80, deadline=None, derandomize=True)
 def read(*rows):
     """A combined batch of trajectories with one decision each unless told."""
     filled = [{"group": "a", "logp": [-1.0], "scores": {"reward": 0.0}, **row} for row in rows]
-    batch = Reading({"version": 1, "trajectories": filled}).batch
+    batch = RecordedBatch({"version": 1, "trajectories": filled}).batch
     return GRPO.combine(batch, {})
 
 

@@ -20,7 +20,7 @@ from hocket.recipes import find
 from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.independent import Independent
 from hocket.rollout.message_search import UCT, Tree
-from hocket.rollout.message_tree import Node, grafted
+from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Experience, Scenario, Trajectory, Turn
@@ -86,7 +86,7 @@ def test_the_beginning_is_expanded_first_and_then_other_messages() -> None:
 def test_messages_like_an_expanded_one_are_passed_over() -> None:
     """With alike = 1 everything is alike after the first message, so the beginning is taken again."""
     tree = DialogueTree(expansions=3, children=1, alike=1.0)
-    node = Node()
+    node = MessageNode()
     turns = [
         Turn("a", "p", np.zeros(1, np.int64), np.array([n]), text=text) for n, text in enumerate(("aa", "ab", "b"))
     ]
@@ -101,7 +101,7 @@ def test_messages_like_an_expanded_one_are_passed_over() -> None:
 
 
 def test_promising_messages_are_drawn_more_often() -> None:
-    node = Node()
+    node = MessageNode()
     kids = [node.add(Turn("a", "p", np.zeros(1, np.int64), np.array([n]), text=text)) for n, text in enumerate("abc")]
     for kid, value in zip(kids, (0.0, 2.0, 1.0), strict=True):
         kid.add(Turn("b", "p", np.zeros(1, np.int64), np.array([0]))).back_up(value)
@@ -140,7 +140,7 @@ def test_a_search_visits_add_up_and_episodes_say_what_their_messages_were_worth(
 
 
 def test_uct_takes_the_largest_bound() -> None:
-    node = Node()
+    node = MessageNode()
     kids = [node.add(Turn("a", "p", np.zeros(1, np.int64), np.array([n]))) for n in range(3)]
     for _ in range(3):
         kids[0].back_up(0.5)
@@ -176,7 +176,7 @@ def test_the_mean_of_a_node_is_over_the_ends_below_it() -> None:
 
 def test_grafting_keeps_the_chain_of_each_conversation() -> None:
     found = bench()
-    root = Node()
+    root = MessageNode()
     for one in found.play(30):
         if one.scenario.id == "one":
             grafted(root, one)

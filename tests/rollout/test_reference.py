@@ -198,9 +198,9 @@ def test_a_new_phase_has_a_new_reference(tmp_path):
     trainer.step()
     trainer.folder.release()
     learner = trainer.parts.lead
-    seat = trainer.parts.player.references["policy"]
-    assert seat.engine is first
-    assert seat.engine.policy is learner.reference
+    actor = trainer.parts.player.references["policy"]
+    assert actor.engine is first
+    assert actor.engine.policy is learner.reference
 
 
 @NANO

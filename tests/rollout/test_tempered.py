@@ -34,7 +34,7 @@ class Game:
         if start:
             policy.logits.data[:] = start
         self.player = Player(task, {"policy": policy})
-        self.words = self.player
+        self.tokenizer = self.player
 
     async def __call__(self, assignments):
         self.asked.append(list(assignments))

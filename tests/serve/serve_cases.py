@@ -1,4 +1,4 @@
-"""What the tests of the endpoint share: a desk without weights, raw sockets, and the served nano model."""
+"""What the tests of the endpoint share: a backend without weights, raw sockets, and the served nano model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import httpx
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.serve.app import build_app
+from hocket.serve.backend import Backend, Caller, Job
 from hocket.serve.bounds import Bounds
-from hocket.serve.current import CurrentDesk
-from hocket.serve.desk import Caller, Desk, Job
+from hocket.serve.current import CurrentBackend
 from hocket.serve.host import Host
 from hocket.serve.refusals import Refused
 from hocket.serve.source import Source
@@ -31,7 +31,7 @@ WAIT = 30.0
 CHAT = Chat(build_tokenizer())
 
 
-class EchoDesk:
+class EchoBackend:
     """Answers every request with its last user message's text, unless told to go on for ever.
 
     Attributes:
@@ -89,22 +89,22 @@ class EchoDesk:
 
 
 @contextmanager
-def hosted(desk: Desk, bounds: Bounds | None = None, *, episodes: bool = False) -> Iterator[Host]:
-    """A server in front of a desk."""
+def hosted(backend: Backend, bounds: Bounds | None = None, *, episodes: bool = False) -> Iterator[Host]:
+    """A server in front of a backend."""
     limits = bounds or Bounds()
-    with Host(lambda: build_app(desk, limits, episodes=episodes), bounds=limits) as host:
+    with Host(lambda: build_app(backend, limits, episodes=episodes), bounds=limits) as host:
         yield host
 
 
 @contextmanager
-def nano_desk(path: Path | str = BASE, **settings: Any) -> Iterator[CurrentDesk]:
+def nano_backend(path: Path | str = BASE, **settings: Any) -> Iterator[CurrentBackend]:
     """The nano model, or a run of it, on one thread."""
     source = Source.of(Path(path), [("threads", 1), ("precision", "fp32")])
-    desk = CurrentDesk(source, **settings)
+    backend = CurrentBackend(source, **settings)
     try:
-        yield desk
+        yield backend
     finally:
-        desk.close()
+        backend.close()
 
 
 def question(text: str = "What is 2 + 2?", **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import threading
 
 import httpx
 import pytest
-from serve_cases import WAIT, EchoDesk, Wire, error_of, events, hosted, post, question
+from serve_cases import WAIT, EchoBackend, Wire, error_of, events, hosted, post, question
 
 from hocket.core.errors import ConfigurationError
 from hocket.serve.bounds import Bounds
@@ -15,13 +15,13 @@ from hocket.serve.host import Host, is_loopback
 
 
 def test_body_is_refused_by_its_declared_length_before_it_is_read():
-    with hosted(EchoDesk(), Bounds(body_bytes=100)) as host, Wire(host) as wire:
+    with hosted(EchoBackend(), Bounds(body_bytes=100)) as host, Wire(host) as wire:
         wire.head(101)  # And not a byte of it.
         assert b"413" in wire.until_closed().split(b"\r\n")[0]
 
 
 def test_body_without_a_length_is_refused_when_it_grows_too_large():
-    with hosted(EchoDesk(), Bounds(body_bytes=100)) as host, Wire(host) as wire:
+    with hosted(EchoBackend(), Bounds(body_bytes=100)) as host, Wire(host) as wire:
         wire.head("chunked")
         wire.send("80\r\n" + "x" * 128 + "\r\n")
         assert b"413" in wire.until_closed().split(b"\r\n")[0]
@@ -29,7 +29,7 @@ def test_body_without_a_length_is_refused_when_it_grows_too_large():
 
 def test_a_body_of_the_largest_size_is_read():
     body = json.dumps(question()).encode()
-    with hosted(EchoDesk(), Bounds(body_bytes=len(body))) as host:
+    with hosted(EchoBackend(), Bounds(body_bytes=len(body))) as host:
         kind = {"content-type": "application/json"}
         address = f"{host.address}/v1/chat/completions"
         assert httpx.post(address, content=body, headers=kind).status_code == 200
@@ -37,7 +37,7 @@ def test_a_body_of_the_largest_size_is_read():
 
 
 def test_slow_body_is_refused():
-    with hosted(EchoDesk(), Bounds(body_seconds=0.1)) as host, Wire(host) as wire:
+    with hosted(EchoBackend(), Bounds(body_seconds=0.1)) as host, Wire(host) as wire:
         wire.head(100)
         wire.send("{")
         said = wire.until_closed()
@@ -46,13 +46,13 @@ def test_slow_body_is_refused():
 
 
 def test_slow_head_is_hung_up_on():
-    with hosted(EchoDesk(), Bounds(head_seconds=0.1)) as host, Wire(host) as wire:
+    with hosted(EchoBackend(), Bounds(head_seconds=0.1)) as host, Wire(host) as wire:
         wire.send("POST /v1/chat/completions HTTP/1.1\r\nhost: localh")
         assert wire.until_closed() == b""
 
 
 def test_slow_second_head_is_hung_up_on():
-    with hosted(EchoDesk(), Bounds(head_seconds=0.2)) as host, Wire(host) as wire:
+    with hosted(EchoBackend(), Bounds(head_seconds=0.2)) as host, Wire(host) as wire:
         wire.send("GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert wire.socket.recv(2**16).startswith(b"HTTP/1.1 200")
         wire.send("GET /hea")
@@ -60,55 +60,55 @@ def test_slow_second_head_is_hung_up_on():
 
 
 def test_endless_head_is_refused():
-    with hosted(EchoDesk()) as host, Wire(host) as wire:
+    with hosted(EchoBackend()) as host, Wire(host) as wire:
         wire.send("GET /health HTTP/1.1\r\nx: " + "y" * 2**17)
         assert b"400" in wire.until_closed()[:20]
 
 
 def test_reader_that_does_not_read_is_hung_up_on_and_the_work_given_up():
-    desk = EchoDesk(huge=10_000)  # Far more than sockets hold.
-    with hosted(desk, Bounds(write_seconds=0.2)) as host, Wire(host) as wire:
+    backend = EchoBackend(huge=10_000)  # Far more than sockets hold.
+    with hosted(backend, Bounds(write_seconds=0.2)) as host, Wire(host) as wire:
         body = json.dumps(question(stream=True))
         wire.head(len(body))
         wire.send(body)
-        assert desk.given_up.wait(WAIT)
+        assert backend.given_up.wait(WAIT)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_work_is_given_up_when_the_client_leaves(stream: bool):
-    desk = EchoDesk(endless=True)
-    with hosted(desk) as host:
+    backend = EchoBackend(endless=True)
+    with hosted(backend) as host:
         with Wire(host) as wire:
             body = json.dumps(question(stream=stream))
             wire.head(len(body))
             wire.send(body)
-            assert desk.begun.wait(WAIT)
-            assert not desk.given_up.is_set()
-        assert desk.given_up.wait(WAIT)
+            assert backend.begun.wait(WAIT)
+            assert not backend.given_up.is_set()
+        assert backend.given_up.wait(WAIT)
 
 
 def test_work_is_bounded_in_time():
-    with hosted(EchoDesk(endless=True), Bounds(work_seconds=0.1)) as host:
+    with hosted(EchoBackend(endless=True), Bounds(work_seconds=0.1)) as host:
         refused = post(host, question())
         assert refused.status_code == 504
         assert error_of(refused)["code"] == "timeout"
 
 
 def test_stream_is_bounded_in_time_and_says_so():
-    desk = EchoDesk(endless=True)
-    with hosted(desk, Bounds(work_seconds=0.1)) as host:
+    backend = EchoBackend(endless=True)
+    with hosted(backend, Bounds(work_seconds=0.1)) as host:
         told = post(host, question(stream=True)).text
         assert '"timeout"' in told
         assert "[DONE]" not in told
-        assert desk.given_up.wait(WAIT)
+        assert backend.given_up.wait(WAIT)
 
 
 def test_no_more_requests_than_allowed_are_worked_on():
-    desk = EchoDesk(endless=True)
-    with hosted(desk, Bounds(requests=1)) as host:
+    backend = EchoBackend(endless=True)
+    with hosted(backend, Bounds(requests=1)) as host:
         first = threading.Thread(target=lambda: _broken(host), daemon=True)
         first.start()
-        assert desk.begun.wait(WAIT)
+        assert backend.begun.wait(WAIT)
         refused = post(host, question())
         assert refused.status_code == 429
         assert refused.headers["retry-after"] == "1"
@@ -123,13 +123,13 @@ def _broken(host: Host) -> None:
 
 
 def test_a_finished_request_makes_room():
-    with hosted(EchoDesk(), Bounds(requests=1)) as host:
+    with hosted(EchoBackend(), Bounds(requests=1)) as host:
         for stream in (False, True, False):
             assert post(host, question(stream=stream)).status_code == 200
 
 
 def test_conversation_of_too_many_messages():
-    with hosted(EchoDesk(), Bounds(messages=2)) as host:
+    with hosted(EchoBackend(), Bounds(messages=2)) as host:
         refused = post(host, question() | {"messages": [{"role": "user", "content": "a"}] * 3})
         assert refused.status_code == 400
         assert error_of(refused)["param"] == "messages"
@@ -160,7 +160,7 @@ def test_conversation_of_too_many_messages():
     ],
 )
 def test_malformed_bodies_are_refused_and_the_place_is_named(body: bytes, param: str | None):
-    with hosted(EchoDesk()) as host:
+    with hosted(EchoBackend()) as host:
         kind = {"content-type": "application/json"}
         refused = httpx.post(f"{host.address}/v1/chat/completions", content=body, headers=kind)
         assert refused.status_code == 400
@@ -172,7 +172,7 @@ def test_malformed_bodies_are_refused_and_the_place_is_named(body: bytes, param:
 
 def test_other_types_of_content_are_refused():
     # A page of the web may send text/plain anywhere without asking.
-    with hosted(EchoDesk()) as host:
+    with hosted(EchoBackend()) as host:
         body = json.dumps(question())
         for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
             address = f"{host.address}/v1/chat/completions"
@@ -180,7 +180,7 @@ def test_other_types_of_content_are_refused():
 
 
 def test_unknown_addresses_and_methods_are_told_in_the_same_form():
-    with hosted(EchoDesk()) as host:
+    with hosted(EchoBackend()) as host:
         assert error_of(httpx.get(f"{host.address}/v2"))["code"] == "not_found"
         refused = httpx.get(f"{host.address}/v1/chat/completions")
         assert refused.status_code == 405
@@ -189,7 +189,7 @@ def test_unknown_addresses_and_methods_are_told_in_the_same_form():
 
 
 def test_key_is_required_in_every_endpoint_but_health():
-    with hosted(EchoDesk(key="secret")) as host:
+    with hosted(EchoBackend(key="secret")) as host:
         assert httpx.get(f"{host.address}/health").status_code == 200
         for path in ("/v1/models", "/v1/models/echo"):
             assert httpx.get(host.address + path).status_code == 401
@@ -200,7 +200,7 @@ def test_key_is_required_in_every_endpoint_but_health():
 
 
 def test_an_answer_and_a_stream():
-    with hosted(EchoDesk()) as host:
+    with hosted(EchoBackend()) as host:
         whole = post(host, question(n=2, logprobs=True)).json()
         assert [choice["message"]["content"] for choice in whole["choices"]] == ["What is 2 + 2?"] * 2
         entries = whole["choices"][0]["logprobs"]["content"]
@@ -213,7 +213,7 @@ def test_an_answer_and_a_stream():
 
 
 def test_a_port_that_is_taken_and_an_address_that_is_not_here():
-    with hosted(EchoDesk()) as host, pytest.raises(ConfigurationError, match="choose another --port"):
+    with hosted(EchoBackend()) as host, pytest.raises(ConfigurationError, match="choose another --port"):
         Host(lambda: None, port=host.port)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigurationError, match="--host nowhere"):
         Host(lambda: None, host="nowhere.invalid")  # type: ignore[arg-type, return-value]

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from serve_cases import WAIT, error_of, events, hosted, joined, nano_desk, post
+from serve_cases import WAIT, error_of, events, hosted, joined, nano_backend, post
 from tiny_runs import train
 from transformers import AutoModelForCausalLM
 
@@ -23,7 +23,7 @@ from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.nano import BASE
 from hocket.serve.bounds import Bounds
-from hocket.serve.current import CurrentDesk
+from hocket.serve.current import CurrentBackend
 from hocket.serve.host import Host
 from hocket.tools.calculator import CALCULATOR
 from hocket.types import Decoding
@@ -32,14 +32,14 @@ QUESTION = [{"role": "user", "content": "What is 12 + 5 - 3?"}]
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[CurrentDesk]:
-    with nano_desk() as desk:
-        yield desk
+def backend() -> Iterator[CurrentBackend]:
+    with nano_backend() as backend:
+        yield backend
 
 
 @pytest.fixture(scope="module")
-def host(desk: CurrentDesk) -> Iterator[Host]:
-    with hosted(desk) as host:
+def host(backend: CurrentBackend) -> Iterator[Host]:
+    with hosted(backend) as host:
         yield host
 
 
@@ -47,8 +47,8 @@ def asked(**more: Any) -> dict[str, Any]:
     return {"model": "base", "messages": QUESTION, "seed": 7, **more}
 
 
-def test_tokens_are_those_the_engine_samples_at_once(desk: CurrentDesk, host: Host):
-    served = desk._served["base"]
+def test_tokens_are_those_the_engine_samples_at_once(backend: CurrentBackend, host: Host):
+    served = backend._served["base"]
     context = served.chat.opening(QUESTION)
     key = Key.of(0).derive("serve").derive("seed", 7).derive(0)
     (sample,) = LocalEngine(served.policy).sample([Request(context, Decoding(max_tokens=1024), key)])
@@ -87,9 +87,9 @@ def test_seeds_name_answers_and_requests_without_one_differ(host: Host):
     assert text(seed=None) != text(seed=None)
 
 
-def test_alternatives_are_the_models_own(desk: CurrentDesk, host: Host):
+def test_alternatives_are_the_models_own(backend: CurrentBackend, host: Host):
     choice = post(host, asked(logprobs=True, top_logprobs=5, temperature=0.7)).json()["choices"][0]
-    chat = desk._served["base"].chat
+    chat = backend._served["base"].chat
     context = chat.opening(QUESTION)
     said = chat.encode(choice["message"]["content"])
     model = AutoModelForCausalLM.from_pretrained(str(BASE), dtype=torch.float64)
@@ -126,7 +126,7 @@ def test_limits_of_tokens(host: Host):
 
 
 def test_the_servers_own_limit_of_tokens():
-    with nano_desk(bounds=Bounds(tokens=3)) as desk, hosted(desk) as host:
+    with nano_backend(bounds=Bounds(tokens=3)) as backend, hosted(backend) as host:
         assert post(host, asked(max_tokens=50)).json()["usage"]["completion_tokens"] == 3
         assert post(host, asked()).json()["usage"]["completion_tokens"] == 3
 
@@ -146,8 +146,8 @@ def test_tools_are_shown_and_their_calls_read(host: Host):
     assert calls[0]["function"] == call["function"]
 
 
-def test_calls_that_arrive_together_are_sampled_together(desk: CurrentDesk, host: Host):
-    counts = desk._served["base"].engine.counts
+def test_calls_that_arrive_together_are_sampled_together(backend: CurrentBackend, host: Host):
+    counts = backend._served["base"].engine.counts
     passes, decoded = counts.passes, counts.decoded
     with ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(lambda seed: post(host, asked(seed=seed)).json(), range(32)))
@@ -191,7 +191,7 @@ def test_without_keys_only_this_machines_names_are_served(host: Host):
 
 
 def test_keys():
-    with nano_desk(keys=["one", "zwei"]) as desk, hosted(desk) as host:
+    with nano_backend(keys=["one", "zwei"]) as backend, hosted(backend) as host:
         assert post(host, asked(max_tokens=1)).status_code == 401
         assert post(host, asked(max_tokens=1), authorization="Bearer ones").status_code == 401
         assert post(host, asked(max_tokens=1), authorization="Basic one").status_code == 401
@@ -207,7 +207,7 @@ def test_a_newer_checkpoint_is_loaded_between_answers(tmp_path: Path):
     shutil.copytree(tmp_path / "long", run)
     shutil.rmtree(run / "checkpoints")
     changed = threading.Event()
-    with nano_desk(run, every=0.05, say=lambda words: changed.set()) as desk, hosted(desk) as host:
+    with nano_backend(run, every=0.05, say=lambda words: changed.set()) as backend, hosted(backend) as host:
         ask = {**asked(temperature=0, logprobs=True), "model": "growing"}
         before = post(host, ask).json()
         assert before["system_fingerprint"] == "untrained"
@@ -217,7 +217,7 @@ def test_a_newer_checkpoint_is_loaded_between_answers(tmp_path: Path):
         assert after["system_fingerprint"] == "step-000002"
         assert httpx.get(f"{host.address}/health").json()["weights"] == "step-000002"
         assert after["choices"] != before["choices"]
-    with nano_desk(run) as desk, hosted(desk) as host:
+    with nano_backend(run) as backend, hosted(backend) as host:
         assert post(host, ask).json()["choices"] == after["choices"]
 
 
@@ -246,15 +246,15 @@ def test_policies_of_a_team_are_models_of_their_own(tmp_path: Path):
     file = tmp_path / "team.py"
     file.write_text(TEAM)
     train(tmp_path, "team", "--workflow", f"{file}:Relay", "--roles.answerer.policy", "second", steps=1)
-    with nano_desk(tmp_path / "team") as desk, hosted(desk) as host:
-        assert sorted(desk.models()) == ["policy", "second"]
-        for name in desk.models():
+    with nano_backend(tmp_path / "team") as backend, hosted(backend) as host:
+        assert sorted(backend.models()) == ["policy", "second"]
+        for name in backend.models():
             assert post(host, asked(max_tokens=1) | {"model": name}).json()["model"] == name
         assert post(host, asked() | {"model": "team"}).status_code == 404
 
 
-def test_large_conversations_are_not_kept(desk: CurrentDesk, host: Host):
-    chat = desk._served["base"].chat
+def test_large_conversations_are_not_kept(backend: CurrentBackend, host: Host):
+    chat = backend._served["base"].chat
     for number in range(3):
         post(host, asked() | {"messages": [{"role": "user", "content": str(number) * 50_000}]})
     assert sum(map(len, chat._rendered.values())) < 50_000

@@ -21,7 +21,7 @@ from serve_cases import WAIT, events, joined
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.nano import BASE
@@ -35,7 +35,7 @@ from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
 from hocket.workflows.library import find
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 from hocket.workflows.workflow import Outcome
 
 CHAT = Chat(build_tokenizer())
@@ -70,8 +70,8 @@ def play(
         for number in range(scenarios)
     ]
     with outside(agent, roles) as workflow:
-        seats = {role: Seat(role, engine, CHAT) for role in roles}  # type: ignore[arg-type]
-        player = TextPlayer(workflow, seats, limits or Limits())
+        actors = {role: Actor(role, engine, CHAT) for role in roles}  # type: ignore[arg-type]
+        player = TextPlayer(workflow, actors, limits or Limits())
         return asyncio.run(player.play(asked, key=Key.of(0)))
 
 
@@ -295,18 +295,18 @@ def test_calls_of_all_episodes_are_sampled_together():
 
         def __init__(self) -> None:
             super().__init__(lambda request: "ok", CHAT)
-            self.lobby = Lobby()
-            self.lobby.serve(self._run)
+            self.barrier = Barrier()
+            self.barrier.serve(self._run)
             self.batches: list[int] = []
             self._pending: list[tuple[Request, asyncio.Future[Sample]]] = []
 
         def episode(self) -> Any:
-            return self.lobby.episode()
+            return self.barrier.episode()
 
         async def submit(self, request: Request) -> Sample:
             answer: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
             self._pending.append((request, answer))
-            async with self.lobby.waiting():
+            async with self.barrier.waiting():
                 return await answer
 
         def _run(self) -> bool:
@@ -416,7 +416,7 @@ def test_unknown_and_ended_episodes_are_refused():
         return json.dumps([[one.status_code, one.json()["error"]["code"]] for one in refused])
 
     with outside(agent) as workflow:
-        player = TextPlayer(workflow, {"policy": Seat("policy", ScriptedEngine(lambda request: "x", CHAT), CHAT)})
+        player = TextPlayer(workflow, {"policy": Actor("policy", ScriptedEngine(lambda request: "x", CHAT), CHAT)})
         for number in range(2):
             asked = [Assignment(Scenario(f"s{number}", "?"))]
             (trajectory,) = asyncio.run(player.play(asked, key=Key.of(0)))
@@ -451,7 +451,7 @@ def test_calls_that_are_pending_when_the_agent_returns_are_given_up():
         return 1.0
 
     with outside(agent) as workflow:
-        player = TextPlayer(workflow, {"policy": Seat("policy", Never(lambda request: "x", CHAT), CHAT)})
+        player = TextPlayer(workflow, {"policy": Actor("policy", Never(lambda request: "x", CHAT), CHAT)})
         (trajectory,) = asyncio.run(player.play([Assignment(Scenario("s", "?"))], key=Key.of(0)))
         assert trajectory.failure is None
         assert [turn.prompt[-1]["content"] for turn in trajectory.turns] == ["fast"]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
-from serve_cases import EchoDesk, hosted
+from serve_cases import EchoBackend, hosted
 
 from hocket.serve.bounds import Bounds
 from hocket.serve.schema import openapi
@@ -25,7 +25,7 @@ schema = schemathesis.openapi.from_dict(openapi(episodes=True, bounds=BOUNDS))
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with hosted(EchoDesk(key="secret"), BOUNDS, episodes=True) as host:
+    with hosted(EchoBackend(key="secret"), BOUNDS, episodes=True) as host:
         assert msgspec.json.decode(httpx.get(f"{host.address}/openapi.json").content) == schema.raw_schema
         yield host.address
 

@@ -9,8 +9,8 @@ import pytest
 
 from hocket.core.keys import Key
 from hocket.studies.equal import Lens, gradient, made_up, ratio, relate
-from hocket.studies.planning import Planner, Run
-from hocket.studies.study import Entry, Study
+from hocket.studies.planning import Planner, StudyRun
+from hocket.studies.study import Study, StudyMethod
 
 COUNT = 24
 
@@ -18,11 +18,11 @@ COUNT = 24
 def lens(baseline: str = "grpo", **settings: Any) -> tuple[Lens, Planner]:
     planner = Planner(Study(baseline=baseline, settings=settings))
     documents = [made_up(Key.of(3).derive(number)) for number in range(COUNT)]
-    return Lens(documents, planner.recipe(Entry(baseline, baseline), "sums")), planner
+    return Lens(documents, planner.recipe(StudyMethod(baseline, baseline), "sums")), planner
 
 
 def relation(found: tuple[Lens, Planner], recipe: str, **settings: Any) -> dict[str, Any]:
-    run: Run = found[1].run(Entry("other", recipe, settings), "sums", 0)
+    run: StudyRun = found[1].run(StudyMethod("other", recipe, settings), "sums", 0)
     return relate(run, found[0])
 
 
@@ -63,7 +63,7 @@ def test_what_differs_is_told(recipe: str, settings: dict[str, Any], why: str) -
 
 
 def test_a_value_loss_counts_as_part_of_the_gradient() -> None:
-    recipe = lens()[1].recipe(Entry("ppo", "ppo"), "sums")
+    recipe = lens()[1].recipe(StudyMethod("ppo", "ppo"), "sums")
     document = made_up(Key.of(4))
     decisions = sum(len(row["logp"]) for row in document["trajectories"])
     found = gradient(recipe, document)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hocket.core.errors import ConfigurationError
 from hocket.recipes import find
 from hocket.studies.planning import Planner, equal_budget
-from hocket.studies.study import TUNING_SEEDS, Entry, Study, Tuning, entries, read, without_recipe
+from hocket.studies.study import TUNING_SEEDS, Study, StudyMethod, Tuning, entries, read, without_recipe
 from hocket.studies.tuning import best, rounds, runs_of_search, tuning_seeds, units
 
-GRPO = Entry("grpo", "grpo")
+GRPO = StudyMethod("grpo", "grpo")
 
 
 def test_a_file_and_flags_and_flags_win(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_file_and_flags_and_flags_win(tmp_path: Path) -> None:
     assert study.tasks == ("sums",)
     assert study.settings == {"update.epochs": 2, "decoding.max_tokens": 20, "update.lr": 1e-3}
     assert study.tuning.grid == {"update.lr": [1e-4, 1e-3]}
-    assert entries(study) == [GRPO, Entry("wide", "dapo", {"rollout.samples": 4})]
+    assert entries(study) == [GRPO, StudyMethod("wide", "dapo", {"rollout.samples": 4})]
     again = tmp_path / "again.yaml"
     import yaml
 
@@ -77,19 +77,19 @@ def test_what_samples_nothing_is_refused() -> None:
 # ---------------------------------------------------------------- runs and their keys
 
 
-def key(study: Study, entry: Entry = GRPO, seed: int = 0, **settings: Any) -> str:
+def key(study: Study, entry: StudyMethod = GRPO, seed: int = 0, **settings: Any) -> str:
     return Planner(study).run(entry, study.tasks[0], seed, settings or None).key
 
 
 def test_a_key_is_the_content_of_a_run() -> None:
     study = Study()
-    assert key(study) == key(Study(name="other", seeds=9)) == key(study, Entry("another label", "grpo"))
+    assert key(study) == key(Study(name="other", seeds=9)) == key(study, StudyMethod("another label", "grpo"))
     others = [
         key(study, seed=1),
         key(Study(steps=29)),
         key(Study(settings={"update.epochs": 2})),
         key(Study(), **{"update.lr": 1e-3}),
-        key(study, Entry("dr-grpo", "dr-grpo")),
+        key(study, StudyMethod("dr-grpo", "dr-grpo")),
         key(Study(tasks=("sums?instruct=true",))),
     ]
     assert len({key(study), *others}) == 1 + len(others)
@@ -100,7 +100,7 @@ def test_a_changed_file_is_another_run(tmp_path: Path) -> None:
     text = "from hocket.recipes import GRPO\nfrom hocket.credit import GroupRelative\n"
     text += "class Mine(GroupRelative):\n    pass\nMINE = GRPO.but(name='mine', credit=Mine())\n"
     file.write_text(text)
-    entry = Entry("mine", f"{file}:MINE")
+    entry = StudyMethod("mine", f"{file}:MINE")
     first = key(Study(), entry)
     assert key(Study(), entry) == first
     file.write_text(text + "# changed\n")
@@ -111,14 +111,14 @@ def test_settings_are_left_out_where_a_recipe_cannot_take_them() -> None:
     study = Study(recipes=("reinforce",), settings={"update.epochs": 2, "objective.low": 0.1})
     planner = Planner(study)
     assert planner.recipe(GRPO, "sums").update.epochs == 2
-    assert planner.recipe(Entry("reinforce", "reinforce"), "sums").update.epochs == 1
+    assert planner.recipe(StudyMethod("reinforce", "reinforce"), "sums").update.epochs == 1
     assert planner.refused == {"reinforce": ("update.epochs", "objective.low")}
     with pytest.raises(ConfigurationError, match="epoch"):
         Planner(Study(settings={"update.epoch": 2})).run(GRPO, "sums", 0)
 
 
 def test_what_a_method_sets_itself_stays_when_its_family_is_tuned() -> None:
-    entry = Entry("slow", "grpo", {"update.lr": 1e-5})
+    entry = StudyMethod("slow", "grpo", {"update.lr": 1e-5})
     assert Planner(Study()).recipe(entry, "sums", {"update.lr": 1e-3}).update.lr == 1e-5
 
 

@@ -25,7 +25,7 @@ from hocket.studies.page import page
 from hocket.studies.planning import Planner
 from hocket.studies.pool import Pool
 from hocket.studies.results import results
-from hocket.studies.study import Entry, Measure, Study, entries
+from hocket.studies.study import Measure, Study, StudyMethod, entries
 from hocket.studies.words import points, remarks
 from hocket.train.disk import json_ready
 
@@ -231,7 +231,7 @@ def jobs(folder: StudyFolder, recipes: tuple[str, ...] = ("grpo",)) -> list[dict
             measure=Measure(n=8, between=4, points=2, problems=4, samples=2),
         )
     )
-    runs = [plan.run(Entry(name, name), "sums", 0) for name in recipes]
+    runs = [plan.run(StudyMethod(name, name), "sums", 0) for name in recipes]
     place = folder.path
     return [
         {

@@ -117,7 +117,7 @@ def test_an_error_is_shown_with_the_line_of_the_program(sandbox: Sandbox) -> Non
     assert result.output.startswith("before\n")
     assert "return 1 / x" in result.output
     assert result.output.endswith("ZeroDivisionError: division by zero\n")
-    assert "inmate" not in result.output
+    assert "child" not in result.output
     assert "SyntaxError" in sandbox.run_now("x = = 1").output
     assert sandbox.run_now("print('\\0')\n\0").code == 1
     assert sandbox.run_now("raise KeyboardInterrupt").code == 1
@@ -371,7 +371,7 @@ for module in list(sys.modules.values()):
     for name in ("install", "confine", "enclose", "drop_capabilities", "_limit"):
         if hasattr(module, name): setattr(module, name, print)
 ctypes.pythonapi.Py_IncRef(None)
-sys.modules["jail.inmate"].__dict__.clear()
+sys.modules["jail.child"].__dict__.clear()
 open({str(tmp_path / "out")!r}, "w")
 """
     assert not sandbox.run_now(program).well

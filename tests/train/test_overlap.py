@@ -38,7 +38,7 @@ from hocket.stages import LedgerView, Task
 from hocket.train import overlap as module
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
-from hocket.train.loop import Parts
+from hocket.train.loop import RunContext
 from hocket.train.overlap import Overlap, advice
 from hocket.train.settings import Config
 from hocket.train.shared_weights import SharedWeights
@@ -79,7 +79,7 @@ class Watched:
 
     results: list[StepResult]
     weights: list[dict[str, torch.Tensor]]
-    parts: Parts
+    parts: RunContext
 
 
 def watched(config: Config, task: Task, slow: Callable[[int], None] = lambda step: None, **objects: Any) -> Watched:
@@ -95,7 +95,7 @@ def watched(config: Config, task: Task, slow: Callable[[int], None] = lambda ste
     return found
 
 
-def copied(parts: Parts) -> dict[str, torch.Tensor]:
+def copied(parts: RunContext) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in parts.lead.policy.module.state_dict().items()}
 
 
@@ -320,7 +320,7 @@ def test_an_error_that_concerns_one_request_stands_in_its_place() -> None:
     learning = Overlap(config, parts)
     learning.start()
     learning._publish(1)
-    engine = learning._player.seats["policy"].engine
+    engine = learning._player.actors["policy"].engine
     good = Request((5, 6, 7), Decoding(max_tokens=4), Key.of(1))
     long = Request((5,) * 10_000, Decoding(max_tokens=4), Key.of(2))
     first, second, third = learning.process.sample("policy", [good, long, replace(good, key=Key.of(3))])
@@ -345,7 +345,7 @@ def test_samples_come_back_bit_for_bit() -> None:
     learning._publish(1)
     requests = [Request((5, 6, 7 + n % 3), Decoding(max_tokens=6), Key.of(n)) for n in range(8)]
     for here, there in zip(
-        LocalEngine(policy).sample(requests), learning._player.seats["policy"].engine.sample(requests), strict=True
+        LocalEngine(policy).sample(requests), learning._player.actors["policy"].engine.sample(requests), strict=True
     ):
         assert np.array_equal(here.tokens, there.tokens)
         assert here.logp is not None

@@ -12,11 +12,11 @@ from tiny_runs import TINY, assert_same, call, last_checkpoint, resume, rows, tr
 
 from hocket import tasks
 from hocket.cli.parser import split_settings
-from hocket.engine.continuous import Continuous
+from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE
 from hocket.policies.loading import read_model
 from hocket.policies.lora import is_adapters
-from hocket.policies.shared import Bases
+from hocket.policies.shared import SharedBaseCache
 from hocket.train import engines
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
@@ -68,20 +68,20 @@ def test_a_run_equals_one_whose_policies_are_apart(
 ) -> None:
     flags = ["--workflow", flow, *BOTH, "--precision", precision]
     batches: list[set[int]] = []
-    real = Continuous.step
+    real = Scheduler.step
 
-    def watched(self: Continuous) -> list[int]:
+    def watched(self: Scheduler) -> list[int]:
         batches.append({owner for _, owner in self._asked_of.values()})
         return real(self)
 
-    monkeypatch.setattr(Continuous, "step", watched)
+    monkeypatch.setattr(Scheduler, "step", watched)
     train(tmp_path, "together", *flags, steps=3)
     # Requests of both policies are in the one batch, until the last of one's has ended.
     assert {0, 1} in batches
     assert sum(batch == {0, 1} for batch in batches) > len(batches) / 2
     batches.clear()
     monkeypatch.setattr(engines, "batch_together", lambda one, other: False)
-    monkeypatch.setattr(Bases, "model", lambda self, where, dtype: read_model(where, dtype))
+    monkeypatch.setattr(SharedBaseCache, "model", lambda self, where, dtype: read_model(where, dtype))
     train(tmp_path, "apart", *flags, steps=3)
     assert all(len(batch) == 1 for batch in batches)
     assert_same(tmp_path / "together", tmp_path / "apart")

@@ -58,7 +58,7 @@ def test_a_policy_that_learns_no_values_is_environment_to_the_other() -> None:
     batch = annotated(bench(recipes={"second": find("grpo")}))
     assert batch.valued is not None
     assert batch.valued.tolist() == (batch.agent[batch.turn] == 0).tolist()
-    credit = find("marft").but({"credit.whiten": False}).assess(batch, {}, {})[0].occurrences
+    credit = find("marft").but({"credit.whiten": False}).compute_credit(batch, {}, {})[0].occurrences
     rewards = batch.scores["right"].values
     own = batch.agent[batch.turn[credit.decision]] == 0
     assert credit.advantage[own].tolist() == (rewards[credit.trajectory[own]] - 1.0).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request, Sample
 from hocket.testing import Script, ScriptedEngine
 from hocket.workflows.chat import Chat
@@ -26,20 +26,20 @@ class SlowEngine(ScriptedEngine):
 class WaitingEngine(ScriptedEngine):
     """Answers all pending requests together once every live workflow waits; remembers the batch sizes."""
 
-    def __init__(self, replies: Script, chat: Chat, lobby: Lobby) -> None:
+    def __init__(self, replies: Script, chat: Chat, barrier: Barrier) -> None:
         super().__init__(replies, chat)
         self.batches: list[int] = []
-        self.lobby = lobby
-        lobby.serve(self._run)
+        self.barrier = barrier
+        barrier.serve(self._run)
         self._pending: list[tuple[Request, asyncio.Future[Sample]]] = []
 
     def episode(self) -> AbstractAsyncContextManager[None]:
-        return self.lobby.episode()
+        return self.barrier.episode()
 
     async def submit(self, request: Request) -> Sample:
         answer = asyncio.get_running_loop().create_future()
         self._pending.append((request, answer))
-        async with self.lobby.waiting():
+        async with self.barrier.waiting():
             return await answer
 
     def _run(self) -> bool:

@@ -31,7 +31,7 @@ from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory, Turn
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Agent, Seat, Team
+from hocket.workflows.team import Actor, Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 ROLES = ("left", "right")
@@ -157,7 +157,7 @@ def check_packed(batch: Batch, found: list[Trajectory]) -> None:
 def test_every_chain_is_its_request(name: str, plan: list[Any], longest: int) -> None:
     chat = CHATS[name]
     engine = Scripted(chat)
-    player = TextPlayer(Planned(plan), {role: Seat("main", engine, chat) for role in ROLES})
+    player = TextPlayer(Planned(plan), {role: Actor("main", engine, chat) for role in ROLES})
     asked = [Assignment(Scenario("s", "x"), samples=2, decoding=Decoding(max_tokens=longest))]
     found = asyncio.run(player.play(asked, key=Key.of(4)))
     check_recorded(found, engine.asked, Key.of(4))
@@ -189,7 +189,7 @@ def policy() -> CausalLM:
 def sampled(plan: list[Any], rows: int = 256, pauses: int | None = None) -> tuple[list[Trajectory], Local]:
     engine = Local(policy(), max_rows=rows)
     chat = CHATS["nano"]
-    player = TextPlayer(Planned(plan, pauses), {role: Seat("main", engine, chat) for role in ROLES}, Limits())
+    player = TextPlayer(Planned(plan, pauses), {role: Actor("main", engine, chat) for role in ROLES}, Limits())
     asked = [Assignment(Scenario(str(n), "x"), samples=2, decoding=Decoding(max_tokens=9)) for n in range(2)]
     return asyncio.run(player.play(asked, key=Key.of(4))), engine
 

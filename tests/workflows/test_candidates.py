@@ -20,7 +20,7 @@ from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.reply import Reply
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 SCENARIO = Scenario("x", "begin")
@@ -51,8 +51,8 @@ def cycle() -> ScriptedEngine:
 
 def played(workflow: Workflow, branching: Branching, engine: ScriptedEngine | None = None, **limits: int) -> Trajectory:
     engine = engine or cycle()
-    seats = {role: Seat("main", engine, Chat(build_tokenizer())) for role in workflow.roles}
-    player = TextPlayer(workflow, seats, Limits(**limits))
+    actors = {role: Actor("main", engine, Chat(build_tokenizer())) for role in workflow.roles}
+    player = TextPlayer(workflow, actors, Limits(**limits))
     asked = Assignment(SCENARIO, decoding=Decoding(max_tokens=8), options=(branching,))
     (found,) = asyncio.run(player.play([asked], key=Key.of(1)))
     return found

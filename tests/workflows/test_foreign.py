@@ -22,7 +22,7 @@ from hocket.workflows.chat import Chat
 from hocket.workflows.foreign import Correspondent
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.reply import Reply
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 
@@ -42,7 +42,7 @@ class Writing(Workflow):
 def played(
     act: Callable[[Correspondent], Awaitable[Any]], engine: ScriptedEngine, chat: Chat, **decoding: Any
 ) -> Trajectory:
-    player = TextPlayer(Writing(act), {"policy": Seat("main", engine, chat)})
+    player = TextPlayer(Writing(act), {"policy": Actor("main", engine, chat)})
     asked = Assignment(Scenario("s", "?"), decoding=Decoding(**{"max_tokens": 200, **decoding}))
     (trajectory,) = asyncio.run(player.play([asked], key=Key.of(0)))
     assert trajectory.failure is None, trajectory.failure

@@ -23,7 +23,7 @@ from hocket.workflows.chat import Chat
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 pytestmark = pytest.mark.skipif(not (BASE / "config.json").is_file(), reason="the base has not been pretrained here")
@@ -72,7 +72,7 @@ def policy() -> CausalLM:
 
 def play(engine: LocalEngine, workflow: Workflow, asked: list[Assignment]) -> list[Trajectory]:
     chat = Chat(engine.policy.tokenizer)
-    player = TextPlayer(workflow, {role: Seat("main", engine, chat) for role in workflow.roles})
+    player = TextPlayer(workflow, {role: Actor("main", engine, chat) for role in workflow.roles})
     return asyncio.run(player.play(asked, key=Key.of(1)))
 
 

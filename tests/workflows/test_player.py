@@ -15,7 +15,7 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.requests import ContextFull, Request
 from hocket.stages import Player
 from hocket.testing import ScriptedEngine, rehearse
@@ -23,14 +23,14 @@ from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory
 from hocket.workflows.episode import LimitReached, Limits
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 KEY = Key.of(3)
 
 
 def player(engine: ScriptedEngine, chat: chats.Chat, workflow: Workflow | None = None) -> TextPlayer:
-    return TextPlayer(workflow or SingleTurn(), {"policy": Seat("main", engine, chat)})
+    return TextPlayer(workflow or SingleTurn(), {"policy": Actor("main", engine, chat)})
 
 
 def play(given: Player, *assignments: Assignment) -> list[Trajectory]:
@@ -89,7 +89,7 @@ def test_single_turn_respects_hint_prefix_and_system_prompt() -> None:
 
 def test_a_batch_runs_only_when_all_episodes_wait() -> None:
     chat = chats.chat("nano")
-    engine = engines.WaitingEngine(echo(chat), chat, Lobby())
+    engine = engines.WaitingEngine(echo(chat), chat, Barrier())
 
     async def act(scenario: Scenario, team: Team) -> None:
         await team.policy("one")
@@ -97,15 +97,15 @@ def test_a_batch_runs_only_when_all_episodes_wait() -> None:
             await asyncio.sleep(0.01)
             await team.policy("two")
 
-    given = TextPlayer(Doing(act), {"policy": Seat("main", engine, chat)})
+    given = TextPlayer(Doing(act), {"policy": Actor("main", engine, chat)})
     play(given, Assignment(SCENARIO, samples=5), Assignment(Scenario("long", "x"), samples=2))
     assert engine.batches == [7, 2]
 
 
 def test_two_engines_never_wait_for_each_other() -> None:
     """Half the episodes ask one engine first, half the other; then all ask both at once."""
-    chat, lobby = chats.chat("nano"), Lobby()
-    left, right = engines.WaitingEngine(echo(chat), chat, lobby), engines.WaitingEngine(echo(chat), chat, lobby)
+    chat, barrier = chats.chat("nano"), Barrier()
+    left, right = engines.WaitingEngine(echo(chat), chat, barrier), engines.WaitingEngine(echo(chat), chat, barrier)
 
     async def act(scenario: Scenario, team: Team) -> None:
         order = (team.left, team.right) if scenario.id == "a" else (team.right, team.left)
@@ -113,7 +113,7 @@ def test_two_engines_never_wait_for_each_other() -> None:
             await agent("go")
         await asyncio.gather(team.left("on"), team.right("on"))
 
-    given = TextPlayer(Doing(act, "left", "right"), {"left": Seat("l", left, chat), "right": Seat("r", right, chat)})
+    given = TextPlayer(Doing(act, "left", "right"), {"left": Actor("l", left, chat), "right": Actor("r", right, chat)})
 
     async def bounded() -> list[Trajectory]:
         asked = [Assignment(Scenario("a", "x"), samples=3), Assignment(Scenario("b", "x"), samples=4)]
@@ -124,14 +124,14 @@ def test_two_engines_never_wait_for_each_other() -> None:
     assert (left.batches, right.batches) == ([3, 4, 7], [4, 3, 7])
 
 
-def test_engines_of_one_workflow_must_share_their_lobby() -> None:
+def test_engines_of_one_workflow_must_share_their_barrier() -> None:
     chat = chats.chat("nano")
-    left, right = (Seat(name, engines.WaitingEngine([], chat, Lobby()), chat) for name in "lr")
+    left, right = (Actor(name, engines.WaitingEngine([], chat, Barrier()), chat) for name in "lr")
 
     async def act(scenario: Scenario, team: Team) -> None:
         pass
 
-    with pytest.raises(ConfigurationError, match="wait for each other for ever; give them one lobby"):
+    with pytest.raises(ConfigurationError, match="wait for each other for ever; give them one barrier"):
         TextPlayer(Doing(act, "left", "right"), {"left": left, "right": right})
 
 
@@ -251,7 +251,7 @@ def test_cancelling_the_player_ends_every_episode() -> None:
         finally:
             ended.append(scenario.id)
 
-    given = TextPlayer(Doing(act), {"policy": Seat("main", ScriptedEngine(["a"], chat), chat)})
+    given = TextPlayer(Doing(act), {"policy": Actor("main", ScriptedEngine(["a"], chat), chat)})
 
     async def bounded() -> None:
         with pytest.raises(TimeoutError):
@@ -281,7 +281,7 @@ def test_limits_of_turns_and_tokens_truncate() -> None:
     assert [len(turn) for turn in found.turns] == [4, 4, 2]
     assert found.turns[-1].decoding.max_tokens == 2
     chat = chats.chat("nano")
-    given = TextPlayer(endless(), {"policy": Seat("main", ScriptedEngine(always("abc"), chat), chat)})
+    given = TextPlayer(endless(), {"policy": Actor("main", ScriptedEngine(always("abc"), chat), chat)})
     (found,) = play(given, Assignment(SCENARIO, budget=5))
     assert found.length == 5
 
@@ -296,8 +296,8 @@ def test_limits_of_time_truncate(limits: Limits, named: str) -> None:
                 await asyncio.sleep(60)
             return await super().submit(request)
 
-    seats = {"policy": Seat("main", Silent(echo(chat), chat), chat)}
-    (found,) = play(TextPlayer(endless(), seats, limits), Assignment(SCENARIO))
+    actors = {"policy": Actor("main", Silent(echo(chat), chat), chat)}
+    (found,) = play(TextPlayer(endless(), actors, limits), Assignment(SCENARIO))
     assert named in found.info["limit"]
     assert (len(found.turns), found.truncated, found.failure) == (1, True, None)
 
@@ -441,15 +441,15 @@ def test_missing_texts_are_named() -> None:
 
 def test_seats_and_roles_must_match() -> None:
     chat = chats.chat("nano")
-    seat = Seat("main", ScriptedEngine([], chat), chat)
+    actor = Actor("main", ScriptedEngine([], chat), chat)
     with pytest.raises(ConfigurationError, match="role 'policy' of workflow SingleTurn has no policy"):
         TextPlayer(SingleTurn(), {})
     with pytest.raises(ConfigurationError, match=r"roles.polic: workflow SingleTurn has no such role; did you mean"):
-        TextPlayer(SingleTurn(), {"policy": seat, "polic": seat})
+        TextPlayer(SingleTurn(), {"policy": actor, "polic": actor})
     with pytest.raises(ConfigurationError, match="no script for role 'policy'; add one"):
         rehearse(SingleTurn(), SCENARIO, {"polic": ["a"]})
     with pytest.raises(ConfigurationError, match="SingleTurn is not an instance of"):
-        TextPlayer(SingleTurn, {"policy": seat})
+        TextPlayer(SingleTurn, {"policy": actor})
     with pytest.raises(ConfigurationError, match=r"limits.turns must be above 0 .* not 0"):
         Limits(turns=0)
 

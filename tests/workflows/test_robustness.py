@@ -15,7 +15,7 @@ from test_team import SCENARIO, Doing, echo
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
@@ -24,7 +24,7 @@ from hocket.workflows import ending
 from hocket.workflows.episode import Limits
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.reply import Reply
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.workflow import Outcome
 
 CHAT = chats.chat("nano")
@@ -41,8 +41,8 @@ def play(act: Act, limits: Limits | None = None, *, good: int = 3, engine: Scrip
         await team.policy("two")
         return Outcome(rewards={"r": 1.0})
 
-    engine = engine or engines.WaitingEngine(echo(CHAT), CHAT, Lobby(patience=0.05))
-    player = TextPlayer(Doing(either), {"policy": Seat("main", engine, CHAT)}, limits or Limits())
+    engine = engine or engines.WaitingEngine(echo(CHAT), CHAT, Barrier(patience=0.05))
+    player = TextPlayer(Doing(either), {"policy": Actor("main", engine, CHAT)}, limits or Limits())
     asked = [Assignment(Scenario("bad", "x")), Assignment(Scenario("good", "y"), samples=good)]
     bad, *rest = run_async(asyncio.wait_for(player.play(asked, key=Key.of(0)), 20))
     assert [(one.failure, len(one.turns), one.terminated) for one in rest] == [(None, 2, True)] * good
@@ -242,7 +242,7 @@ def test_calls_of_tasks_left_behind_are_cancelled_or_refused() -> None:
                 return None
             return await super().play(scenario, team)
 
-    player = TextPlayer(Lasting(act), {"policy": Seat("main", Stuck(echo(CHAT), CHAT), CHAT)})
+    player = TextPlayer(Lasting(act), {"policy": Actor("main", Stuck(echo(CHAT), CHAT), CHAT)})
     asked = [Assignment(Scenario("bad", "x")), Assignment(Scenario("good", "y"))]
     bad, _ = run_async(player.play(asked, key=Key.of(0)))
     assert str(bad.failure).startswith("ValueError: no more")
@@ -278,7 +278,7 @@ def test_cancelling_the_player_ends_even_stubborn_workflows() -> None:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
 
-    player = TextPlayer(Doing(act), {"policy": Seat("main", ScriptedEngine(["a"], CHAT), CHAT)})
+    player = TextPlayer(Doing(act), {"policy": Actor("main", ScriptedEngine(["a"], CHAT), CHAT)})
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
@@ -334,8 +334,8 @@ def test_trajectories_do_not_depend_on_who_is_fast() -> None:
     results = []
     for seed in range(4):
         engine = engines.SlowEngine(spoken, CHAT, seed)
-        seats = {role: Seat("main", engine, CHAT) for role in ("left", "right")}
-        player = TextPlayer(Doing(act, "left", "right"), seats)
+        actors = {role: Actor("main", engine, CHAT) for role in ("left", "right")}
+        player = TextPlayer(Doing(act, "left", "right"), actors)
         asked = [Assignment(Scenario(str(n), "x"), samples=2, decoding=Decoding(max_tokens=9)) for n in range(4)]
         found = run_async(player.play(asked, key=Key.of(1)))
         assert all(one.failure is None and len(one.turns) == 6 for one in found)
@@ -355,7 +355,7 @@ def test_a_long_conversation_is_kept_once() -> None:
             await team.policy(f"question {number}")
 
     engine = ScriptedEngine(echo(CHAT), CHAT)
-    player = TextPlayer(Doing(act), {"policy": Seat("main", engine, CHAT)}, Limits(turns=None))
+    player = TextPlayer(Doing(act), {"policy": Actor("main", engine, CHAT)}, Limits(turns=None))
     (found,) = run_async(player.play([Assignment(Scenario("40", "x"))], key=Key.of(0)))
     last = found.turns[-1].prompt
     assert len(last) == 79

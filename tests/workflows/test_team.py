@@ -18,7 +18,7 @@ from hocket.testing import ScriptedEngine, rehearse
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Agent, Seat, Team
+from hocket.workflows.team import Actor, Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
 SCENARIO = Scenario("s", "What is 2+2?", answer="4")
@@ -39,7 +39,7 @@ class Doing(Workflow):
 
 
 def played(workflow: Workflow, engine: ScriptedEngine, chat: Chat, decoding: Decoding | None = None) -> Trajectory:
-    player = TextPlayer(workflow, {role: Seat("main", engine, chat) for role in workflow.roles})
+    player = TextPlayer(workflow, {role: Actor("main", engine, chat) for role in workflow.roles})
     asked = [Assignment(SCENARIO, decoding=decoding or Decoding(max_tokens=200))]
     return asyncio.run(player.play(asked, key=Key.of(0)))[0]
 
@@ -297,11 +297,11 @@ def test_decoding_overrides_of_the_seat_and_of_the_call() -> None:
         await team.policy("one")
         await team.policy("two", decoding=Decoding(temperature=0.0, max_tokens=5))
 
-    player = TextPlayer(Doing(act), {"policy": Seat("main", engine, chat, {"temperature": 0.7})})
+    player = TextPlayer(Doing(act), {"policy": Actor("main", engine, chat, {"temperature": 0.7})})
     (found,) = asyncio.run(player.play([Assignment(SCENARIO)], key=Key.of(0)))
     assert [turn.decoding.temperature for turn in found.turns] == [0.7, 0.0]
     with pytest.raises(ConfigurationError, match=r"decoding\.temperatur is not a setting of Decoding; did you mean"):
-        Seat("main", engine, chat, {"temperatur": 1.0})
+        Actor("main", engine, chat, {"temperatur": 1.0})
 
 
 def test_unknown_roles_are_refused_with_the_nearest() -> None:

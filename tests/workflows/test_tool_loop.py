@@ -26,7 +26,7 @@ from hocket.tools.protocol import FORM, Call, read_calls
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat, Team
+from hocket.workflows.team import Actor, Team
 from hocket.workflows.tool_loop import SPENT, Made, converse
 from hocket.workflows.tool_use import ToolUse
 from hocket.workflows.workflow import Outcome, Workflow
@@ -248,7 +248,7 @@ class Fixed(ScriptedEngine):
 
 def replayed(replies: Sequence[Sequence[int]], chat: Chat, flow: Workflow) -> tuple[Trajectory, list[Request]]:
     engine = Fixed(replies, chat)
-    player = TextPlayer(flow, {"policy": Seat("policy", engine, chat)})
+    player = TextPlayer(flow, {"policy": Actor("policy", engine, chat)})
     (found,) = asyncio.run(player.play([Assignment(ASKED)], key=Key.of(0)))
     assert found.failure is None, found.failure
     return found, engine.requests

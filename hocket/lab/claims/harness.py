@@ -16,19 +16,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.bandit import flat
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Check, Claims, Finding
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.stale import run_stale
 from hocket.lab.world import World
 from hocket.recipe import Recipe
 from hocket.stages import Policy
-from hocket.types import Batch
 
-__all__ = ["EXACT", "SEEDS", "Check", "Claims", "Finding", "batches", "below", "each", "gap", "gradient", "inspect"]
+__all__ = [
+    "EXACT",
+    "SEEDS",
+    "Check",
+    "Claims",
+    "Finding",
+    "batches",
+    "below",
+    "each",
+    "gap",
+    "gradient",
+    "inspect_rows",
+]
 __all__ += ["runs", "same_gradient", "say"]
 
 EXACT, SEEDS = 1e-12, range(5)
@@ -40,15 +52,15 @@ def batches(count: int, *names: str | int, **settings: Any) -> Iterator[dict[str
     return (random_document(key.derive("document", number), **settings) for number in range(count))
 
 
-def inspect(recipe: Recipe, rows: Sequence[Mapping[str, Any]], **state: Any) -> dict[str, Any]:
+def inspect_rows(recipe: Recipe, rows: Sequence[Mapping[str, Any]], **state: Any) -> dict[str, Any]:
     """What a recipe makes of recorded trajectories; `state` is the document's."""
     document = {"version": 1, "trajectories": [dict(row) for row in rows]}
-    return look(recipe, {**document, "state": state} if state else document)
+    return inspect(recipe, {**document, "state": state} if state else document)
 
 
 def gradient(recipe: Recipe, batch: Mapping[str, Any]) -> Tensor:
     """d loss / d logp of every decision of a recorded batch, `[T]`."""
-    return flat(look(recipe, batch))
+    return flat(inspect(recipe, batch))
 
 
 def gap(left: Any, right: Any) -> float:

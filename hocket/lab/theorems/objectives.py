@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.credit.pairs import BestAgainstWorst
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.theorems.theorem import (
     Theorem,
     advantages,
@@ -95,7 +95,7 @@ def _outlier(key: Key) -> float:
     free = of("gmpo", objective__low=5.0, objective__high=5.0)
     gains = advantages(free, document)
     expected = -(float(gains[0]) * math.exp(0.3 / len(first["logp"])) + float(gains[1])) / 2
-    return abs(float(look(free, document)["loss"]) - expected)
+    return abs(float(inspect(free, document)["loss"]) - expected)
 
 
 def _sequence_ratio(key: Key) -> float:
@@ -277,7 +277,7 @@ def _saturation(key: Key) -> float:
     ]
     at = [{**row, "logp_behaviour": [50.0]} for row in rows]
     wide = of("grpo", objective=ClippedSurrogate(low=1.0, high=1e30))
-    left, right = (look(wide, {"version": 1, "trajectories": each}) for each in (rows, at))
+    left, right = (inspect(wide, {"version": 1, "trajectories": each}) for each in (rows, at))
     return max(apart(flat(left["gradient"]), flat(right["gradient"])), abs(float(left["loss"]) - float(right["loss"])))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.recipe import Recipe
 from hocket.recipes import find
 
@@ -80,12 +80,12 @@ def of(recipe: str | Recipe, **changes: Any) -> Recipe:
 
 def advantages(recipe: Recipe, document: Mapping[str, Any]) -> Tensor:
     """One per trajectory, `[N]`, for credits that give all its decisions the same."""
-    return torch.tensor([row[0] for row in look(recipe, document)["advantages"]], dtype=torch.float64)
+    return torch.tensor([row[0] for row in inspect(recipe, document)["advantages"]], dtype=torch.float64)
 
 
 def gradient(recipe: Recipe, document: Mapping[str, Any]) -> Tensor:
     """d loss / d logp of all decisions, `[T]`."""
-    return flat(look(recipe, document)["gradient"])
+    return flat(inspect(recipe, document)["gradient"])
 
 
 def flat(rows: Any) -> Tensor:

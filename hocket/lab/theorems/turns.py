@@ -20,7 +20,7 @@ from hocket.core.batch import GroupBy
 from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative, StepRelative
 from hocket.credit.turn_level import TurnAndOutcome, TurnRelative
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.theorems.theorem import Theorem, apart, bent
 from hocket.recipe import Recipe
 from hocket.recipes import find
@@ -121,7 +121,7 @@ class TwoTurns:
         groups = list(self.groups(size))
         rows = [self.row(path, str(number)) for number, (_, drawn) in enumerate(groups) for path in drawn]
         # All groups are one batch; a step's denominators are those of a batch of one group.
-        steps = iter(look(recipe, {"version": 1, "trajectories": rows})["gradient"])
+        steps = iter(inspect(recipe, {"version": 1, "trajectories": rows})["gradient"])
         total = torch.zeros_like(self.logits)
         for chance, drawn in groups:
             for path in drawn:

@@ -18,7 +18,7 @@ from hocket.stages import Metrics
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.evaluate import evaluate
-from hocket.train.loop import Parts, train_step
+from hocket.train.loop import RunContext, train_step
 from hocket.types import Quantity
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -27,7 +27,7 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Run:
+class ControlRun:
     """What a run did.
 
     Attributes:
@@ -45,7 +45,7 @@ class Run:
 
 
 @functools.cache
-def cart_pole(recipe: str, seed: int, steps: int = 8, epochs: int | None = None) -> Run:
+def cart_pole(recipe: str, seed: int, steps: int = 8, epochs: int | None = None) -> ControlRun:
     """A run of the library's recipe with the settings that the task suggests, `epochs` per batch where given."""
     task = tasks.find(f"gym:CartPole-v1?max_episode_steps={LONGEST}")
     chosen: Recipe = find(recipe)
@@ -59,10 +59,10 @@ def cart_pole(recipe: str, seed: int, steps: int = 8, epochs: int | None = None)
         evaluate(task, parts.player, parts.rewards, n=50, decoding=config.decoding, key=parts.key.derive("check"))
     )
     furthest, forward, backward, metrics = zip(*rows, strict=True)
-    return Run(found.success, furthest, forward, backward, metrics)
+    return ControlRun(found.success, furthest, forward, backward, metrics)
 
 
-def _step(parts: Parts, number: int) -> tuple[float, float, float, Metrics]:
+def _step(parts: RunContext, number: int) -> tuple[float, float, float, Metrics]:
     policy = parts.lead.policy
     before = policy.frozen_copy()
     result = asyncio.run(train_step(parts, number))

@@ -10,7 +10,7 @@ from torch import Tensor
 from hocket import recipes
 from hocket.lab.claims.claim import Finding
 from hocket.lab.groups import Document, Groups, document
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.policy import Tabular
 from hocket.lab.world import World
 from hocket.recipe import Recipe
@@ -42,7 +42,7 @@ def flat(gradients: Sequence[Sequence[float]]) -> Tensor:
 
 def gradients(recipe: Recipe, batch: Document) -> Tensor:
     """d loss / d logp of every decision, in the order of the batch."""
-    return flat(look(recipe, batch)["gradient"])
+    return flat(inspect(recipe, batch)["gradient"])
 
 
 def finding(saw: str, *conditions: bool) -> Finding:

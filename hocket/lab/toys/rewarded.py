@@ -10,7 +10,7 @@ import torch
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import say
-from hocket.lab.microscope import Reading, look
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.recipe import Recipe
 
 SEEDS = range(5)
@@ -28,13 +28,13 @@ def document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def shaped(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> list[float]:
     """The returns that credit sees, by trajectory."""
-    batch, _ = recipe.assess(Reading(document(rows)).batch, recipe.init(), {})
+    batch, _ = recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), {})
     return [float(value) for value in returns(batch)]
 
 
 def advantages(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> list[float]:
     """One advantage per trajectory."""
-    return [row[0] for row in look(recipe, document(rows))["advantages"]]
+    return [row[0] for row in inspect(recipe, document(rows))["advantages"]]
 
 
 def group_relative(values: Sequence[float], epsilon: float = 1e-6) -> list[float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Finding
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.toys.control_runs import LONGEST, SEEDS, cart_pole, in_words
 from hocket.recipe import Recipe
 
@@ -32,7 +32,7 @@ def slope(recipe: Recipe, ratio: float, advantage: float) -> float:
         "logp_behaviour": [-1.0],
         "value": [0.0],
     }
-    found: Mapping[str, Any] = look(plain, {"version": 1, "trajectories": [row]})
+    found: Mapping[str, Any] = inspect(plain, {"version": 1, "trajectories": [row]})
     return -float(found["gradient"][0][0]) / ratio
 
 

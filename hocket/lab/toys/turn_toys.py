@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.environments.maze import DIRECTIONS, Layout, Mazes, values
-from hocket.lab.claims.harness import gap, inspect
-from hocket.lab.microscope import look
+from hocket.lab.claims.harness import gap, inspect_rows
+from hocket.lab.microscope import inspect
 from hocket.lab.talk import TalkBench
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
@@ -60,7 +60,7 @@ def random_episodes(key: Key, *, groups: int = 2, samples: int = 4, states: int 
 
 def seen(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the recipe makes of these trajectories."""
-    return look(recipe, {"version": 1, "trajectories": [dict(row) for row in rows]})
+    return inspect(recipe, {"version": 1, "trajectories": [dict(row) for row in rows]})
 
 
 def by_turn(row: Mapping[str, Any], values: Sequence[float]) -> list[list[float]]:
@@ -80,7 +80,7 @@ def worst(left: Any, right: Any) -> float:
 
 def difference(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]]) -> float:
     """The largest difference of two recipes' advantages and gradients on batches of recorded episodes."""
-    both = [[inspect(recipe, rows) for recipe in (left, right)] for rows in batches]
+    both = [[inspect_rows(recipe, rows) for recipe in (left, right)] for rows in batches]
     return max(gap(one[field], other[field]) for one, other in both for field in ("advantages", "gradient"))
 
 

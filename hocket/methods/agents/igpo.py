@@ -25,7 +25,18 @@ from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.shaping import added
 from hocket.rollout.branches import ANSWER
-from hocket.stages import Forecaster, Grade, LedgerView, More, Play, Rollout, Shaping, Words, forecaster_of, words_of
+from hocket.stages import (
+    Grade,
+    LedgerView,
+    LogProbScorer,
+    More,
+    Play,
+    Rollout,
+    Shaping,
+    Tokenizer,
+    log_prob_scorer_of,
+    tokenizer_of,
+)
 from hocket.types import Assignment, Experience, Scenario, Trajectory
 
 
@@ -66,24 +77,24 @@ class WithBeliefs(Rollout):
     ) -> Experience:
         """The samples with their beliefs. Metric `rollout/belief` is the mean belief at the last turns."""
         trajectories = await play([replace(assignment, samples=self.samples) for assignment in asked])
-        await self._ask(trajectories, forecaster_of(play), words_of(play))
+        await self._ask(trajectories, log_prob_scorer_of(play), tokenizer_of(play))
         await score(trajectories)
         last = [held[-1] for one in trajectories if (held := BELIEFS.get(one)) and held[-1] is not None]
         return Experience(trajectories, metrics={"rollout/belief": sum(last) / len(last)} if last else {})
 
     async def _ask(
-        self, trajectories: Sequence[Trajectory], forecaster: Forecaster | None, words: Words | None
+        self, trajectories: Sequence[Trajectory], scorer: LogProbScorer | None, tokenizer: Tokenizer | None
     ) -> None:
         """Writes the beliefs of every trajectory."""
         for trajectory in trajectories:
             BELIEFS.write(trajectory, None)
-        if forecaster is None or words is None:
+        if scorer is None or tokenizer is None:
             return
-        lead = words.encode(self.phrase) if self.phrase else ()
-        golds = {one.scenario.id: _gold(one.scenario, words) for one in trajectories}
+        lead = tokenizer.encode(self.phrase) if self.phrase else ()
+        golds = {one.scenario.id: _gold(one.scenario, tokenizer) for one in trajectories}
         whole = [one for one in trajectories if one.failure is None and golds[one.scenario.id]]
         asked = [(turn, (*lead, *golds[one.scenario.id])) for one in whole for turn in one.turns]
-        found = iter(await forecaster.likelihood(asked))
+        found = iter(await scorer.likelihood(asked))
         for one in whole:
             BELIEFS.write(one, [self._belief(next(found), len(lead)) for _ in one.turns])
 
@@ -95,12 +106,12 @@ class WithBeliefs(Rollout):
         return mean if self.measure == "log" else math.exp(mean)
 
 
-def _gold(scenario: Scenario, words: Words) -> tuple[int, ...]:
+def _gold(scenario: Scenario, tokenizer: Tokenizer) -> tuple[int, ...]:
     """The tokens of a scenario's answer; none where it has no answer."""
     answer: Any = scenario.answer
     if isinstance(answer, (list, tuple)):
         answer = answer[0] if answer else None
-    return () if answer is None or str(answer) == "" else words.encode(str(answer))
+    return () if answer is None or str(answer) == "" else tokenizer.encode(str(answer))
 
 
 def gains(beliefs: Sequence[float | None], agents: Sequence[int]) -> list[float]:

@@ -20,7 +20,7 @@ from hocket.credit.pairs import Pairing, members_by_group, paired
 from hocket.credit.sibling_turns import tree_of, turns_of
 from hocket.methods.base.dpo import DPO
 from hocket.rollout.groups import groups
-from hocket.rollout.message_tree import Node, grafted
+from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Replay, Trajectory
 
@@ -59,7 +59,7 @@ class PlanRuns(Rollout):
         found: list[Trajectory] = []
         plans = 0
         for drawn in first:
-            root = Node()
+            root = MessageNode()
             for planned in drawn:
                 mine = [planned, *next(again, ())]
                 for one in mine:

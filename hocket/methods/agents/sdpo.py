@@ -17,7 +17,7 @@ from hocket.core.signals import returns, turn_visits
 from hocket.credit.pairs import Pairing, Visit, members_by_group, paired, within
 from hocket.methods.base.dpo import DPO
 from hocket.rollout.groups import groups
-from hocket.rollout.message_tree import Node, grafted
+from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns, resumed, worth
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
@@ -95,7 +95,7 @@ def _pair(bad: Trajectory, tried: Sequence[Trajectory]) -> list[Trajectory]:
     best = max(whole, key=worth, default=bad)
     if worth(best) <= worth(bad):
         return []
-    root = Node()
+    root = MessageNode()
     for one in (bad, best):
         grafted(root, one)
     return [bad, best]

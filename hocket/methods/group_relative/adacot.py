@@ -100,11 +100,11 @@ class MaskDecision(Correction):
 
     def _after(self, batch: Batch, opens: torch.Tensor) -> torch.Tensor:
         """Which occurrence comes right after the tag in its response, `[E]` bool."""
-        pieces = [piece for row in token_texts(batch, "MaskDecision") for piece in row]
-        found = torch.zeros(len(pieces), dtype=torch.bool)
-        starts = [*torch.nonzero(opens).flatten().tolist(), len(pieces)]
+        texts = [piece for row in token_texts(batch, "MaskDecision") for piece in row]
+        found = torch.zeros(len(texts), dtype=torch.bool)
+        starts = [*torch.nonzero(opens).flatten().tolist(), len(texts)]
         for start, end in pairwise(starts):
-            response = pieces[start:end]
+            response = texts[start:end]
             at = "".join(response).find(self.tag)
             if at < 0:
                 continue

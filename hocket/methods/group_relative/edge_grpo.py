@@ -91,7 +91,7 @@ class GuidedCorrection(Rollout):
             for start in range(0, len(first), self.samples)
             for number in self._wrong(first, range(start, start + self.samples))
         ]
-        encode = getattr(getattr(play, "words", None), "encode", None)
+        encode = getattr(getattr(play, "tokenizer", None), "encode", None)
         again = [self._continued(asked[n // self.samples], first[n], encode, key) for n in chosen]
         second = await play(again) if again else []
         for trajectory in second:

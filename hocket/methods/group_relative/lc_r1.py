@@ -30,7 +30,7 @@ from hocket.rewards.outcomes import RIGHT
 from hocket.rewards.tags import TagFormat
 from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
 from hocket.rollout.dynamic import total
-from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping, Words, words_of
+from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory
 
 
@@ -94,12 +94,12 @@ class CompressedThoughts(Rollout):
         more: More | None = None,
     ) -> Experience:
         """The trajectories in their order, cut ones in place of their originals, which are discarded."""
-        words = words_of(play)
+        tokenizer = tokenizer_of(play)
         played = await play([replace(asking, samples=self.samples) for asking in asked])
         await score(played)
         shorter: dict[int, Assignment] = {}
         for number, trajectory in enumerate(played):
-            tokens = self._cut(trajectory, words)
+            tokens = self._cut(trajectory, tokenizer)
             if tokens is not None:
                 asking = asked[number // self.samples]
                 first = asking.first + NUMBERED + trajectory.sample
@@ -110,20 +110,20 @@ class CompressedThoughts(Rollout):
         left = [replace_source(played[number]) for number in again]
         return Experience([again.get(number, trajectory) for number, trajectory in enumerate(played)], left)
 
-    def _cut(self, trajectory: Trajectory, words: Words | None) -> NDArray[np.int64] | None:
+    def _cut(self, trajectory: Trajectory, tokenizer: Tokenizer | None) -> NDArray[np.int64] | None:
         """The tokens of the compressed response; None to leave it. Describes its thought in the column `thinking`."""
         turn = only_turn(trajectory)
-        if turn is None or words is None or trajectory.scenario.answer is None or not self._right(trajectory):
+        if turn is None or tokenizer is None or trajectory.scenario.answer is None or not self._right(trajectory):
             return None
-        text = words.decode(turn.action.tolist())
+        text = tokenizer.decode(turn.action.tolist())
         opened, closed = text.find(OPENED), text.find(CLOSED)
         if closed < 0 or opened > closed:
             return None
         begin = opened + len(OPENED) if opened >= 0 else 0
-        tag = tokens_covering(words, turn.action, closed + 1) - 1
-        start = tokens_covering(words, turn.action, begin)
+        tag = tokens_covering(tokenizer, turn.action, closed + 1) - 1
+        start = tokens_covering(tokenizer, turn.action, begin)
         reached = self.extract(text[begin:closed], trajectory.scenario.answer)
-        end = tag if reached is None else min(tokens_covering(words, turn.action, begin + reached), tag)
+        end = tag if reached is None else min(tokens_covering(tokenizer, turn.action, begin + reached), tag)
         thought = {"tag": end, "kept": end - start, "original": tag - start, "reached": reached is not None}
         COMPRESSED.write(trajectory, thought)
         return np.concatenate([turn.action[:end], turn.action[tag:]]) if end < tag else None

@@ -23,7 +23,7 @@ from hocket.credit.group import GroupRelative
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.branches import ANSWER, CLOSED, NUMBERED, continued, ending_tokens, only_turn, thinking_span
 from hocket.rollout.dynamic import total
-from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Words, words_of
+from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory
 
 
@@ -77,10 +77,12 @@ class ForcedAnswers(Rollout):
         more: More | None = None,
     ) -> Experience:
         """The trajectories; forced answers are discarded. Metric `rollout/regret` is their mean regret, best 1."""
-        words = words_of(play)
+        tokenizer = tokenizer_of(play)
         played = await play([replace(asking, samples=self.samples) for asking in asked])
-        cuts = [self._mark(trajectory, words) for trajectory in played]
-        asking = [one for number, own in enumerate(asked) for one in self._questions(own, number, played, cuts, words)]
+        cuts = [self._mark(trajectory, tokenizer) for trajectory in played]
+        asking = [
+            one for number, own in enumerate(asked) for one in self._questions(own, number, played, cuts, tokenizer)
+        ]
         answers = await play(asking)
         await score([*played, *answers])
         values = iter(_means(answers, self.tries))
@@ -96,12 +98,12 @@ class ForcedAnswers(Rollout):
         metrics = {"rollout/regret": sum(regrets) / len(regrets)} if regrets else {}
         return Experience(played, answers, metrics)
 
-    def _mark(self, trajectory: Trajectory, words: Words | None) -> list[int]:
+    def _mark(self, trajectory: Trajectory, tokenizer: Tokenizer | None) -> list[int]:
         """Numbers the blocks of a trajectory in its turn's segments; where each ends. Empty if it has none."""
         turn = only_turn(trajectory)
         if turn is None:
             return []
-        begin, end = thinking_span(words, turn.action)
+        begin, end = thinking_span(tokenizer, turn.action)
         ends = block_ends(begin, max(begin, end), self.blocks)
         place = np.arange(len(turn))
         turn.segment = np.minimum(np.searchsorted(ends, place, side="right"), len(ends) - 1).astype(np.int64)
@@ -113,7 +115,7 @@ class ForcedAnswers(Rollout):
         number: int,
         played: Sequence[Trajectory],
         cuts: Sequence[Sequence[int]],
-        words: Words | None,
+        tokenizer: Tokenizer | None,
     ) -> list[Assignment]:
         """The forced answers of one scenario: from nothing, then after each block but the last of each sample."""
         members = range(number * self.samples, (number + 1) * self.samples)
@@ -122,7 +124,7 @@ class ForcedAnswers(Rollout):
         prefixes = [(whole, 0), *((turn.action, cut) for turn, ends in turns for cut in ends[:-1])]
         found = []
         for place, (response, cut) in enumerate(prefixes):
-            tokens = [*response[:cut].tolist(), *ending_tokens(words, response, cut, self.phrase)]
+            tokens = [*response[:cut].tolist(), *ending_tokens(tokenizer, response, cut, self.phrase)]
             first = asking.first + NUMBERED + place * self.tries
             question = continued(asking, tokens, first=first, samples=self.tries, more=self.answer_tokens)
             found.append(replace(question, source="baseline"))

@@ -23,7 +23,7 @@ from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.branches import NUMBERED, continued, only_turn
-from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, words_of
+from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory, Turn
 
 PLAN = InfoColumn("plan", "The number of the plan that the solution follows, among the scenario's.")
@@ -71,7 +71,7 @@ class PlanTree(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario its plans in order, each with its solutions."""
-        if words_of(play) is None:
+        if tokenizer_of(play) is None:
             whole = await play([replace(asking, samples=self.trajectories) for asking in asked])
             await score(whole)
             return Experience(whole)

@@ -22,7 +22,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.rewards.members import with_return
 from hocket.rewards.outcomes import RIGHT
 from hocket.rollout.branches import ANSWER, CLOSED, NUMBERED, continued, ending_tokens, only_turn, thinking_span
-from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Words, words_of
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory, Turn
 
 
@@ -78,9 +78,11 @@ class SerialGroup(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario and chain the exits from front to back, then the full chain."""
-        words = words_of(play)
+        tokenizer = tokenizer_of(play)
         chains = await play([replace(asking, samples=self.chains) for asking in asked])
-        exits = [self._exits(asked[number // self.chains], chain, words, key) for number, chain in enumerate(chains)]
+        exits = [
+            self._exits(asked[number // self.chains], chain, tokenizer, key) for number, chain in enumerate(chains)
+        ]
         answers = iter(await play([asking for cuts in exits for asking, _, _ in cuts]))
         found: list[Trajectory] = []
         for number, (chain, cuts) in enumerate(zip(chains, exits, strict=True)):
@@ -96,20 +98,20 @@ class SerialGroup(Rollout):
         return Experience(found)
 
     def _exits(
-        self, asking: Assignment, chain: Trajectory, words: Words | None, key: Key
+        self, asking: Assignment, chain: Trajectory, tokenizer: Tokenizer | None, key: Key
     ) -> list[tuple[Assignment, Turn, int]]:
         """For each cut of a chain: what to ask, the turn it is cut from, and how many of its tokens are kept."""
         turn = only_turn(chain)
         if turn is None:
             return []
-        begin, end = thinking_span(words, turn.action)
+        begin, end = thinking_span(tokenizer, turn.action)
         places = list(range(begin, max(end, begin + 1)))
         rng = key.derive("exits", asking.scenario.id, chain.sample).numpy()
         drawn = rng.choice(places, self.samples - 1, replace=len(places) < self.samples - 1)
         cuts = sorted(int(place) for place in drawn)
         found = []
         for number, cut in enumerate(cuts):
-            tokens = [*turn.action[:cut].tolist(), *ending_tokens(words, turn.action, cut, self.phrase)]
+            tokens = [*turn.action[:cut].tolist(), *ending_tokens(tokenizer, turn.action, cut, self.phrase)]
             first = asking.first + NUMBERED + chain.sample * self.samples + number
             found.append((continued(asking, tokens, first=first, more=self.answer_tokens), turn, cut))
         return found

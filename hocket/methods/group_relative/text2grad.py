@@ -64,19 +64,19 @@ def _free(text: str, words: str, start: int, taken: Sequence[tuple[int, int]]) -
     return at
 
 
-def span_rewards(pieces: Sequence[str], spans: Sequence[Span], spread: Spread = "each") -> list[float]:
+def span_rewards(texts: Sequence[str], spans: Sequence[Span], spread: Spread = "each") -> list[float]:
     """The reward of each token whose texts are `pieces`; a token that no span touches has exactly 0.
 
     `each` gives a span's score to every token it touches, `shared` an even part of it, so that the sum over tokens is
     the sum of the scores of the spans found. A token touched by two spans gets both.
     """
-    ends = list(accumulate(len(piece) for piece in pieces))
-    rewards = [0.0] * len(pieces)
-    for place in placed("".join(pieces), spans):
+    ends = list(accumulate(len(piece) for piece in texts))
+    rewards = [0.0] * len(texts)
+    for place in placed("".join(texts), spans):
         if place is None:
             continue
         start, end, score = place
-        touched = [n for n, last in enumerate(ends) if last > start and last - len(pieces[n]) < end and pieces[n]]
+        touched = [n for n, last in enumerate(ends) if last > start and last - len(texts[n]) < end and texts[n]]
         for number in touched:
             rewards[number] += score / len(touched) if spread == "shared" else score
     return rewards
@@ -127,11 +127,11 @@ class SpanRewards(Shaping):
             raise ValueError(f"spread must be 'each' or 'shared', not {self.spread!r}")
 
     def __call__(self, batch: Batch) -> Batch:
-        pieces = token_texts(batch, "SpanRewards")
+        texts = token_texts(batch, "SpanRewards")
         critiques = self._critiques(batch)
         rewards = [
             reward
-            for row, critique in zip(pieces, critiques, strict=True)
+            for row, critique in zip(texts, critiques, strict=True)
             for reward in span_rewards(row, spans_of(critique), self.spread)
         ]
         return added(batch, Level.DECISION, self.weight * torch.tensor(rewards, dtype=torch.float64))

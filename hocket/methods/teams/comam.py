@@ -83,7 +83,7 @@ class RankConsistent(Credit):
         advantage[used] = credit[parts.member[used]]
         return replace(batch.occurrences, advantage=advantage)
 
-    def shares(self, parts: Parts) -> Tensor:
+    def shares(self, parts: Contributions) -> Tensor:
         """w of each group, `[K]`."""
         found = torch.zeros(len(parts.keys), dtype=torch.float64)
         if self.weigh == "local":
@@ -96,7 +96,7 @@ class RankConsistent(Credit):
         return found
 
 
-class Parts(NamedTuple):
+class Contributions(NamedTuple):
     """Each agent's part in each rollout, M of them, in K groups.
 
     Attributes:
@@ -112,7 +112,7 @@ class Parts(NamedTuple):
     keys: list[tuple[int, int]]
 
 
-def parts_of(batch: Batch) -> Parts:
+def parts_of(batch: Batch) -> Contributions:
     """The parts of a batch's agents."""
     units = turn_units(batch)
     assert units.turn is not None
@@ -130,7 +130,7 @@ def parts_of(batch: Batch) -> Parts:
         overall = batch.scores[whole].values.double()
     member = torch.full((len(units.counted),), -1)
     member[units.counted] = part
-    return Parts(member[units.member], segment_sum(earned, part, len(code)), overall[owner], group, list(keys))
+    return Contributions(member[units.member], segment_sum(earned, part, len(code)), overall[owner], group, list(keys))
 
 
 COMAM = GRPO.but(

@@ -113,7 +113,7 @@ Strategy = Mapping[Situation, Mapping[int, float]]
 
 
 @dataclass
-class Node:
+class GameNode:
     """A place in the tree, where chance decides who speaks and what they privately know, or someone speaks.
 
     Attributes:
@@ -126,16 +126,16 @@ class Node:
     count: int = 0
     brought: dict[str, float] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
-    chances: dict[Hashable, Node] = field(default_factory=dict)
-    intents: dict[int, Node] = field(default_factory=dict)
+    chances: dict[Hashable, GameNode] = field(default_factory=dict)
+    intents: dict[int, GameNode] = field(default_factory=dict)
 
-    def passed(self, payoff: Mapping[str, float]) -> Node:
+    def passed(self, payoff: Mapping[str, float]) -> GameNode:
         """Itself with one episode more."""
         self.count += 1
         _add(self.brought, payoff)
         return self
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> Iterator[GameNode]:
         """Itself and all nodes below, parents first."""
         waiting = [self]
         while waiting:
@@ -162,12 +162,12 @@ class AbstractGame:
     """
 
     def __init__(self, courses: Sequence[Course]) -> None:
-        self.root = Node()
+        self.root = GameNode()
         for course in courses:
             self._record(course)
         paid = {role for course in courses for role in course.payoff}
         self.roles = tuple(sorted(paid | {move.role for course in courses for move in course.moves}))
-        self.situations: dict[Situation, list[Node]] = {}
+        self.situations: dict[Situation, list[GameNode]] = {}
         for node in self.root.below():
             if node.situation is not None:
                 self.situations.setdefault(node.situation, []).append(node)
@@ -175,15 +175,15 @@ class AbstractGame:
 
     def _record(self, course: Course) -> None:
         heard: Public = ()
-        node = self.root.passed(course.payoff).chances.setdefault(course.scenario, Node()).passed(course.payoff)
+        node = self.root.passed(course.payoff).chances.setdefault(course.scenario, GameNode()).passed(course.payoff)
         for move in course.moves:
             situation = Situation(move.role, course.scenario, move.private, heard)
-            node = node.chances.setdefault((move.role, move.private), Node(situation)).passed(course.payoff)
-            node = node.intents.setdefault(move.intent, Node()).passed(course.payoff)
+            node = node.chances.setdefault((move.role, move.private), GameNode(situation)).passed(course.payoff)
+            node = node.intents.setdefault(move.intent, GameNode()).passed(course.payoff)
             heard = (*heard, (move.role, move.intent))
         _add(node.ended, course.payoff)
 
-    def _completed(self, nodes: list[Node]) -> dict[int, int]:
+    def _completed(self, nodes: list[GameNode]) -> dict[int, int]:
         """Gives all nodes of a situation the same intents; returns how often each occurred."""
         found: dict[int, int] = {}
         for intent in sorted({intent for node in nodes for intent in node.intents}):
@@ -193,7 +193,7 @@ class AbstractGame:
             for child in known:
                 _add(usual, child.brought, 1 / found[intent])
             for node in nodes:
-                node.intents.setdefault(intent, Node(count=1, brought=usual, ended=usual))
+                node.intents.setdefault(intent, GameNode(count=1, brought=usual, ended=usual))
         return found
 
     # ------------------------------------------------------------ playing it
@@ -202,17 +202,17 @@ class AbstractGame:
         """What each role earns on average."""
         return self._value(self.root, strategy)
 
-    def _value(self, node: Node, strategy: Strategy) -> dict[str, float]:
+    def _value(self, node: GameNode, strategy: Strategy) -> dict[str, float]:
         found = self._ended(node)
         for share, child in self._ways(node, strategy):
             _add(found, self._value(child, strategy), share)
         return found
 
-    def _ended(self, node: Node) -> dict[str, float]:
+    def _ended(self, node: GameNode) -> dict[str, float]:
         """What episodes that end here bring, times their share of those that come by."""
         return {role: node.ended.get(role, 0.0) / max(node.count, 1) for role in self.roles}
 
-    def _ways(self, node: Node, strategy: Strategy) -> Iterator[tuple[float, Node]]:
+    def _ways(self, node: GameNode, strategy: Strategy) -> Iterator[tuple[float, GameNode]]:
         """What comes next, and how likely."""
         if node.situation is None:
             yield from ((child.count / node.count, child) for child in node.chances.values())
@@ -269,7 +269,7 @@ class AbstractGame:
                 chosen[situation] = max(worth, key=lambda intent: worth[intent])
             return chosen[situation]
 
-        def value(node: Node) -> float:
+        def value(node: GameNode) -> float:
             if node.situation is not None and node.situation.role == role:
                 return value(node.intents[choice(node.situation)])
             return self._ended(node)[role] + sum(share * value(child) for share, child in self._ways(node, strategy))
@@ -297,7 +297,7 @@ class AbstractGame:
 
     def _walk(
         self,
-        node: Node,
+        node: GameNode,
         now: Strategy,
         own: Mapping[str, float],
         chance: float,

@@ -26,7 +26,7 @@ from hocket.methods.base.conventions import COMMON
 from hocket.objectives.aggregate import mean, weights
 from hocket.recipe import Recipe
 from hocket.rollout.message_search import UCT, Tree, outcome
-from hocket.rollout.message_tree import Node
+from hocket.rollout.message_tree import MessageNode
 from hocket.stages import Credit, Grade, LedgerView, More, Objective, Play, Rollout
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Terms, Trajectory, before_training
 
@@ -75,7 +75,7 @@ class MessageSearch(Rollout):
         return Experience(found, metrics={"rollout/messages": float(sum(tree.messages for tree in trees))})
 
 
-def settle(root: Node) -> None:
+def settle(root: MessageNode) -> None:
     """Writes the mean returns into the episodes, and makes the messages the policy's."""
     for node in root.below():
         if node.turn is not None:

@@ -25,7 +25,7 @@ from hocket.core.segments import segment_count, segment_extreme, segment_mean
 from hocket.core.signals import counted_trajectories, returns, turn_visits
 from hocket.credit.alternating import AlternatingCredit
 from hocket.credit.pairs import Pairing, members_by_group, paired_turns
-from hocket.credit.sibling_turns import Told, tree_of, turns_of
+from hocket.credit.sibling_turns import TurnNode, tree_of, turns_of
 from hocket.methods.base.conventions import COMMON
 from hocket.objectives.alternating import AlternatingObjective
 from hocket.objectives.likelihood import NegativeLogLikelihood
@@ -36,7 +36,7 @@ from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
 from hocket.rollout.independent import Independent
-from hocket.rollout.message_tree import Node, grafted, onward
+from hocket.rollout.message_tree import MessageNode, grafted, onward
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping
 from hocket.types import Assignment, Experience, Scenario, Trajectory
 from hocket.workflows.reply import Reply
@@ -82,8 +82,8 @@ class DialogueTree(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario all its episodes, in the order in which they were played."""
-        roots = [Node() for _ in asked]
-        expanded: list[list[Node]] = [[] for _ in asked]
+        roots = [MessageNode() for _ in asked]
+        expanded: list[list[MessageNode]] = [[] for _ in asked]
         found: list[list[Trajectory]] = [[] for _ in asked]
         for number in range(self.expansions):
             chosen = []
@@ -107,7 +107,7 @@ class DialogueTree(Rollout):
         metrics = {"rollout/messages": float(nodes), "rollout/expanded": float(sum(map(len, expanded)))}
         return Experience([one for group in found for one in group], metrics=metrics)
 
-    def _chosen(self, root: Node, expanded: Sequence[Node], key: Key) -> Node:
+    def _chosen(self, root: MessageNode, expanded: Sequence[MessageNode], key: Key) -> MessageNode:
         """The message to go on from."""
         done = [node.turn.text for node in expanded if node.turn is not None]
         fresh = [
@@ -306,7 +306,7 @@ class SiblingTurns(Pairing):
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` and `compared`, `[P, 2]` each; advantages are left as they are."""
         value, turns = returns(batch).tolist(), turns_of(batch)
-        found: list[tuple[Told, Told]] = []
+        found: list[tuple[TurnNode, TurnNode]] = []
         for members in members_by_group(batch, self.by):
             here = [pair for told in tree_of(members, turns).below() if (pair := self._pair(told, value)) is not None]
             here.sort(key=lambda pair: -pair[0].value(value))
@@ -315,7 +315,7 @@ class SiblingTurns(Pairing):
             batch, [((better.leaves[0], better.turn), (worse.leaves[0], worse.turn)) for better, worse in found]
         )
 
-    def _pair(self, told: Told, value: list[float]) -> tuple[Told, Told] | None:
+    def _pair(self, told: TurnNode, value: list[float]) -> tuple[TurnNode, TurnNode] | None:
         answers = list(told.children.values())
         if len(answers) < 2:
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hocket.core.columns import ANSWER
 from hocket.core.errors import ConfigurationError
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
@@ -22,7 +22,7 @@ from hocket.workflows.library import checked_workflow
 from hocket.workflows.library import find as find_workflow
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Labeller, Seat
+from hocket.workflows.team import Actor, Labeller
 from hocket.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class Text(Kind):
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
     ) -> tuple[Mapping[str, Policy], Player]:
         flow = workflow_of(config, task, workflow)
-        policies, seats = _seated(config, flow, journal, precision)
+        policies, actors = _seated(config, flow, journal, precision)
         limits = config.limits.over(getattr(flow, "limits", None) or Limits())
-        player = TextPlayer(flow, seats, limits, verifier=getattr(task, "verify", None), labeller=_labeller(task))
+        player = TextPlayer(flow, actors, limits, verifier=getattr(task, "verify", None), labeller=_labeller(task))
         return cast(dict[str, Policy], policies), player
 
     def suggest(self, config: Config) -> Mapping[str, Any]:
@@ -82,10 +82,10 @@ def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
 
 def _seated(
     config: Config, flow: Workflow, journal: Journal | None, precision: Precision
-) -> tuple[dict[str, CausalLM], dict[str, Seat]]:
+) -> tuple[dict[str, CausalLM], dict[str, Actor]]:
     """The trained policies, and who plays each role of a workflow."""
-    from hocket.policies.shared import Bases
-    from hocket.train.endpoints import outside_seat
+    from hocket.policies.shared import SharedBaseCache
+    from hocket.train.endpoints import outside_actor
     from hocket.train.engines import Engines
 
     unknown = [role for role in config.roles if role not in flow.roles]
@@ -93,30 +93,30 @@ def _seated(
         raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
     policies: dict[str, CausalLM] = {}
     engines: dict[str, Engine] = {}
-    lobby = Lobby()  # One for all engines: each runs when every live workflow waits, on whichever of them.
-    making, bases, own = Engines(config, lobby, journal), Bases(), settings_by_policy(config)
-    seats = {}
+    barrier = Barrier()  # One for all engines: each runs when every live workflow waits, on whichever of them.
+    making, base_cache, own = Engines(config, barrier, journal), SharedBaseCache(), settings_by_policy(config)
+    actors = {}
     for role in flow.roles:
         settings = config.roles.get(role, RoleSettings())
         if settings.endpoint is not None:
             base = model_path(config.model)
             template = config.chat_template
-            seats[role] = outside_seat(
-                role, settings, tokenizer=base, chat_template=template, journal=journal, lobby=lobby
+            actors[role] = outside_actor(
+                role, settings, tokenizer=base, chat_template=template, journal=journal, barrier=barrier
             )
             continue
         refuse_strays(role, settings)
         name = policy_of(role, settings, config.phases[0][0].cast)
         if name not in policies:
-            policies[name] = load_policy(config, name, settings.model, precision, bases)
+            policies[name] = load_policy(config, name, settings.model, precision, base_cache)
             # A frozen policy stays its base, so that no adapter is computed for it.
             policies[name].adapted &= not own.get(name, settings).frozen
             engines[name] = making.of(policies[name])
-        seats[role] = Seat(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
-    taken = next((role for role, seat in seats.items() if not seat.learns and role in policies), None)
+        actors[role] = Actor(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
+    taken = next((role for role, actor in actors.items() if not actor.learns and role in policies), None)
     if taken is not None:
         raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
-    return policies, seats
+    return policies, actors
 
 
 def _labeller(task: Task) -> Labeller | None:
@@ -131,20 +131,20 @@ def _with_references(player: TextPlayer, references: Mapping[str, Policy], confi
     from hocket.policies.causal_lm import CausalLM
 
     engines: dict[str, LocalEngine] = {}
-    seats = {}
-    for role, seat in player.seats.items():
-        if not seat.learns:
+    actors = {}
+    for role, actor in player.actors.items():
+        if not actor.learns:
             continue
-        reference, name = cast(CausalLM, references[seat.policy]), seat.policy
-        local = cast(LocalEngine, seat.engine)
+        reference, name = cast(CausalLM, references[actor.policy]), actor.policy
+        local = cast(LocalEngine, actor.engine)
         reference.end_of_turn = local.policy.end_of_turn
         if name not in engines:
             earlier = player.references.get(role)
             engines[name] = (
                 cast(LocalEngine, earlier.engine)
                 if earlier is not None
-                else LocalEngine(reference, max_rows=config.engine.max_rows, lobby=local.lobby)
+                else LocalEngine(reference, max_rows=config.engine.max_rows, barrier=local.barrier)
             )
             engines[name].policy = reference
-        seats[role] = replace(seat, policy=before_training(name), engine=engines[name])
-    return replace(player, references=seats)
+        actors[role] = replace(actor, policy=before_training(name), engine=engines[name])
+    return replace(player, references=actors)

@@ -12,7 +12,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.schedules import Linear
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.agents.epo_entropy import EntropyCorridor, EntropyHistory, corridor_distance
 from hocket.types import Evaluation
 
@@ -36,7 +36,7 @@ def case(seed: int, usual=(1.0, 0.5), masked=False):
         row["turn"] = [int(place >= 2) for place in range(len(row["logp"]))]
         if masked:
             row["trained"] = [bool(rng.random() < 0.6) for _ in row["logp"]]
-    batch = Reading(document).batch
+    batch = RecordedBatch(document).batch
     return batch.but(info={**batch.info, "usual_entropy": [list(usual)] * batch.trajectories})
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.agents.g_ra import GatedAccumulation
 from hocket.rewards.combine import WeightedSum
 
@@ -21,7 +21,7 @@ NUMBERS = st.sampled_from([0.0, 1.0, -0.5, 0.25, None])
 
 
 def read(rows):
-    return Reading({"version": 1, "trajectories": rows}).batch
+    return RecordedBatch({"version": 1, "trajectories": rows}).batch
 
 
 def row(outcome, turns=(), tokens=None):

@@ -24,7 +24,7 @@ from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Turn
 from hocket.workflows.chat import Chat
 from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Seat
+from hocket.workflows.team import Actor
 from hocket.workflows.workflow import Outcome, Workflow
 
 ASKED = Scenario("sum", "What is 2 + 3?", "5")
@@ -45,7 +45,7 @@ class Playing:
     """What the training loop hands to a rollout."""
 
     def __init__(self, player):
-        self.player = self.words = player
+        self.player = self.tokenizer = player
 
     async def __call__(self, asked):
         return await self.player.play(asked, key=Key.of(3))
@@ -59,10 +59,10 @@ def collected(player, rollout, *scenarios, decoding=None):
     return asyncio.run(rollout.collect(asked, play=Playing(player), score=score, ledger=NoHistory(), key=Key.of(0)))
 
 
-def scripted(replies=("hm",) * 20, **seat):
+def scripted(replies=("hm",) * 20, **actor):
     chat = Chat(build_tokenizer())
     engine = ScriptedEngine(replies, chat)
-    return TextPlayer(TwoTurns(), {"solver": Seat("solver", engine, chat, **seat)}), engine
+    return TextPlayer(TwoTurns(), {"solver": Actor("solver", engine, chat, **actor)}), engine
 
 
 def test_a_certain_script_believes_everything():
@@ -114,10 +114,10 @@ def test_no_room_is_no_opinion_and_no_log_probs_is_an_error():
             return Sample(sample.tokens, None, sample.finish, sample.version, sample.forced)
 
     chat = Chat(build_tokenizer())
-    player = TextPlayer(TwoTurns(), {"solver": Seat("solver", Full(["hm " * 30] * 9, chat), chat)})
+    player = TextPlayer(TwoTurns(), {"solver": Actor("solver", Full(["hm " * 30] * 9, chat), chat)})
     (one,) = collected(player, WithBeliefs(samples=1), ASKED, decoding=Decoding(max_tokens=99)).trajectories
     assert one.info["beliefs"] == [1.0, None]
-    player = TextPlayer(TwoTurns(), {"solver": Seat("solver", Silent(["hm"] * 9, chat), chat)})
+    player = TextPlayer(TwoTurns(), {"solver": Actor("solver", Silent(["hm"] * 9, chat), chat)})
     with pytest.raises(ConfigurationError, match="log-probs of imposed tokens"):
         collected(player, WithBeliefs(samples=1), ASKED)
 
@@ -135,7 +135,7 @@ def test_beliefs_of_a_language_model_are_those_of_its_learner(temperature):
     policy = CausalLM.from_pretrained(str(BASE), name="solver", key=Key.of(0))
     chat = Chat(policy.tokenizer)
     policy.end_of_turn = chat.stops
-    player = TextPlayer(TwoTurns(), {"solver": Seat("solver", LocalEngine(policy), chat)})
+    player = TextPlayer(TwoTurns(), {"solver": Actor("solver", LocalEngine(policy), chat)})
     decoding = Decoding(temperature=temperature, max_tokens=8)
     experience = collected(player, WithBeliefs(samples=2), ASKED, decoding=decoding)
     phrase, gold = player.encode("<answer>"), player.encode("5")

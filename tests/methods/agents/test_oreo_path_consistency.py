@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.lab.microscope import Reading, look
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.methods.agents.oreo import OREO, PathConsistency, ValueSteps
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.types import Evaluation
@@ -90,7 +90,7 @@ def test_loss_and_gradients_are_the_formulas(sizes, seed, turns, kind, average, 
     rows = [row(seed + n, size, float(n % 2), turns) for n, size in enumerate(sizes)]
     rows[0]["trained"][0] = True
     changes = {"objective.beta": beta, "objective.step": kind, "objective.aggregate": average}
-    found = look(OREO.but(changes), {"version": 1, "trajectories": rows})
+    found = inspect(OREO.but(changes), {"version": 1, "trajectories": rows})
     loss, slopes, value_slopes = by_hand(rows, beta, kind, average)
     assert found["loss"] == pytest.approx(loss, rel=1e-9, abs=1e-12)
     for mine, wanted in ((found["gradient"], slopes), (found["gradient_value"], value_slopes)):
@@ -104,8 +104,8 @@ def test_it_does_not_depend_on_the_order_of_traces(seed, size):
     rows = [row(seed + n, size, float(n), 1) for n in range(3)]
     for one in rows:
         one["trained"][-1] = True
-    there = look(OREO, {"version": 1, "trajectories": rows})
-    back = look(OREO, {"version": 1, "trajectories": rows[::-1]})
+    there = inspect(OREO, {"version": 1, "trajectories": rows})
+    back = inspect(OREO, {"version": 1, "trajectories": rows[::-1]})
     assert there["loss"] == pytest.approx(back["loss"], rel=1e-12)
     for a, b in zip(there["gradient"], back["gradient"][::-1], strict=True):
         close(a, b)
@@ -114,7 +114,7 @@ def test_it_does_not_depend_on_the_order_of_traces(seed, size):
 @pytest.mark.parametrize("gap", [50.0, -50.0, 125.0])
 def test_far_from_the_reference_it_stays_finite(gap):
     one = row(0, 4, 1.0, 1) | {"logp_ref": [-200.0] * 4, "logp": [-200.0 + gap] * 4, "trained": [True] * 4}
-    found = look(OREO, {"version": 1, "trajectories": [one]})
+    found = inspect(OREO, {"version": 1, "trajectories": [one]})
     assert math.isfinite(found["loss"])
     assert all(math.isfinite(x) for x in found["gradient"][0] + found["gradient_value"][0])
 
@@ -122,16 +122,16 @@ def test_far_from_the_reference_it_stays_finite(gap):
 def test_traces_without_a_counted_decision_are_no_traces():
     rows = [row(1, 3, 1.0, 1), row(2, 3, 0.0, 1)]
     rows[0]["trained"], rows[1]["trained"] = [True] * 3, [False] * 3
-    both = look(OREO, {"version": 1, "trajectories": rows})
-    alone = look(OREO, {"version": 1, "trajectories": rows[:1]})
+    both = inspect(OREO, {"version": 1, "trajectories": rows})
+    alone = inspect(OREO, {"version": 1, "trajectories": rows[:1]})
     assert both["loss"] == pytest.approx(alone["loss"], rel=1e-12)
     assert both["gradient"][1] == [0.0] * 3
 
 
 def test_the_value_weight_scales_the_values_square_alone():
     rows = [row(3, 3, 1.0, 1) | {"trained": [True] * 3}]
-    whole = look(OREO, {"version": 1, "trajectories": rows})
-    half = look(OREO.but({"objective.value": 0.5}), {"version": 1, "trajectories": rows})
+    whole = inspect(OREO, {"version": 1, "trajectories": rows})
+    half = inspect(OREO.but({"objective.value": 0.5}), {"version": 1, "trajectories": rows})
     close(half["gradient"][0], whole["gradient"][0])
     close([2 * x for x in half["gradient_value"][0]], whole["gradient_value"][0])
     assert half["loss"] == pytest.approx(0.75 * whole["loss"])
@@ -147,7 +147,7 @@ def test_credit_tells_the_falls_of_v_and_the_reward_to_come():
             "value": [0.5, 0.75, 0.25],
         }
     ]
-    seen = ValueSteps()(OREO.assess(Reading({"version": 1, "trajectories": rows}).batch, {}, {})[0])
+    seen = ValueSteps()(OREO.compute_credit(RecordedBatch({"version": 1, "trajectories": rows}).batch, {}, {})[0])
     close(seen.advantage.tolist(), [0.25, -0.5, 0.75])
     assert seen.target is not None
     close(seen.target.tolist(), [1.0, 1.0, 1.0])
@@ -155,7 +155,7 @@ def test_credit_tells_the_falls_of_v_and_the_reward_to_come():
 
 def test_without_targets_it_says_what_is_missing():
     rows = [row(0, 2, 1.0, 1) | {"trained": [True, True]}]
-    batch = Reading({"version": 1, "trajectories": rows}).batch
+    batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
     with pytest.raises(HocketError, match="targets"):
         PathConsistency()(Evaluation(torch.zeros(2), value=torch.zeros(2)), batch)
 

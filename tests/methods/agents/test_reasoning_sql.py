@@ -25,7 +25,7 @@ from hocket.methods.agents.reasoning_sql import (
 )
 from hocket.rewards.judge import NoisyJudge
 from hocket.rewards.sql import ExecutionMatch, ends_in_order, parsed, same_rows
-from hocket.tools.sql import Rows
+from hocket.tools.sql import QueryResult
 from hocket.types import Scenario
 
 TABLES = {"author": ["id", "name", "born"], "book": ["id", "title", "price", "author_id"]}
@@ -78,9 +78,9 @@ def test_a_query_must_be_right_in_every_database() -> None:
 
 
 def test_results_that_were_cut_are_never_the_same() -> None:
-    rows = Rows(("a",), ((1,),))
+    rows = QueryResult(("a",), ((1,),))
     assert same_rows(rows, rows, ordered=True)
-    assert not same_rows(Rows(("a",), ((1,),), False), rows, ordered=False)
+    assert not same_rows(QueryResult(("a",), ((1,),), False), rows, ordered=False)
 
 
 def test_no_opinion_without_a_database_and_0_without_a_query() -> None:

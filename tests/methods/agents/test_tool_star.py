@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.agents.claims.tool_star import bench
 from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL
 from hocket.types import Evaluation
@@ -18,8 +18,8 @@ ROWS = [
 
 @pytest.mark.parametrize(("step", "pairs"), [(1, False), (30, False), (31, True), (40, True), (41, False), (71, True)])
 def test_ten_steps_of_forty_compare_pairs(step, pairs):
-    batch = Reading({"version": 1, "trajectories": ROWS}).batch.but(step=step)
-    credited, _ = TOOL_STAR.assess(batch, TOOL_STAR.init(), {})
+    batch = RecordedBatch({"version": 1, "trajectories": ROWS}).batch.but(step=step)
+    credited, _ = TOOL_STAR.compute_credit(batch, TOOL_STAR.init(), {})
     seen = credited.occurrences
     assert (seen.pairs is not None) is pairs
     logp = torch.tensor([-1.0, -0.5] * 4, dtype=torch.float64)
@@ -28,7 +28,7 @@ def test_ten_steps_of_forty_compare_pairs(step, pairs):
         assert seen.pairs.tolist() == [[0, 3]], "the best against the worst"
         assert len(terms[0].value) == 1
     else:
-        alone, _ = TOOL_STAR_RL.assess(batch, TOOL_STAR_RL.init(), {})
+        alone, _ = TOOL_STAR_RL.compute_credit(batch, TOOL_STAR_RL.init(), {})
         assert torch.equal(seen.advantage, alone.occurrences.advantage)
         assert terms[0].total() == TOOL_STAR_RL.loss(Evaluation(logp), alone)[0].total()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.lens import CalibratedReward, calibrated_reward
 from hocket.rewards.combine import WeightedSum
 
@@ -19,7 +19,7 @@ many = settings(max_examples=60, deadline=None)
 def shaped(rows, **fields):
     """Returns after shaping; rows are (reward, log-probs)."""
     document = [{"group": "g", "scores": {"reward": reward}, "logp": logp} for reward, logp in rows]
-    batch = WeightedSum()(Reading({"version": 1, "trajectories": document}).batch, {})
+    batch = WeightedSum()(RecordedBatch({"version": 1, "trajectories": document}).batch, {})
     return returns(CalibratedReward(**fields)(batch)).tolist()
 
 

@@ -18,7 +18,7 @@ from hocket.lab.talk import TalkBench
 from hocket.methods.teams.claims.cpmobius import bench, mass
 from hocket.rewards.deferred import pay
 from hocket.train.config import configure
-from hocket.train.loop import Parts
+from hocket.train.loop import RunContext
 from hocket.train.trainer import Trainer
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -84,7 +84,7 @@ def test_without_progress_the_coach_stays_as_it_is(monkeypatch: pytest.MonkeyPat
     async def still(parts: Any, problems: int, *, key: Any) -> float:
         return 0.5
 
-    monkeypatch.setattr(Parts, "evaluate", still)
+    monkeypatch.setattr(RunContext, "evaluate", still)
     found = bench("progress", 0)
     coach, player = table(found, "coach"), table(found, "player")
     found.run(6)
@@ -111,7 +111,7 @@ def test_a_run_of_language_models_settles_its_reward(tmp_path: Path, monkeypatch
         assert problems == 2
         return next(values)
 
-    monkeypatch.setattr(Parts, "evaluate", told)
+    monkeypatch.setattr(RunContext, "evaluate", told)
     found = trainer(tmp_path, ("update.lr", 1e-3))
     weights = {
         name: [w.detach().clone() for w in one.policy.module.parameters()] for name, one in found.parts.learners.items()

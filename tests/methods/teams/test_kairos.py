@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.juries import Told, bayes, conformist, exactly, likelihood, record_chance, reliability
+from hocket.lab.juries import Evidence, bayes, conformist, exactly, likelihood, record_chance, reliability
 from hocket.methods.teams.claims.kairos import CONTESTS, by, episode, read
 from hocket.tasks.peer_quiz import LETTERS, Contest, PeerQuiz, Robustness
 from hocket.testing import rehearse
@@ -50,7 +50,7 @@ def test_chances_of_everything_told_add_up(contest: Contest) -> None:
     assert sum(record_chance(contest, k) for k in range(contest.rounds + 1)) == pytest.approx(1)
     one = list(itertools.product(range(contest.rounds + 1), range(contest.options)))
     every = itertools.product(range(contest.options), itertools.product(one, repeat=contest.peers))
-    total = sum(likelihood(contest, Told(clue, peers)) for clue, peers in every)
+    total = sum(likelihood(contest, Evidence(clue, peers)) for clue, peers in every)
     assert total == pytest.approx(np.ones(contest.options))
 
 
@@ -62,9 +62,9 @@ def test_a_record_of_nothing_says_what_is_known_of_all() -> None:
 
 def test_who_is_wrong_more_often_than_by_chance_counts_against_what_it_says() -> None:
     contest = Contest(2, 1, 4, 0.9, 0.1, 0.5, 0.6)
-    assert bayes(contest, Told(0, ((0, 0),))).tolist() == [0, 1]
-    assert conformist(contest, Told(0, ((0, 0),))).tolist() == [1, 0]
-    assert conformist(contest, Told(0, ((0, 1),))).tolist() == [0, 1]
+    assert bayes(contest, Evidence(0, ((0, 0),))).tolist() == [0, 1]
+    assert conformist(contest, Evidence(0, ((0, 0),))).tolist() == [1, 0]
+    assert conformist(contest, Evidence(0, ((0, 1),))).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("question", ["clue", "sums"])

@@ -339,7 +339,7 @@ def test_of_an_adapter_only_the_adapter_is_kept_and_all_sample_in_one_batch(tmp_
     policy, kept = found.parts.lead.policy, pools(found)["policy"].selves
     player = found.parts.player
     assert isinstance(player, TextPlayer)
-    engine = player.seats["first"].engine
+    engine = player.actors["first"].engine
     assert isinstance(engine, LocalEngine)
     base = {name: w.data_ptr() for name, w in policy.module.named_parameters() if ".lora_" not in name}
     for one in kept:
@@ -363,7 +363,7 @@ def test_a_snapshot_goes_on_acting_as_the_policy_did(tmp_path: Path, adapter: li
     policy, player = found.parts.lead.policy, found.parts.player
     assert isinstance(policy, CausalLM)
     assert isinstance(player, TextPlayer)
-    engine = player.seats["first"].engine
+    engine = player.actors["first"].engine
     assert isinstance(engine, LocalEngine)
     past = engine.like(policy.snapshot())
     asked = [Request((5, 6, 7), Decoding(max_tokens=12), Key.of(n)) for n in range(6)]

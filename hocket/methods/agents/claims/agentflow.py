@@ -12,7 +12,8 @@ from hocket.core.batch import GroupBy
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.reinforce import Uniform
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, everything
 from hocket.lab.toys.rewarded import group_relative, line
 from hocket.lab.toys.toys import Judged
@@ -47,7 +48,7 @@ def random_flows(groups: int = 2) -> Iterator[list[Any]]:
 def _() -> Finding:
     off = 0.0
     for rows in random_flows():
-        made = inspect(ALONE, rows)
+        made = inspect_rows(ALONE, rows)
         leaves = [torch.tensor(row["logp"], dtype=torch.float64, requires_grad=True) for row in rows]
         rewards = [row["scores"]["reward"] for row in rows]
         advantages, parts = group_relative(rewards[:4]) + group_relative(rewards[4:]), []
@@ -72,7 +73,7 @@ def _() -> Finding:
     for rows in random_flows(groups=1):
         turns, rewards = [row["turn"][-1] + 1 for row in rows], [row["scores"]["reward"] for row in rows]
         wanted = fmean(t * r for t, r in zip(turns, rewards, strict=True)) / fmean(turns) - fmean(rewards)
-        ours, theirs = (inspect(one.but({"credit.scale": None}), rows)["advantages"] for one in (ALONE, PER_TURN))
+        ours, theirs = (inspect_rows(one.but({"credit.scale": None}), rows)["advantages"] for one in (ALONE, PER_TURN))
         off, largest = max(off, abs(gap(ours, theirs) - abs(wanted))), max(largest, abs(wanted))
     return Finding(off < EXACT and largest > 0.01, say(off_the_prediction=off, largest_difference_of_baselines=largest))
 
@@ -86,15 +87,15 @@ def _() -> Finding:
             | {name: row[name][:1] for name in ("state", "agent", "turn_scores")}
             for row in rows
         ]
-        off = max(off, gap(*(inspect(recipe, single)["gradient"] for recipe in (AGENTFLOW, grpo))))
+        off = max(off, gap(*(inspect_rows(recipe, single)["gradient"] for recipe in (AGENTFLOW, grpo))))
     return below(1e-15, episodes_of_one_turn_off_GRPO_with_the_same_clip_and_KL=off)
 
 
 @claim("Every turn of an episode has the same advantage.")
 def _() -> Finding:
     rows = list(random_flows())[1]
-    spread = max(max(row) - min(row) for row in inspect(ALONE, rows)["advantages"])
-    turns = [by_turn(row, values) for row, values in zip(rows, inspect(PER_TURN, rows)["advantages"], strict=True)]
+    spread = max(max(row) - min(row) for row in inspect_rows(ALONE, rows)["advantages"])
+    turns = [by_turn(row, values) for row, values in zip(rows, inspect_rows(PER_TURN, rows)["advantages"], strict=True)]
     other = max(max(map(max, row)) - min(map(min, row)) for row in turns)
     return Finding(spread == other == 0, say(largest_difference_within_an_episode=spread, by_turn_samples=other))
 
@@ -162,7 +163,7 @@ def imitated(seed: int) -> TalkBench:
     good = [one for one in made.play(8 * STEPS) if made.parts.task.success(one) == 1.0]
     learner = made.learners["planner"]
     for step in range(1, STEPS + 1):
-        learner.learn(learner.assess(pack(good), {}, step), Key.of(seed).derive(step), step)
+        learner.learn(learner.compute_credit(pack(good), {}, step), Key.of(seed).derive(step), step)
     return made
 
 

@@ -11,8 +11,9 @@ import torch
 from hocket.environments.maze import DIRECTIONS
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import PLAYER, Solitary
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.talk import Table, TalkBench
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.talk import LookupTable, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.agentgym_rl import AGENTGYM_RL, TurnHorizon
 from hocket.types import Message, Scenario
@@ -135,7 +136,7 @@ def longest(bench: TalkBench, steps: int) -> list[int]:
 
 def logits(bench: TalkBench) -> torch.Tensor:
     module = bench.policies["policy"].module
-    assert isinstance(module, Table)
+    assert isinstance(module, LookupTable)
     return module.logits.detach()
 
 

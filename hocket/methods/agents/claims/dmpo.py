@@ -11,7 +11,8 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.segments import segment_sum
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.turn_toys import episode
@@ -65,7 +66,7 @@ def _() -> Finding:
     gaps, imposed = [], []
     for number, gamma in product(range(12), (0.5, 0.7, 1.0)):
         rows = pairs(Key.of(number), most=6)
-        seen = inspect(DMPO.but({"objective.turn_discount": gamma, "objective.beta": 0.3}), rows)
+        seen = inspect_rows(DMPO.but({"objective.turn_discount": gamma, "objective.beta": 0.3}), rows)
         loss, gradient = by_hand(rows, 0.3, gamma)
         gaps += [abs(seen["loss"] - loss), gap(seen["gradient"], gradient)]
         tokens = [
@@ -83,7 +84,7 @@ def _() -> Finding:
     gaps, slopes = [], []
     for number in range(12):
         rows = pairs(Key.of(number), most=1)
-        ours, plain = inspect(DMPO, rows), inspect(DPO, rows)
+        ours, plain = inspect_rows(DMPO, rows), inspect_rows(DPO, rows)
         gaps += [abs(ours["loss"] - plain["loss"]), gap(ours["gradient"], plain["gradient"])]
         slopes += [abs(slope) for row in plain["gradient"] for slope in row]
     return Finding(max(gaps) == 0 and max(slopes) > 1e-3, say(off_by_on_12_batches_of_one_turn=max(gaps)))

@@ -15,7 +15,8 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.environments.casebook import agreeing, symptoms_of
 from hocket.environments.consultation import Clinic, Patient, answered, bound, ceiling, draw_book, fewest, possible
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, lines
 from hocket.methods.agents.doctoragent_rl import DOCTOR_AGENT_RL, QuestionInformation

@@ -11,8 +11,9 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.environments.maze import Mazes
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
-from hocket.lab.microscope import Reading, look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, say
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.turn_toys import by_turn, chance_to_arrive, maze_bench, random_episodes
 from hocket.methods.agents.epo_entropy import EPO_ENTROPY
@@ -35,7 +36,7 @@ def cases(number: int) -> dict[str, Any]:
 
 def slopes(recipe: Recipe, document: Mapping[str, Any]) -> list[list[float]]:
     """The gradient in the entropies."""
-    rows: list[list[float]] = look(recipe, document)["gradient_entropy"]
+    rows: list[list[float]] = inspect(recipe, document)["gradient_entropy"]
     return rows
 
 
@@ -62,7 +63,7 @@ def _() -> Finding:
             sides = []
             for sign in (1, -1):
                 row["entropy"] = [*entropies[:place], entropies[place] + sign * step, *entropies[place + 1 :]]
-                sides.append(look(BAND, document)["loss"])
+                sides.append(inspect(BAND, document)["loss"])
             gaps.append(abs((sides[0] - sides[1]) / (2 * step) - slope))
         row["entropy"] = entropies
     return below(1e-8, analytic_against_central_differences=max(gaps))
@@ -75,7 +76,7 @@ def _() -> Finding:
     apart = gap(slopes(constant, document), slopes(BONUS, {**document, "state": {}}))
     moved = max(abs(value) for row in slopes(BAND, document) for value in row)
     alone = BAND.but({"regularisers.1.form": "constant"})
-    worth = look(alone, document)["loss"] - look(alone.but({"regularisers.1.coefficient": 0.0}), document)["loss"]
+    worth = inspect(alone, document)["loss"] - inspect(alone.but({"regularisers.1.coefficient": 0.0}), document)["loss"]
     figures = say(constant_adds_to_the_loss=worth, to_the_gradient_of_the_bonus=apart, distance_adds_up_to=moved)
     return Finding(apart == 0.0 and moved > 1e-4 and worth > 1e-3, figures)
 
@@ -87,7 +88,9 @@ def _() -> Finding:
     for number in range(6):
         rows = random_episodes(Key.of(number), groups=1, samples=2, turns=1 + number)
         rows = [row | {"entropy": Key.of(number).numpy().random(len(row["logp"])).tolist()} for row in rows]
-        batch, memory = EPO_ENTROPY.assess(Reading({"version": 1, "trajectories": rows}).batch, memory, {})
+        batch, memory = EPO_ENTROPY.compute_credit(
+            RecordedBatch({"version": 1, "trajectories": rows}).batch, memory, {}
+        )
         gaps += [abs(usual - fmean(earlier[turn])) for turn, usual in enumerate(batch.info["usual_entropy"][0])]
         parts = [by_turn(row, row["entropy"]) for row in rows]
         for turn in range(max(map(len, parts))):

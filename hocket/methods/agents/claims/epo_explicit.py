@@ -12,7 +12,8 @@ from typing import Any
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, inspect_rows, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.turn_toys import episode
@@ -53,7 +54,7 @@ def _() -> Finding:
     off, actor, paid, gamma = 0.0, 0.0, 0, 0.9
     for number in range(12):
         rows, loss = talks(Key.of(number)), 0.0
-        made = inspect(EPO_EXPLICIT, rows)
+        made = inspect_rows(EPO_EXPLICIT, rows)
         strategies = sum((row["turn"][-1] + 1) // 2 for row in rows)
         for row, gradient in zip(rows, made["gradient"], strict=True):
             turn, score, named = row["turn"], row["scores"]["reward"], row["info"]["decisive"]

@@ -9,7 +9,8 @@ from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line, shaped
 from hocket.lab.toys.turn_toys import random_episodes
@@ -35,7 +36,7 @@ def gated(threshold: float) -> Recipe:
 
 @claim("With tau = -infinity it equals direct accumulation.")
 def _() -> Finding:
-    pairs = ((inspect(gated(-math.inf), rows), inspect(GRPO, rows)) for rows in EPISODES)
+    pairs = ((inspect_rows(gated(-math.inf), rows), inspect_rows(GRPO, rows)) for rows in EPISODES)
     worst = max(gap(one["gradient"], other["gradient"]) for one, other in pairs)
     return Finding(worst == 0.0, say(difference_on_20_batches=worst))
 
@@ -45,7 +46,10 @@ def _() -> Finding:
     bare = [
         [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows] for rows in EPISODES
     ]
-    pairs = ((inspect(gated(math.inf), rows), inspect(GRPO, plain)) for rows, plain in zip(EPISODES, bare, strict=True))
+    pairs = (
+        (inspect_rows(gated(math.inf), rows), inspect_rows(GRPO, plain))
+        for rows, plain in zip(EPISODES, bare, strict=True)
+    )
     worst = max(gap(one["gradient"], other["gradient"]) for one, other in pairs)
     return Finding(worst == 0.0, say(difference_on_20_batches=worst))
 

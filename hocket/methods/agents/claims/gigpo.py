@@ -16,7 +16,8 @@ from hocket.core.packing import pack
 from hocket.credit.turn_level import EpisodeAndTurn
 from hocket.credit.units import agent_returns, turn_units
 from hocket.environments.maze import Mazes, uniform, values
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
 from hocket.lab.toys.turn_toys import chance_to_arrive, difference, episode, maze_bench, random_episodes
 from hocket.methods.agents.gigpo import GIGPO
 from hocket.methods.base.grpo import GRPO
@@ -44,9 +45,9 @@ def _() -> Finding:
         episode("g", float(n % 2), [{"tokens": [n], "state": f"{n}/{t}", "reward": n * t} for t in range(3)])
         for n in range(4)
     ]
-    off = gap(inspect(GIGPO, rows)["advantages"], inspect(GRPO, rows)["advantages"])
+    off = gap(inspect_rows(GIGPO, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"])
     rows[0]["state"][1] = rows[1]["state"][1] = "common"
-    both = zip(inspect(GIGPO, rows)["advantages"], inspect(GRPO, rows)["advantages"], strict=True)
+    both = zip(inspect_rows(GIGPO, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"], strict=True)
     where = [(n, t) for n, pair in enumerate(both) for t, (a, b) in enumerate(zip(*pair, strict=True)) if a != b]
     figures = say(all_states_different_largest_A_S=off, two_turns_in_one_state_A_S_at=str(where))
     return Finding(off == 0.0 and where == [(0, 1), (1, 1)], figures)
@@ -87,7 +88,7 @@ def _() -> Finding:
         rows = random_episodes(Key.of(number), groups=3, states=2, turns=5)
         for recipe, scaled in ((GIGPO, True), (ONE, False)):
             wanted = by_hand(rows, w=0.7, gamma=0.9, scaled=scaled)
-            off = max(off, gap(inspect(recipe.but(changes), rows)["advantages"], wanted))
+            off = max(off, gap(inspect_rows(recipe.but(changes), rows)["advantages"], wanted))
     return below(1e-12, off_the_formula_counted_anew_for_F_std_and_1=off)
 
 
@@ -99,7 +100,7 @@ def _() -> Finding:
         for n, reward in enumerate((1.0, 0.0))
     ]
     recipes = (ONE, ONE.but({"credit.turn.similarity": 0.9}))
-    apart, joined = (inspect(recipe, rows)["advantages"][0][0] for recipe in recipes)
+    apart, joined = (inspect_rows(recipe, rows)["advantages"][0][0] for recipe in recipes)
     return Finding(gap([apart, joined], [0.5, 1.0]) < 1e-12, say(A_of_the_winner_apart=apart, joined=joined))
 
 

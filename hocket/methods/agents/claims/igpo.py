@@ -12,8 +12,9 @@ from typing import Any
 from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import Prior, TalkBench, last_message
 from hocket.lab.toys.rewarded import document, lines
 from hocket.lab.toys.turn_toys import episode
@@ -42,7 +43,7 @@ def random_beliefs(seed: int) -> list[Any]:
 
 def turn_rewards(rows: Sequence[Any]) -> list[list[float]]:
     """What credit sees per turn, the outcome aside."""
-    batch, _ = IGPO.assess(Reading(document(rows)).batch, IGPO.init(), {})
+    batch, _ = IGPO.compute_credit(RecordedBatch(document(rows)).batch, IGPO.init(), {})
     values = iter(batch.scores[REWARD[Level.TURN]].values.tolist())
     return [list(itertools.islice(values, row["turn"][-1] + 1)) for row in rows]
 
@@ -66,7 +67,7 @@ def _() -> Finding:
 @claim("Groups of wrong answers still have advantages that are not 0.")
 def _() -> Finding:
     rows = [believing("g", 0.0, held) for held in ([0.1, 0.5, 0.4], [0.1, 0.1, 0.1], [0.1, 0.2], [0.1])]
-    ours, grpo = (max(abs(a) for row in inspect(r, rows)["advantages"] for a in row) for r in (IGPO, GRPO))
+    ours, grpo = (max(abs(a) for row in inspect_rows(r, rows)["advantages"] for a in row) for r in (IGPO, GRPO))
     return Finding(ours > 0.1 and grpo == 0.0, say(nobody_right_largest_advantage=ours, GRPOs=grpo))
 
 
@@ -88,7 +89,7 @@ def _() -> Finding:
             normal = [(r - middle) / spread if max(pool) > min(pool) else 0.0 for r in own]
             to_go = [sum(gamma ** (k - t) * normal[k] for k in range(t, len(normal))) for t in range(len(normal))]
             wanted.append([to_go[turn] for turn in row["turn"]])
-        off = max(off, gap(inspect(IGPO.but({"credit.gamma": gamma}), rows)["advantages"], wanted))
+        off = max(off, gap(inspect_rows(IGPO.but({"credit.gamma": gamma}), rows)["advantages"], wanted))
     return below(1e-10, off_the_formula_on_20_batches=off)
 
 

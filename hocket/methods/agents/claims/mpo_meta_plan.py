@@ -10,7 +10,8 @@ from statistics import fmean
 import torch
 
 from hocket.core.batch import Batch
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.mpo_meta_plan import MPO_META_PLAN

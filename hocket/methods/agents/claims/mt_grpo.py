@@ -8,7 +8,8 @@ from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import group_relative, line
 from hocket.lab.toys.turn_toys import by_turn, episode
@@ -50,7 +51,7 @@ def _() -> Finding:
     gaps = []
     for rows in map(random_calls, range(20)):
         blind = [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows]
-        left, right = inspect(MT_GRPO.but({"credit.coefficient": 0.0}), rows), inspect(GRPO, blind)
+        left, right = inspect_rows(MT_GRPO.but({"credit.coefficient": 0.0}), rows), inspect_rows(GRPO, blind)
         gaps += [gap(left[name], right[name]) for name in ("advantages", "gradient")]
     return Finding(max(gaps) == 0.0, say(difference_on_20_batches=max(gaps)))
 
@@ -59,7 +60,9 @@ def _() -> Finding:
 def _() -> Finding:
     gaps = []
     for rows, form in ((rows, form) for rows in map(random_calls, range(20)) for form in ("added", "cumulative")):
-        advantages = inspect(MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9}), rows)
+        advantages = inspect_rows(
+            MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9}), rows
+        )
         for group in (slice(0, 5), slice(5, 10)):
             outcome = [row["scores"]["reward"] for row in rows[group]]
             turn = [sum(one["reward"] for one in row["turn_scores"]) for row in rows[group]]
@@ -76,7 +79,7 @@ def _() -> Finding:
 
 @claim("Two rollouts with the same outcome and different turn rewards differ on the first turn's tokens alone.")
 def _() -> Finding:
-    one, other = map(by_turn, FOUR[:2], inspect(MT_GRPO, FOUR)["advantages"][:2])
+    one, other = map(by_turn, FOUR[:2], inspect_rows(MT_GRPO, FOUR)["advantages"][:2])
     first, answer = abs(one[0][0] - other[0][0]), gap(one[1], other[1])
     return Finding(first > 1 and answer == 0.0, say(first_turns_differ_by=first, answers=answer))
 
@@ -87,7 +90,7 @@ def _() -> Finding:
     shown = [{**row, "tokens": [*row["tokens"], 9], "logp": [*row["logp"], -3.0]} for row in FOUR]
     shown = [{**row, "turn": [*row["turn"], row["turn"][-1]]} for row in shown]
     shown = [{**row, "trained": [True] * (len(row["logp"]) - 1) + [False]} for row in shown]
-    before, after = inspect(MT_GRPO, FOUR)["gradient"], inspect(MT_GRPO, shown)["gradient"]
+    before, after = inspect_rows(MT_GRPO, FOUR)["gradient"], inspect_rows(MT_GRPO, shown)["gradient"]
     of_tool, others = max(abs(row[-1]) for row in after), gap([row[:-1] for row in after], before)
     return Finding(of_tool == 0.0 and others < 1e-15, say(gradient_on_tool_output=of_tool, elsewhere_changed_by=others))
 

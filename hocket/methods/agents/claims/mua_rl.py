@@ -16,7 +16,8 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.environments import order_desk
 from hocket.environments.order_desk import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.mua_rl import MUA_RL

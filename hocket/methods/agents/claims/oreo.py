@@ -14,7 +14,8 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.talk import Lookup, TalkBench, total
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.toys import Judged
@@ -108,7 +109,7 @@ def squares(made: TalkBench) -> float:
     """Both losses on the demonstrations, as training computes them."""
     (learner,) = made.learners.values()
     experience, _ = run_async(collect(made.parts, Key.of(0)))
-    batch = learner.assess(learner.annotate(pack(experience.trajectories)), made.parts.weights, 1)
+    batch = learner.compute_credit(learner.annotate(pack(experience.trajectories)), made.parts.weights, 1)
     now = learner.policy.evaluate(batch, learner.recipe.needs, reference=learner.reference)
     return sum(float(term.total().detach()) for term in learner.recipe.loss(now, batch))
 

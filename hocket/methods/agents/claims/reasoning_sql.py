@@ -14,15 +14,16 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.rewarded import document
 from hocket.lab.toys.toys import Instances
 from hocket.lab.world import Answer
 from hocket.methods.agents.reasoning_sql import REASONING_SQL, frozen_tables, ngrams, overlap, used
 from hocket.recipe import Recipe
 from hocket.rewards.sql import ExecutionMatch
-from hocket.tasks.sql_questions import Problem, draw_problem
+from hocket.tasks.sql_questions import SqlProblem, draw_problem
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("reasoning-sql", "catalogue; the forms are chosen here")
@@ -55,7 +56,7 @@ def _() -> Finding:
     return Finding(not wrong, say(cases_of_linking=len(linked), of_ngrams=len(paired), wrong="; ".join(wrong) or 0))
 
 
-def problems(count: int) -> list[tuple[Problem, Scenario]]:
+def problems(count: int) -> list[tuple[SqlProblem, Scenario]]:
     """Problems over random schemas, as scenarios."""
     drawn = []
     for number in range(count):
@@ -66,7 +67,7 @@ def problems(count: int) -> list[tuple[Problem, Scenario]]:
     return drawn
 
 
-def rewrites(problem: Problem) -> list[str]:
+def rewrites(problem: SqlProblem) -> list[str]:
     """The same query in other words: aliases, flipped comparisons, another order of conditions and tables."""
     sql, schema = problem.asked.sql, problem.schema
     parent, child = schema.parent.name, schema.child.name
@@ -121,7 +122,9 @@ def worth(scenario: Scenario, texts: Sequence[str], recipe: Recipe = REASONING_S
         for n, text in enumerate(texts)
     ]
     weights = {one.name: one.weight for one in recipe.rewards}
-    return list(map(float, returns(recipe.assess(Reading(document(rows)).batch, recipe.init(), weights)[0])))
+    return list(
+        map(float, returns(recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), weights)[0]))
+    )
 
 
 OTHERS = [one.weight for one in REASONING_SQL.rewards[1:]]

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.turn_toys import by_turn, difference, episode, random_episodes
@@ -40,7 +41,7 @@ def _() -> Finding:
         episode("g", reward, [{"tokens": [1], "state": "start"}, {"tokens": [n], "state": "fork"}])
         for n, reward in enumerate((1.0, 0.0, 0.0, 0.5))
     ]
-    ours, grpo = inspect(SALT, rows)["advantages"], inspect(GRPO, rows)["advantages"]
+    ours, grpo = inspect_rows(SALT, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"]
     fork = gap([row[1] for row in ours], [row[0] for row in grpo])
     return below(1e-15, common_step=max(abs(row[0]) for row in ours), after_the_fork_off_GRPOs=fork)
 
@@ -64,7 +65,7 @@ def _() -> Finding:
     """Over the occurrences of every edge, those crossed twice by one trajectory included."""
     off, merged, twice = 0.0, 0, 0
     for rows in looping():
-        before, after = (list(map(by_turn, rows, inspect(recipe, rows)["advantages"])) for recipe in (GRPO, SALT))
+        before, after = (list(map(by_turn, rows, inspect_rows(recipe, rows)["advantages"])) for recipe in (GRPO, SALT))
         places: dict[Any, list[tuple[int, int]]] = {}
         for n, path in enumerate(crossings(rows)):
             for t, edge in enumerate(path):
@@ -86,7 +87,7 @@ def _() -> Finding:
         episode("g", reward, [{"tokens": [n, 3], "state": "start"}], info={"actions": [move]})
         for n, (reward, move) in enumerate(((1.0, "go"), (0.0, "go"), (0.0, "wait")))
     ]
-    named, grpo = ([row[0] for row in inspect(recipe, rows)["advantages"]] for recipe in (SALT, GRPO))
+    named, grpo = ([row[0] for row in inspect_rows(recipe, rows)["advantages"]] for recipe in (SALT, GRPO))
     off = gap(named, [fmean(grpo[:2]), fmean(grpo[:2]), grpo[2]])
     return Finding(off < 1e-12, lines(advantages_by_named_moves=named))
 
@@ -151,7 +152,7 @@ def gradients(recipe: Recipe, groups: int) -> Tensor:
     fork = policy.rows.chat.opening([{"role": "user", "content": "fork"}])[-1]
     at_fork = {policy.rows.row(fork, said) for said in ((), *((n,) for n in range(len(THOUGHTS))))}
     for seed in range(groups):
-        batch, _ = recipe.assess(pack(made.play(8, seed=seed)), recipe.init(), {})
+        batch, _ = recipe.compute_credit(pack(made.play(8, seed=seed)), recipe.init(), {})
         now = policy.evaluate(batch, {Quantity.LOGP})
         loss = torch.stack([term.total() for term in recipe.loss(now, batch)]).sum()
         slopes += torch.autograd.grad(loss, [policy.module.logits])
@@ -176,7 +177,7 @@ def _() -> Finding:
     for rows in looping():
         steps: list[dict[Any, float]] = [{}, {}]
         for recipe, step in zip((GRPO, SALT), steps, strict=True):
-            slopes = inspect(recipe.but({"objective.aggregate": "sequence-sum"}), rows)["gradient"]
+            slopes = inspect_rows(recipe.but({"objective.aggregate": "sequence-sum"}), rows)["gradient"]
             for path, row, values in zip(crossings(rows), rows, slopes, strict=True):
                 for edge, parts in zip(path, by_turn(row, values), strict=True):
                     for place, value in enumerate(parts):

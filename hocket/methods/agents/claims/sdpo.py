@@ -13,7 +13,8 @@ import torch
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
 from hocket.methods.agents.sdpo import SDPO
@@ -103,7 +104,7 @@ def collected() -> tuple[Batch, list[Trajectory]]:
 
 def measured(recipe: Recipe, batch: Batch) -> tuple[float, torch.Tensor]:
     """Loss and gradient in the log-probs of the batch `[T]`, at the policy that sampled."""
-    credited, _ = recipe.assess(batch, recipe.init(), {})
+    credited, _ = recipe.compute_credit(batch, recipe.init(), {})
     logp = batch.logp["behaviour"].values.double().clone().requires_grad_()
     loss = recipe.loss(Evaluation(logp=logp), credited)[0].total()
     (gradient,) = torch.autograd.grad(loss, logp)

@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.tool_reasoning import earned
@@ -43,10 +44,10 @@ def answers(key: Key, *, drift: float) -> list[dict[str, Any]]:
 def _() -> Finding:
     off, bounded, cut, checked = 0.0, 0.0, 0, 0
     for number in range(20):
-        ours, theirs = (inspect(recipe, answers(Key.of(number), drift=0.5)) for recipe in (TAPO_TOOL, PLAIN))
+        ours, theirs = (inspect_rows(recipe, answers(Key.of(number), drift=0.5)) for recipe in (TAPO_TOOL, PLAIN))
         off = max(off, *(gap(ours[field], theirs[field]) for field in ("loss", "gradient")))
         rows = answers(Key.of(number), drift=2.5)
-        ours, theirs = inspect(TAPO_TOOL, rows), inspect(PLAIN, rows)
+        ours, theirs = inspect_rows(TAPO_TOOL, rows), inspect_rows(PLAIN, rows)
         fields = ours["gradient"], theirs["gradient"], ours["advantages"]
         for row, *numbers in zip(rows, *fields, strict=True):
             for now, old, a, b, worth in zip(row["logp"], row["logp_behaviour"], *numbers, strict=True):
@@ -76,7 +77,7 @@ def _() -> Finding:
             noise = rng.normal(0.0, 5.0, len(row["logp"]))
             logp = [x + (0.0 if used else y) for x, y, used in zip(row["logp"], noise, row["trained"], strict=True)]
             shifted.append({**row, "logp": logp})
-        whole, only, again = (inspect(TAPO_TOOL, each) for each in (rows, bare, shifted))
+        whole, only, again = (inspect_rows(TAPO_TOOL, each) for each in (rows, bare, shifted))
         moved = max(moved, *(gap(whole[field], again[field]) for field in ("gradient", "loss")))
         for row, slope, alone in zip(rows, whole["gradient"], only["gradient"], strict=True):
             own = max(own, *map(abs, _where([not used for used in row["trained"]], slope)))

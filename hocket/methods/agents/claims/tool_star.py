@@ -10,7 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.tool_reasoning import earned

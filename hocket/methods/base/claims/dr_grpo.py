@@ -7,7 +7,8 @@ from statistics import fmean, stdev
 
 import torch
 
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, inspect_rows, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import gap, recorded
 from hocket.lab.policy import Tabular
@@ -47,7 +48,7 @@ def _() -> Finding:
 @claim("Wrong answers of 10 and 100 tokens: equal per-token gradient, ten times different under GRPO")
 def _() -> Finding:
     batch = recorded([[1.0, 0.0, 0.0]], lengths=[[5, 10, 100]])["trajectories"]
-    rows = {recipe.name: inspect(recipe, batch)["gradient"] for recipe in (GRPO, DR_GRPO)}
+    rows = {recipe.name: inspect_rows(recipe, batch)["gradient"] for recipe in (GRPO, DR_GRPO)}
     ratio = {name: row[1][0] / row[2][0] for name, row in rows.items()}
     holds = abs(ratio["grpo"] - 10) < 1e-9 and abs(ratio["dr-grpo"] - 1) < EXACT
     shown = {name: f"{one:.6f}" for name, one in ratio.items()}

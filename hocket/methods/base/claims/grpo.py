@@ -11,7 +11,8 @@ import torch
 
 import hocket
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap, gradient, inspect_rows, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative
 from hocket.lab.policy import Tabular
@@ -47,7 +48,7 @@ def _() -> Finding:
     logp, recipe = torch.log_softmax(policy, 0), find("grpo-kl").but({"regularisers.0.coefficient": 1.0})
     pairs = zip(logp.tolist(), reference.tolist(), strict=True)
     rows = [{"group": "0", "scores": {"r": 1.0}, "logp": [now], "logp_ref": [old]} for now, old in pairs]
-    seen = [inspect(recipe, [row]) for row in rows]
+    seen = [inspect_rows(recipe, [row]) for row in rows]
     values, slopes = torch.tensor([(one["loss"], one["gradient"][0][0]) for one in seen], dtype=torch.float64).T
     chance = logp.detach().exp()
     forward, backward = (logp.exp() * (logp - reference)).sum(), (reference.exp() * (reference - logp)).sum()
@@ -85,7 +86,7 @@ def _() -> Finding:
             rows.append(row | {"segment": [place // 2 for place in range(2 * len(rewards))]})
             normal = [(reward - mean) / deviation if deviation else 0.0 for reward in rewards]
             sums.append([math.fsum(normal[place // 2 :]) for place in range(2 * len(rewards))])
-    advantages = inspect(find("grpo-process").but({"credit.epsilon": 0.0}), rows)["advantages"]
+    advantages = inspect_rows(find("grpo-process").but({"credit.epsilon": 0.0}), rows)["advantages"]
     return below(EXACT, largest_difference_from_the_sum_by_hand=gap(advantages, sums))
 
 

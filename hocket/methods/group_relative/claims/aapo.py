@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gradient, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gradient, say
 from hocket.lab.groups import first_advantages, gap
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.group_statistics import _rows_with_reference

@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.toys.judged_answers import trained
 from hocket.lab.toys.toys import on
 from hocket.lab.world import Answer, Graded, World

@@ -8,8 +8,9 @@ from statistics import fmean
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.token_weights import chances, document, logits, sample, shown, trained
 from hocket.lab.world import Answer, World
@@ -31,7 +32,7 @@ def _() -> Finding:
             (0.0, "so<think>why", ["so<think>", "why", "!"]),
         )
     ]
-    masked, unmasked = (inspect(recipe, rows)["gradient"] for recipe in (ADACOT, ADACOT.but({"correction": None})))
+    masked, unmasked = (inspect_rows(recipe, rows)["gradient"] for recipe in (ADACOT, ADACOT.but({"correction": None})))
     silent = [[slope == 0 for slope in row] for row in masked]
     holds = silent == [[False, True, False], [False, False, True], [False, True, False]] and all(map(all, unmasked))
     return Finding(holds, say(gradient_0_at=str(silent), without_the_mask="nowhere"))
@@ -41,7 +42,7 @@ def _() -> Finding:
 def _() -> Finding:
     cases = (("yes", 1.0), ("<think>why</think>yes", 0.0), ("<think>why", 0.5), ("<think>why</think>", 1.0))
     rows = [sample("a", 0.0, [-1.0], value=[0.0], text=t, info={"needed": n, "pieces": [t]}) for t, n in cases]
-    charged = returns(ADACOT.shaping[0](ADACOT.combine(Reading(document(*rows)).batch, {}))).tolist()
+    charged = returns(ADACOT.shaping[0](ADACOT.combine(RecordedBatch(document(*rows)).batch, {}))).tolist()
     saw = f"missed, overdone, broken, fine: {shown(charged)}"
     return Finding(gap(charged, [-0.2, -0.2, -0.1 - 0.5, 0.0]) < EXACT, saw)
 

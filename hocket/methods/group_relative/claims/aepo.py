@@ -8,7 +8,8 @@ from typing import cast
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, gradient, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, gradient, inspect_rows, say
 from hocket.lab.toys.token_weights import GRPO, document, sample, shown, trained
 from hocket.lab.world import World
 from hocket.objectives.among import Among
@@ -42,8 +43,8 @@ def _() -> Finding:
     """Tempered samples change neither the group's statistics nor the surrogate, and wrong ones pull at nothing."""
     rows = [sample("a", r, [-1.0, -0.5]) for r in (0.0, 1.0, 1.0)]
     extra = [sample("a", r, [-2.0], info={"tempered": True}) for r in (0.0, 1.0)]
-    *own, wrong, right = inspect(AEPO, [*rows, *extra])["gradient"]
-    holds = own == inspect(GRPO, rows)["gradient"] and wrong == [0.0] and gap(right, [-SCALE / 2]) < EXACT
+    *own, wrong, right = inspect_rows(AEPO, [*rows, *extra])["gradient"]
+    holds = own == inspect_rows(GRPO, rows)["gradient"] and wrong == [0.0] and gap(right, [-SCALE / 2]) < EXACT
     return Finding(holds, f"own samples as in GRPO; tempered ones {[wrong, right]}")
 
 

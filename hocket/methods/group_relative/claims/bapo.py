@@ -7,7 +7,8 @@ from statistics import mean
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.toys.objectives import KEY, documents
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
@@ -29,7 +30,7 @@ def _() -> Finding:
 def _() -> Finding:
     """With ratios of 1 the bounds move, since no bound reaches a share of 1, and nothing changes."""
     whole, batches = BAPO.but({"objective.share": 1.0}), documents(20, gap=0.0)
-    moved = sum(inspect(whole, one["trajectories"])["metrics"]["clip/high"] > 1.2 for one in batches)
+    moved = sum(inspect_rows(whole, one["trajectories"])["metrics"]["clip/high"] > 1.2 for one in batches)
     off = max(gap(gradient(whole, one), gradient(PPO, one)) for one in batches)
     return Finding(off < EXACT and moved > 0, say(largest_difference=off, batches=20, bounds_moved_in=moved))
 
@@ -39,7 +40,7 @@ def _() -> Finding:
     "arXiv 2510.18927, algorithm 1",
 )
 def _() -> Finding:
-    metrics = [inspect(BAPO, one["trajectories"])["metrics"] for one in documents(40, gap=0.8)]
+    metrics = [inspect_rows(BAPO, one["trajectories"])["metrics"] for one in documents(40, gap=0.8)]
     short = [one for one in metrics if one["clip/positive"] < 0.5]
     limits = sum(abs(one["clip/low"] - 0.9) + abs(one["clip/high"] - 3.0) < EXACT for one in short)
     saw = say(batches=40, reached_half=40 - len(short), stand_at_both_limits=limits)

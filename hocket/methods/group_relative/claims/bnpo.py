@@ -8,7 +8,8 @@ from statistics import fmean, variance
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.groups import document, first_advantages, recorded
 from hocket.lab.toys.group_statistics import GRPO_EXACT, _binary_groups
 from hocket.methods.base.dr_grpo import DR_GRPO

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from statistics import fmean
 
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.lengths import answer
 from hocket.lab.toys.rewarded import advantages, line

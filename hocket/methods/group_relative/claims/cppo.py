@@ -11,8 +11,9 @@ from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.keys import Key
 from hocket.credit.refined import Refined, only
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.microscope import look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.microscope import inspect
 from hocket.lab.toys.token_weights import document, drawn, same, sample
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
@@ -26,14 +27,14 @@ HALF = CPPO.but({"credit.rate": 0.5})
 @claim("With P = 0 it is GRPO to the bit.")
 def _() -> Finding:
     whole = CPPO.but({"credit.rate": 0.0, "rollout.rate": 0.0})
-    equal = [look(whole, drawn(seed))["gradient"] == look(GRPO, drawn(seed))["gradient"] for seed in range(20)]
+    equal = [inspect(whole, drawn(seed))["gradient"] == inspect(GRPO, drawn(seed))["gradient"] for seed in range(20)]
     return Finding(all(equal), say(equal_to_the_bit_of_20=sum(equal)))
 
 
 @claim("Pruning samples without advantage leaves the gradient as it is, the normaliser kept.")
 def _() -> Finding:
     rows = document(*(sample("a", r, [-1.0] * (2 + n)) for n, r in enumerate((0.0, 0.5, 0.5, 1.0))))
-    ours, plain, pruned = (look(one, rows) for one in (HALF.but({"credit.normaliser": "all"}), GRPO, HALF))
+    ours, plain, pruned = (inspect(one, rows) for one in (HALF.but({"credit.normaliser": "all"}), GRPO, HALF))
     alike = ours["gradient"] == plain["gradient"]
     twice = same(pruned["gradient"], [[2 * x for x in row] for row in plain["gradient"]])
     holds = alike and twice and pruned["kept"] == [True, False, False, True]
@@ -44,7 +45,7 @@ def _() -> Finding:
 def _() -> Finding:
     groups = {"a": (0.0, 0.0, 0.0, 1.0), "b": (0.0, 0.0, 1.0, 1.0)}
     rows = document(*(sample(name, reward, [-1.0]) for name, rewards in groups.items() for reward in rewards))
-    group, batch = (look(HALF.but(change), rows)["kept"] for change in ({}, {"credit.over": "batch"}))
+    group, batch = (inspect(HALF.but(change), rows)["kept"] for change in ({}, {"credit.over": "batch"}))
     holds = sum(group[:4]) == sum(group[4:]) == 2 and group[3] and sum(batch) == 4 and batch[3] and not any(batch[:3])
     return Finding(holds, say(kept_per_group=str(group), over_the_batch=str(batch)))
 

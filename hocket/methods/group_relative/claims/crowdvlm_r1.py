@@ -10,7 +10,8 @@ from statistics import fmean
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import answers_of, line, lines, said, shaped
 from hocket.lab.world import Answer, World

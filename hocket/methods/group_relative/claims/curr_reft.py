@@ -13,7 +13,8 @@ from typing import Any
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.judged_answers import trained
 from hocket.lab.toys.toys import accuracy

@@ -10,8 +10,9 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
-from hocket.lab.microscope import look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, say
+from hocket.lab.microscope import inspect
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.token_weights import GRPO, chances, drawn, logits, shown
 from hocket.lab.world import World
@@ -39,8 +40,8 @@ def _() -> Finding:
 @claim("With everything kept it is GRPO to the bit.", "derived")
 def _() -> Finding:
     full = D3S.but({"credit.samples": 1.0, "credit.decisions": 1.0})
-    equal = sum(look(full, batch)["gradient"] == look(GRPO, batch)["gradient"] for batch in BATCHES)
-    late = look(D3S, {**drawn(0), "state": {"progress": 1.0}})["gradient"] == look(GRPO, drawn(0))["gradient"]
+    equal = sum(inspect(full, batch)["gradient"] == inspect(GRPO, batch)["gradient"] for batch in BATCHES)
+    late = inspect(D3S, {**drawn(0), "state": {"progress": 1.0}})["gradient"] == inspect(GRPO, drawn(0))["gradient"]
     return Finding(equal == 20 and late, say(batches=20, gradients_equal_to_the_bit=equal, at_the_schedules_end=late))
 
 
@@ -48,10 +49,10 @@ def _() -> Finding:
 def _() -> Finding:
     held, recipe = 0, D3S.but({"credit.samples": 1.0, "credit.decisions": 0.3})
     for batch in BATCHES:
-        advantages = itertools.chain(*look(GRPO, batch)["advantages"])
+        advantages = itertools.chain(*inspect(GRPO, batch)["advantages"])
         entropies = itertools.chain(*(row["entropy"] for row in batch["trajectories"]))
         product = [abs(a) * h for a, h in zip(advantages, entropies, strict=True)]
-        kept = [p for p, w in zip(product, itertools.chain(*look(recipe, batch)["weight"]), strict=True) if w != 0]
+        kept = [p for p, w in zip(product, itertools.chain(*inspect(recipe, batch)["weight"]), strict=True) if w != 0]
         number = math.ceil(0.3 * len(product))
         held += len(kept) == number and min(kept) >= sorted(product, reverse=True)[number - 1]
     return Finding(held == 20, f"the top 30 % by |A| H in {held} of 20 batches")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import mean
 
 from hocket.lab.bandit import Bandit, flat, total_variation
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.documents import random_document
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
@@ -41,7 +42,7 @@ def _() -> Finding:
     old = {"group": "g", "logp_behaviour": [-3.0]}
     rows = [{**old, "id": "0", "scores": {"reward": 1.0}, "logp": [-1.0]}]
     rows += [{**old, "id": "1", "scores": {"reward": 0.0}, "logp": [-5.0]}]
-    clipped, fitted = (flat(inspect(recipe, rows)).tolist() for recipe in (GRPO, DEEPVIDEO_R1))
+    clipped, fitted = (flat(inspect_rows(recipe, rows)).tolist() for recipe in (GRPO, DEEPVIDEO_R1))
     # The overshot right answer is pushed down again, the overshot wrong one up.
     holds = not any(clipped) and fitted[0] > 0 > fitted[1]
     return Finding(holds, say(clipped_GRPO=str(clipped), regression=str(fitted)))

@@ -8,8 +8,9 @@ from statistics import mean, variance
 
 import torch
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, each, gap, gradient, runs, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, each, gap, gradient, runs, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.objectives import KEY, documents, verdict_document
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
@@ -37,7 +38,7 @@ def _() -> Finding:
     """KL computed apart by autograd."""
     off, active = 0.0, 0
     for number, document in enumerate(documents(30, gap=0.15)):
-        radius, read = (0.0, 0.005, 0.02)[number % 3], Reading(document)
+        radius, read = (0.0, 0.005, 0.02)[number % 3], RecordedBatch(document)
         leaf = read.logp.clone().requires_grad_()
         loss = HingeTrustRegion(radius=radius, coefficient=7.0)(Evaluation(leaf), read.batch).total()
         (own,) = torch.autograd.grad(loss, leaf)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, say
 from hocket.lab.discover import Bandits, Strategy, compared
 from hocket.lab.toys.control_runs import SEEDS
 from hocket.lab.toys.trust_regions import ADVANTAGES, _on_par, slope

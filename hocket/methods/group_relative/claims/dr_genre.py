@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
-from hocket.lab.microscope import look, relation
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
+from hocket.lab.microscope import inspect, relation
 from hocket.lab.toys.many_objectives import scored_document, trained
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import Answer, World
@@ -34,7 +35,7 @@ def _() -> Finding:
             task = "fix" if one["group"].endswith("0") else "shorten"
             one["info"] = {"metadata": {"task": task}}
             other["scores"] = {"reward": other["scores"][picks[task]]}
-        kinds.add(relation(look(DR_GENRE.but({"combine.weights": hot}), several), look(DR_GENRE, single)))
+        kinds.add(relation(inspect(DR_GENRE.but({"combine.weights": hot}), several), inspect(DR_GENRE, single)))
     return Finding(kinds == {"equal"}, f"10 batches of two tasks: {', '.join(kinds)}")
 
 
@@ -64,7 +65,7 @@ def _() -> Finding:
             rows.append({**row, "logp_ref": stepwise(reference, n), "scores": named})
         weights = {"x": dict(zip(OBJECTIVES, share.tolist(), strict=True))}
         recipe = DR_GENRE.but({"shaping.0.coefficient": beta, "combine.weights": weights})
-        credit = max(credit, *(abs(value) for row in inspect(recipe, rows)["advantages"] for value in row))
+        credit = max(credit, *(abs(value) for row in inspect_rows(recipe, rows)["advantages"] for value in row))
         for k in range(3):
             middle = (best * scores[k]).sum()
             (slopes,) = torch.autograd.grad(middle, share, retain_graph=True)

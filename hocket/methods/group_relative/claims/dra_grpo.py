@@ -10,7 +10,8 @@ import torch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.agreeing_rewards import four_right
 from hocket.lab.toys.rewarded import advantages, answers_of, group_relative, lines, said, shaped

@@ -6,8 +6,9 @@ import math
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
-from hocket.lab.microscope import look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.microscope import inspect
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.token_weights import GRPO, drawn, logits, same, sample, shown
 from hocket.lab.world import Answer, World
@@ -21,7 +22,7 @@ EDGE = find("edge-grpo")
 @claim("With equal entropies nothing changes.")
 def _() -> Finding:
     rows = [row | {"entropy": [0.7] * len(row["logp"])} for row in drawn(1)["trajectories"]]
-    apart = gap(inspect(EDGE, rows)["advantages"], inspect(GRPO, rows)["advantages"])
+    apart = gap(inspect_rows(EDGE, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"])
     return Finding(apart <= 1e-12, f"where every H_i is 0.7: {say(difference_of_advantages=apart)}")
 
 
@@ -32,7 +33,7 @@ def _() -> Finding:
 def _() -> Finding:
     held = 0
     for batch in map(drawn, range(30)):
-        ours, plain = look(EDGE, batch), look(GRPO, batch)["advantages"]
+        ours, plain = inspect(EDGE, batch), inspect(GRPO, batch)["advantages"]
         entropies = [fmean(row["entropy"]) for row in batch["trajectories"]]
         factors = [min(10.0, max(0.1, fmean(entropies) / one)) for one in entropies]
         expected = [[a * factor for a in row] for row, factor in zip(plain, factors, strict=True)]
@@ -46,8 +47,8 @@ def _() -> Finding:
 @claim("Entropy alone cannot revive a group of equal rewards, a corrected sample can.", "arXiv 2507.21848")
 def _() -> Finding:
     rows = [sample("a", 0.0, [-1.0] * n, entropy=[0.3 * n] * n) for n in (1, 2, 3)]
-    dead = inspect(EDGE, rows)["advantages"]
-    alive = inspect(EDGE, [*rows, sample("a", 1.0, [-1.0, -2.0], trained=[False, True])])["advantages"]
+    dead = inspect_rows(EDGE, rows)["advantages"]
+    alive = inspect_rows(EDGE, [*rows, sample("a", 1.0, [-1.0, -2.0], trained=[False, True])])["advantages"]
     holds = not any(map(any, dead)) and all(row[0] < 0 for row in alive[:3]) and alive[3][1] > 0
     figures = say(all_wrong=shown([r[0] for r in dead]), with_a_corrected_sample=shown([r[-1] for r in alive]))
     return Finding(holds, figures)

@@ -11,8 +11,9 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.microscope import look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import say
+from hocket.lab.microscope import inspect
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.token_weights import GRPO, chances, document, drawn, logits, same, sample, trained
@@ -31,8 +32,8 @@ def _() -> Finding:
     entropy = torch.from_numpy(noise.exponential(size=10_000) * 100)
     signs = int((torch.sign(entropy_lift(advantage, entropy, 0.4, 0.5)) == torch.sign(advantage)).sum())
     plain, batches = CALLS.but({"credit.gain": 0.0}), [drawn(seed, 2) for seed in range(10)]
-    equal = sum(look(plain, one)["gradient"] == look(GRPO, one)["gradient"] for one in batches)
-    dead = look(CALLS, document(sample("a", 0.0, [-1.0], entropy=[2.0]), sample("a", 0.0, [-2.0])))["advantages"]
+    equal = sum(inspect(plain, one)["gradient"] == inspect(GRPO, one)["gradient"] for one in batches)
+    dead = inspect(CALLS, document(sample("a", 0.0, [-1.0], entropy=[2.0]), sample("a", 0.0, [-2.0])))["advantages"]
     figures = say(signs_kept=signs, batches_of_10_equal_to_GRPO=equal, all_wrong_group=str(dead))
     return Finding(signs == 10_000 and equal == 10 and dead == [[0.0], [0.0]], figures)
 

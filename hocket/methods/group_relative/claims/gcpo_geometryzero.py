@@ -11,8 +11,9 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench, Player
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.rewarded import document, lines, said
 from hocket.lab.toys.toys import Instances, Verdict, on
 from hocket.lab.world import Answer
@@ -32,7 +33,7 @@ def _() -> Finding:
     earned = []
     for pair in ((0.75, 0.25), (0.25, 0.75), (0.55, 0.5)):
         info = dict(zip(("accuracy_with", "accuracy_without"), pair, strict=True))
-        batch = Reading(document([said("g", "<tool_call>", info=info)])).batch
+        batch = RecordedBatch(document([said("g", "<tool_call>", info=info)])).batch
         earned.append(float(returns(ContrastBonus(weight=0.5)(batch))[0]))
     holds = bool((signs == wanted).all()) and gap(earned, [0.5, -0.5, 0.0]) < 1e-12
     return Finding(holds, lines(pairs_of_accuracies=signs.numel(), constructing_gets=earned))

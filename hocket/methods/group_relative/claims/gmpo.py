@@ -11,8 +11,9 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.segments import segment_mean
-from hocket.lab.claims.harness import Claims, Finding, batches, below, each, runs, same_gradient, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import batches, below, each, runs, same_gradient, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.off_policy import TANGLED
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.gmpo import GMPO, GeometricMean, clipped_log_ratio
@@ -32,7 +33,7 @@ def _() -> Finding:
 def _() -> Finding:
     slack = math.inf
     for document in batches(50, "objectives", gap=1.0):
-        read = Reading(document)
+        read = RecordedBatch(document)
         lower = read.batch.credited(advantage=-torch.ones(len(read.batch.occurrences), dtype=torch.float64))
         means = read.by_trajectory(UNCLIPPED(Evaluation(read.logp), lower).value)
         for row, (geometric, *_) in zip(document["trajectories"], means, strict=True):
@@ -45,7 +46,7 @@ def _() -> Finding:
 def _() -> Finding:
     def error(length: int, factor: float) -> Any:
         row = {"group": "g", "scores": {"reward": 1.0}, "logp": [-2.0 + math.log(factor), *[-2.0] * (length - 1)]}
-        read = Reading({"version": 1, "trajectories": [{**row, "logp_behaviour": [-2.0] * length}]})
+        read = RecordedBatch({"version": 1, "trajectories": [{**row, "logp_behaviour": [-2.0] * length}]})
         batch = read.batch.credited(advantage=torch.ones(length, dtype=torch.float64))
         return abs(-float(UNCLIPPED(Evaluation(read.logp), batch).total()) / factor ** (1 / length) - 1)
 

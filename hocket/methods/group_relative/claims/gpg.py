@@ -7,7 +7,8 @@ from statistics import fmean
 
 import torch
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, each, gradient, runs, say
 from hocket.lab.groups import gap, recorded
 from hocket.lab.toys.group_statistics import bandit
 from hocket.lab.toys.group_statistics_training import guessing, mixed

@@ -7,7 +7,8 @@ from statistics import mean
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.claims.pages import write
 from hocket.lab.documents import random_documents
 from hocket.lab.toys.off_policy import TANGLED
@@ -35,7 +36,9 @@ def _() -> Finding:
             ]
             reward, old, now = torch.tensor(rows, dtype=torch.float64).T.requires_grad_()
             (slope,) = torch.autograd.grad((reward - reward.mean() - tau * (now - old)).square().mean(), now)
-            gaps.append(gap(slope, [2 * tau * row[0] for row in inspect(recipe, batch["trajectories"])["gradient"]]))
+            gaps.append(
+                gap(slope, [2 * tau * row[0] for row in inspect_rows(recipe, batch["trajectories"])["gradient"]])
+            )
     return Finding(max(gaps) < 1e-10, f"largest difference over 16 batches, tau 0.05 to 4: {max(gaps):.1e}")
 
 
@@ -91,7 +94,7 @@ def _() -> Finding:
 def _() -> Finding:
     sums, surplus = [], []
     for batch in random_documents(KEY.derive("drop"), 10, samples=8):
-        rows, seen = batch["trajectories"], inspect(rec.REC_DROP, batch["trajectories"])
+        rows, seen = batch["trajectories"], inspect_rows(rec.REC_DROP, batch["trajectories"])
         for group in sorted({row["group"] for row in rows}):
             kept = [n for n, row in enumerate(rows) if row["group"] == group and seen["kept"][n]]
             credit = [seen["advantages"][n][0] for n in kept]

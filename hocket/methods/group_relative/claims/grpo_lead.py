@@ -9,7 +9,8 @@ from statistics import fmean, pstdev
 
 import torch
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.toys.lengths import answer
 from hocket.lab.toys.rewarded import advantages, group_relative, line
 from hocket.lab.toys.toys import accuracy, bench, judged, patient, right_length, work_or_guess

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.bandit import Bandit, minimised
-from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, gap
 from hocket.lab.claims.pages import write
 from hocket.lab.theory import amplified, fixed_points, grpo_advantage, slope, success, success_map, success_path
 from hocket.methods.base.grpo import GRPO

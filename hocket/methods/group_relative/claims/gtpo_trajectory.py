@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.token_weights import GRPO, chances, logits, sample, shown
 from hocket.lab.world import Answer, World
@@ -23,7 +24,7 @@ def _() -> Finding:
     """A group whose contested tokens are known."""
     group = ((1.0, [7, 8, 1, 9], 0.1), (0.0, [7, 8, 2, 9], 0.1), (0.0, [7, 3, 3], 0.1), (1.0, [5, 6], 0.9))
     rows = [sample("a", r, [-1.0] * len(t), tokens=t, entropy=[entropy] * len(t)) for r, t, entropy in group]
-    seen, plain, paid = (inspect(recipe, rows) for recipe in (FREE, GRPO, GTPO))
+    seen, plain, paid = (inspect_rows(recipe, rows) for recipe in (FREE, GRPO, GTPO))
     high, low = (row[0] for row in plain["advantages"][:2])
     # Right: 7 8 shared from the start, 9 from the end, n = 3; wrong: likewise, and 7 alone. The fourth is undecided.
     right = [2 * high / 3, 2 * high / 3, high / 3, 2 * high / 3]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from hocket.lab.bandit import Bandit, descended, total_variation
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows
 from hocket.lab.documents import random_documents
 from hocket.lab.theory import tilted
 from hocket.lab.toys.regressions import KEY, REFERENCE, REWARDS, STALE, softmax
@@ -31,7 +32,7 @@ def _() -> Finding:
             share = 1 / (len(set(names)) * (int(own.sum()) - 1))
             square = square + 0.5 * share * error.square().sum()
             weights[own] = -beta * share * error.detach()
-        slopes = torch.autograd.grad(square, drift)[0], [row[0] for row in inspect(GVPO, rows)["gradient"]]
+        slopes = torch.autograd.grad(square, drift)[0], [row[0] for row in inspect_rows(GVPO, rows)["gradient"]]
         gaps += [gap(slope, weights) for slope in slopes]
     return below(EXACT, largest_difference_on_20_batches=max(gaps))
 

@@ -15,14 +15,15 @@ from hocket.core.batch import Batch
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.world import World
 from hocket.nano.model import new_model
 from hocket.policies.latent import LATENTS, THINKING, LatentLM, LatentPlayer
 from hocket.recipes import find
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import Parts, train_step
+from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding, Quantity, Scenario
 
 claim = Claims("hrpo", "arXiv 2505.18454")
@@ -128,7 +129,7 @@ def _trained(seed: int, thoughts: int, steps: int = 40) -> tuple[float, float]:
     """The exact-match rate of a run's last ten steps, and how far it moved the mean of a over tokens and components."""
     policy = _policy(seed, thoughts, least=0.9, lr=6e-3)
     recipe = find("hrpo").but({"curriculum.prompts": WORLD.questions, "rollout.samples": 8})
-    parts = Parts(
+    parts = RunContext(
         task=WORLD, player=LatentPlayer(policy, _asked, THOUGHTS + 1), rewards=WORLD.rewards,
         learners={"policy": Learner(policy, recipe, total_steps=steps)}, decoding=Decoding(max_tokens=THOUGHTS + 1),
         key=Key.of(seed), ledger=Ledger(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.many_objectives import span, trained
 from hocket.lab.toys.toys import Judged

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from hocket.lab.bandit import minimised
 from hocket.lab.bench import Player
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.documents import random_documents
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
@@ -85,7 +86,7 @@ def _() -> Finding:
 
     def shaped(rewards: Sequence[float], lengths: Sequence[int] = (10, 20, 30), progress: float = 0.5) -> list[float]:
         rows = [answer(*pair) for pair in zip(rewards, lengths, strict=True)]
-        advantages = [row[0] for row in inspect(recipe, rows, progress=progress)["advantages"]]
+        advantages = [row[0] for row in inspect_rows(recipe, rows, progress=progress)["advantages"]]
         return [round(a - r + sum(rewards) / len(rewards), 12) for a, r in zip(advantages, rewards, strict=True)]
 
     right, wrong, equal, early = (

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.early_answers import NEVER, STEP, Thought
 from hocket.lab.toys.lengths import answer
@@ -38,8 +39,8 @@ def _() -> Finding:
     thoughts = [*(dict(zip(("tag", "kept", "original", "reached"), one, strict=True)) for one in numbers), None]
     pairs = zip((4, 6, 3, 5), thoughts, strict=True)
     rows = [answer(float(told is not None), n, info={"thinking": told}) for n, told in pairs]
-    plain = inspect(LC_R1.but(credit=LC_R1.credit.base), rows)["advantages"]  # type: ignore[attr-defined]
-    both = zip(inspect(LC_R1, rows)["advantages"], plain, strict=True)
+    plain = inspect_rows(LC_R1.but(credit=LC_R1.credit.base), rows)["advantages"]  # type: ignore[attr-defined]
+    both = zip(inspect_rows(LC_R1, rows)["advantages"], plain, strict=True)
     extra = [[a - b for a, b in zip(*pair, strict=True)] for pair in both]
     wrong, right = shaped(LC_R1, [answer(0.0, 2), answer(0.0, 9)]), shaped(LC_R1, rows)
     off = gap(extra, [[0, 0, 0.75, 0], [0] * 6, [0, -1.0, 0], [0] * 5])

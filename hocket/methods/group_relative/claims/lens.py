@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import below, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.preferences import KEY
 from hocket.lab.world import World
@@ -57,7 +58,7 @@ def _() -> Finding:
 def _() -> Finding:
     logps = ([-0.1, -0.2], [-1.0, -0.6], [-2.0, -1.5], [-0.9])
     rows = [{"group": "g", "scores": {"reward": 0.0}, "logp": logp} for logp in logps]
-    plain, advantages = inspect(GRPO, rows)["gradient"], [row[0] for row in inspect(LENS, rows)["advantages"]]
+    plain, advantages = inspect_rows(GRPO, rows)["gradient"], [row[0] for row in inspect_rows(LENS, rows)["advantages"]]
     sure = [math.exp(mean(logp)) for logp in logps]
     falls = [advantage for _, advantage in sorted(zip(sure, advantages, strict=True))] == sorted(advantages)[::-1]
     saw = f"GRPO 0; advantages {[round(a, 2) for a in advantages]} at confidences {[round(s, 2) for s in sure]}"

@@ -8,7 +8,8 @@ import torch
 
 from hocket import recipes
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, each, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, each, gap, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative_gap

@@ -7,7 +7,8 @@ from statistics import fmean
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.toys.group_statistics import GRPO_EXACT, _binary_groups
 from hocket.lab.toys.group_statistics_training import guessing, mixed

@@ -13,7 +13,8 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab import bandit
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.toys.trust_regions import ADVANTAGES, Process, _on_par, slope, softened
 from hocket.methods.group_relative.mdpo import MDPO, ForwardKLDrift, forward_kl_drift
 from hocket.methods.group_relative.trpo import TRPO

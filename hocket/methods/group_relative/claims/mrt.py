@@ -13,7 +13,8 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.toys import Instances, Verdict
@@ -34,7 +35,7 @@ def credited(*paths: Sequence[float]) -> tuple[list[list[float]], list[list[floa
         for number, values in enumerate(paths)
     ]
     own, to_go = (MRT.but(credit=ProgressBonus(base=None, form=form)) for form in ("own", "to-go"))
-    return inspect(own, rows)["advantages"], inspect(to_go, rows)["advantages"]
+    return inspect_rows(own, rows)["advantages"], inspect_rows(to_go, rows)["advantages"]
 
 
 @claim("progress telescopes; credited to go, outputs rank by outcome")

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding
-from hocket.lab.microscope import look, relation
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS
+from hocket.lab.microscope import inspect, relation
 from hocket.lab.toys.many_objectives import scored_document, span, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
@@ -31,7 +32,7 @@ def _() -> Finding:
         both, one = scored_document(seed, HEADS), scored_document(seed, HEADS)
         for row in one["trajectories"]:
             del row["scores"]["helpful"]
-        kinds.add(relation(look(alone, both), look(GRPO, one)))
+        kinds.add(relation(inspect(alone, both), inspect(GRPO, one)))
     return Finding(kinds == {"equal"}, f"10 batches: {', '.join(kinds)}")
 
 
@@ -44,7 +45,7 @@ def _() -> Finding:
     for seed in range(6):
         plain, louder = scored_document(seed, HEADS), scored_document(seed, HEADS, (1.0, 100.0))
         pairs = ((first, plain, first), (other, plain, other), (first, louder, other))
-        kinds.append([relation(look(left, one), look(right, louder)) for left, one, right in pairs])
+        kinds.append([relation(inspect(left, one), inspect(right, louder)) for left, one, right in pairs])
     names = ("sum first", "normalise first", "between them")
     columns = {name: set(column) for name, column in zip(names, zip(*kinds, strict=True), strict=True)}
     saw = "; ".join(f"{name}: {', '.join(sorted(some))}" for name, some in columns.items())

@@ -9,7 +9,8 @@ from statistics import fmean
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, inspect, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, each, inspect_rows, runs, say
 from hocket.lab.toys.agreeing_rewards import TREES, four_right
 from hocket.lab.toys.rewarded import line, said, shaped
 from hocket.lab.world import Answer, World
@@ -31,7 +32,7 @@ def opinions(question: int, answer: Answer) -> str:
 def _() -> Finding:
     rows = [said("q", VIEWS[n % 4] + " yes", float(n % 2)) for n in range(6)]
     bare = MULTIROLE_R1.but({"shaping.0.weight": 0.0})
-    same = {**inspect(bare, rows), "recipe": ""} == {**inspect(GRPO, rows), "recipe": ""}
+    same = {**inspect_rows(bare, rows), "recipe": ""} == {**inspect_rows(GRPO, rows), "recipe": ""}
     world = replace(four_right(), text=lambda question, answer: VIEWS[answer[0] % 4] + TREES[answer[0] // 2])
     made = (Bench(world, recipe, seed=1).run(5, every=5) for recipe in (bare, GRPO, MULTIROLE_R1))
     own, plain, shaped_too = (bench.policy.logits.detach() for bench in made)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from hocket.lab.claims import harness as lab
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradient, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, gradient, say
 from hocket.lab.groups import recorded
 from hocket.lab.toys.objectives import KEY
 from hocket.lab.world import World

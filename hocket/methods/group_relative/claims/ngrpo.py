@@ -6,7 +6,8 @@ import math
 from statistics import fmean, stdev, variance
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.group_statistics import _binary_groups

@@ -16,7 +16,8 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.world import World
 from hocket.methods.base.ppo import PPO_RLHF

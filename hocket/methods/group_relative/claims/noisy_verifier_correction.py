@@ -13,9 +13,10 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims import pages
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import look, relation
+from hocket.lab.microscope import inspect, relation
 from hocket.lab.toys.judged_answers import span, trained
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
 from hocket.methods.base.grpo import GRPO
@@ -56,7 +57,7 @@ def expected_gradient(recipe: Recipe, rates: Rates | None, *, told: bool = False
         for number, pair in enumerate(pairs)
         for place, (arm, verdict, _) in enumerate(pair)
     ]
-    total, slopes = torch.zeros(5, dtype=torch.float64), iter(inspect(recipe, rows)["gradient"])
+    total, slopes = torch.zeros(5, dtype=torch.float64), iter(inspect_rows(recipe, rows)["gradient"])
     for pair in pairs:
         for (arm, _, _), (slope,) in zip(pair, slopes, strict=False):
             score = torch.nn.functional.one_hot(torch.tensor(arm), 5).double() - policy
@@ -110,7 +111,7 @@ def _affine() -> Finding:
     def kinds(recipe: Recipe, kind: Any, part: int | None = None) -> set[str]:
         corrected = recipe.but(shaping=(NoiseCorrection(kind, 0.15, 0.3),))
         pairs = [(one, one if part is None else rated(one, part)) for one in documents]
-        return {relation(look(recipe, one), look(corrected, other)) for one, other in pairs}
+        return {relation(inspect(recipe, one), inspect(corrected, other)) for one, other in pairs}
 
     kept = {"scaled": kinds(scaled, "backward"), "centred": kinds(centred, "backward")}
     kept |= {"forward": kinds(centred, "forward"), "scaled, rates per scenario": kinds(scaled, "backward", 0)}

@@ -7,7 +7,8 @@ from itertools import pairwise
 from statistics import fmean, stdev
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Check, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Check, Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.toys.lengths import answer
 from hocket.lab.toys.rewarded import line, shaped
 from hocket.lab.toys.toys import (

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from hocket.core.signals import returns
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.lengths import answer
 from hocket.lab.toys.rewarded import document, line, lines
@@ -51,7 +52,7 @@ def _() -> Finding:
     right = {(3, 4, 0): (1, 1, 0), (2, 3, 1): (1, 1, 0), (5, 4, 9): (1, 1, 0), (0, 2, 1): (1, 0, 1)}
     for calls, verdicts in right.items():
         rows = [answer(v, 1, info={"tool_calls": m}) for m, v in zip(calls, verdicts, strict=True)]
-        batch, state = OTC.assess(Reading(document(rows)).batch, state, {})
+        batch, state = OTC.compute_credit(RecordedBatch(document(rows)).batch, state, {})
         value, n = returns(batch).tolist(), state["shaping.0"]["fewest"]["g"]
         good = min(m for m, v in zip(calls, verdicts, strict=True) if v)
         holds &= good >= n

@@ -11,8 +11,9 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.schedules import Constant, Linear
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gradient
-from hocket.lab.microscope import look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gradient
+from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.token_weights import chances, drawn, same, trained
 from hocket.lab.world import World
@@ -38,7 +39,7 @@ def _() -> Finding:
             row["logp_ref"] = [one - 0.2 for one in row["logp"]]
         level, constant = OTHINK.but(weighing(Linear(0.04, 0.04))), GRPO_KL.but(weighing(Constant(0.04 * progress)))
         held.append(bool((gradient(level, batch) == gradient(GRPO_KL, batch)).all()))
-        held.append(same(look(OTHINK, batch)["loss"], look(constant, batch)["loss"]))
+        held.append(same(inspect(OTHINK, batch)["loss"], inspect(constant, batch)["loss"]))
     return Finding(all(held), f"{sum(held)} of {len(held)} comparisons at progress 0, 0.3 and 1")
 
 

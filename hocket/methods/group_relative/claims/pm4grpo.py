@@ -12,7 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import each, gap, runs, say
 from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.gspo import GSPO

@@ -14,8 +14,9 @@ import torch
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import answers_of, document, line, said, shaped
 from hocket.lab.world import World
@@ -41,7 +42,10 @@ def _() -> Finding:
         for name, own in NINE.items()
         for text in own
     ]
-    batch, few = recipe.combine(Reading(document(rows)).batch, {}), GroupSimilarity("rouge-1", others=1, rollouts=2)
+    batch, few = (
+        recipe.combine(RecordedBatch(document(rows)).batch, {}),
+        GroupSimilarity("rouge-1", others=1, rollouts=2),
+    )
     table = torch.tensor([returns(replace(few, seed=seed)(batch)).tolist() for seed in range(300)], dtype=torch.float64)
     error = (table.std(0) / math.sqrt(len(table))).clamp(min=EXACT)
     z = float(((table.mean(0) - torch.tensor(full, dtype=torch.float64)).abs() / error).max())

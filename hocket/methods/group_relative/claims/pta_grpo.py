@@ -14,7 +14,8 @@ from hocket.core.batch import Batch
 from hocket.core.packing import pack
 from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.toys import Instances, Verdict
 from hocket.lab.world import Answer

@@ -8,9 +8,10 @@ from statistics import stdev
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, say
 from hocket.lab.groups import Groups, first_advantages, gap, recorded
-from hocket.lab.microscope import look
+from hocket.lab.microscope import inspect
 from hocket.lab.toys.group_statistics import _rows_with_reference, bandit
 from hocket.lab.toys.group_statistics_training import guessing
 from hocket.methods.base.grpo import GRPO
@@ -61,8 +62,8 @@ def _() -> Finding:
 def _() -> Finding:
     """A reference that was measured earlier serves later groups; an unmeasured scenario is left out."""
     measured = first_advantages(PVPO, _rows_with_reference([1.0, 0.0], [1.0, 0.0, 0.0, 0.0]))[:2]
-    remembered = look(PVPO, {**recorded([[1.0]]), "state": {"credit": {"values": {"0": 0.25}}}})["advantages"]
-    kept = look(PVPO, recorded([[1.0]]))["kept"]
+    remembered = inspect(PVPO, {**recorded([[1.0]]), "state": {"credit": {"values": {"0": 0.25}}}})["advantages"]
+    kept = inspect(PVPO, recorded([[1.0]]))["kept"]
     holds = measured == [0.75, -0.25] and remembered == [[0.75]] and kept == [False]
     return Finding(holds, say(advantages=str(measured), remembered=str(remembered), unmeasured_kept=str(kept)))
 

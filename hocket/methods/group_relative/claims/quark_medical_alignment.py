@@ -8,8 +8,9 @@ from typing import Any, cast
 import torch
 
 from hocket.core.batch import Level, LevelScores
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.many_objectives import scored_document, trained
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
@@ -22,15 +23,15 @@ def rewards(seed: int, unit: float) -> torch.Tensor:
     """Of three batches in a row, with one source in another unit."""
     state, values = QUARK.init(), []
     for step in range(3):
-        batch = Reading(scored_document(seed * 3 + step, ("a", "b", "c"), (1.0, unit, 1.0))).batch
-        batch, state = QUARK.assess(batch, state, {"a": 1.0, "b": 1.0, "c": 1.0})
+        batch = RecordedBatch(scored_document(seed * 3 + step, ("a", "b", "c"), (1.0, unit, 1.0))).batch
+        batch, state = QUARK.compute_credit(batch, state, {"a": 1.0, "b": 1.0, "c": 1.0})
         values.append(batch.scores["reward"].values)
     return torch.cat(values)
 
 
 def share(document: Mapping[str, Any], names: Sequence[str]) -> float:
     """The part of the reward that sources `names` have, by how it changes when they are moved by one deviation."""
-    batch, combine = Reading(document).batch, cast(Any, QUARK.combine)
+    batch, combine = RecordedBatch(document).batch, cast(Any, QUARK.combine)
     weights = dict.fromkeys(batch.scores, 1.0)
     _, state = combine(batch, weights, combine.init())
     moved = {name: batch.scores[name].values + state["deviation"][name] for name in names}

@@ -6,8 +6,9 @@ import itertools
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.microscope import look, relation
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.microscope import inspect, relation
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.judged_answers import span, trained
 from hocket.lab.toys.rewarded import document
@@ -93,5 +94,5 @@ def _() -> Finding:
         row = {"id": str(number), "group": "g", "logp": [-1.0, -2.0]}
         given.append({**row, "scores": {"correct": rule, "judge": judge, "language": words}})
         known.append({**row, "scores": {"reward": 1.0 + words if rule == judge == 1.0 else 0.0}})
-    kind = relation(look(QWEN3_KOREAN, document(given)), look(GRPO, document(known)))
+    kind = relation(inspect(QWEN3_KOREAN, document(given)), inspect(GRPO, document(known)))
     return Finding(kind == "equal", f"8 combinations: {kind}")

@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, each, gap, inspect, runs
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import each, gap, inspect_rows, runs
 from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
@@ -43,7 +44,7 @@ def _() -> Finding:
 def _() -> Finding:
     bare = R1_VL.but({"shaping.0.alpha": 0.0, "shaping.1.weight": 0.0}, name="grpo")
     rows = [told("12 plus 5 is 17" * (n % 2), n % 3 == 0) for n in range(6)]
-    same = inspect(bare, rows) == inspect(GRPO, rows)
+    same = inspect_rows(bare, rows) == inspect_rows(GRPO, rows)
     think, answer = "<think>so</think>", "<answer>1</answer>"
     forms = (think + answer, answer + think, f"<think>so{answer}", f"{think}{answer}<think>")
     valid = shaped(R1_VL, [said("q", text, label="1") for text in forms])

@@ -11,7 +11,8 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, gradient, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, gradient, inspect_rows, say
 from hocket.lab.toys.token_weights import GRPO, chances, drawn, sample, shown, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.rank_grpo import discounted_gains, remaining_gain
@@ -33,7 +34,9 @@ def _() -> Finding:
         gaps += [gap(discounted_gains(hits), by_hand), gap(remaining_gain(torch.tensor(hits).double()), by_hand)]
         turned = (1 - hits[0], 1 - hits[1], *hits[2:])
         gaps.append(gap(discounted_gains(hits)[2:], discounted_gains(turned)[2:]))
-    one, other, _ = inspect(RANK, [listed([0, 1, 2], hits) for hits in ([1, 0, 1], [0, 0, 1], [0, 1, 0])])["advantages"]
+    one, other, _ = inspect_rows(RANK, [listed([0, 1, 2], hits) for hits in ([1, 0, 1], [0, 0, 1], [0, 1, 0])])[
+        "advantages"
+    ]
     figures = say(lists_and_their_changes=len(gaps), off_by=max(gaps), equal_at_ranks_2_and_3=one[1:] == other[1:])
     return Finding(max(gaps) < 1e-12 and one[1:] == other[1:], figures)
 
@@ -53,7 +56,7 @@ def _() -> Finding:
 @claim("Surplus items cost, and the end earns at the right length.")
 def _() -> Finding:
     rows = [listed([0, 1, 1], [1, 0]), listed([0, 0], [0]), listed([0, 1, 2, 2], [0, 0])]
-    advantages = inspect(RANK.but({"credit.length": 2}), rows)["advantages"]
+    advantages = inspect_rows(RANK.but({"credit.length": 2}), rows)["advantages"]
     last, surplus = [row[-1] for row in advantages], advantages[2][2]
     return Finding(last == [0.1, -0.1, 0.0] and surplus == -0.1, say(last_tokens=shown(last), surplus_item=surplus))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, inspect_rows, say
 from hocket.lab.claims.harness import gap as difference
 from hocket.lab.groups import Document, Groups, Row, document, first_advantages, gap
 from hocket.lab.toys.group_statistics import bandit, gradients, sentences
@@ -76,7 +77,7 @@ def _() -> Finding:
         {"group": "0", "scores": {"r": 1.0}, "logp": [-1.0] * 3, "token_scores": {"kl": [-0.1, -0.2, -0.3]}},
         {"group": "0", "scores": {"r": 0.5}, "logp": [-1.0], "source": "baseline", "token_scores": {"kl": [0.0]}},
     ]
-    ours = inspect(REMAX.but({"credit.to_go": True}), rows)["advantages"][0]
+    ours = inspect_rows(REMAX.but({"credit.to_go": True}), rows)["advantages"][0]
     off = difference(ours, [1 - 0.6 - 0.5, 1 - 0.5 - 0.5, 1 - 0.3 - 0.5])
     return Finding(off < EXACT, f"advantages {[round(one, 3) for one in ours]}")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.early_answers import NEVER, STEP, TAG, Thought
 from hocket.lab.toys.rewarded import advantages, lines, said, shaped
@@ -26,7 +27,7 @@ def _() -> Finding:
     earned = shaped(S_GRPO, rows)
     back, middle = [earned[order.index(place)] for place in range(5)], sum(earned) / 5
     off = gap(advantages(S_GRPO, rows), [value - middle for value in earned])
-    idle = inspect(S_GRPO, [{**row, "scores": {"reward": 0.0}} for row in rows])["gradient"]
+    idle = inspect_rows(S_GRPO, [{**row, "scores": {"reward": 0.0}} for row in rows])["gradient"]
     still = all(value == 0.0 for row in idle for value in row)
     holds = back == [0, 1, 0.5, 0, 0.25] and off < 1e-12 and still
     return Finding(holds, f"pattern 0,1,1,0,1: {lines(earns=back, all_wrong_gradient_0=still)}")

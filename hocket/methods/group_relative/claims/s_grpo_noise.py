@@ -12,7 +12,8 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.group_statistics import _binary_groups

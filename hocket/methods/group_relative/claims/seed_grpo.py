@@ -14,7 +14,8 @@ from hocket import tasks
 from hocket.core.batch import GroupBy
 from hocket.credit.units import trajectory_units
 from hocket.credit.weights import Compared
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, gradient, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, gradient, say
 from hocket.lab.groups import Document, document, first_advantages
 from hocket.lab.toys.group_statistics_training import guessing, mixed, trained
 from hocket.methods.base.dr_grpo import DR_GRPO

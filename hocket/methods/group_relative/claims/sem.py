@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.toys import Instances, bench, on
 from hocket.lab.world import Answer

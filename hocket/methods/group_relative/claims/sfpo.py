@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, say
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.sfpo import SFPO, SlowFastStep, entropy_alarm

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, inspect_rows
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.token_weights import GRPO, chances, drawn, sample
 from hocket.lab.world import Answer, Graded, World
@@ -30,8 +31,10 @@ def _() -> Finding:
     equal, wrong = 0, [sample("a", 0.0, [-1.0])] * 3
     for rows in (drawn(seed)["trajectories"] for seed in range(20)):
         scored = judged(rows, [number / 20 for number in range(len(rows))])
-        equal += inspect(SPECTRAL, scored)["advantages"] == inspect(GRPO, rows)["advantages"]
-    apart, alike = (inspect(SPECTRAL, judged(wrong, shares))["advantages"] for shares in ([0.1, 0.5, 0.5], [0.5] * 3))
+        equal += inspect_rows(SPECTRAL, scored)["advantages"] == inspect_rows(GRPO, rows)["advantages"]
+    apart, alike = (
+        inspect_rows(SPECTRAL, judged(wrong, shares))["advantages"] for shares in ([0.1, 0.5, 0.5], [0.5] * 3)
+    )
     holds = equal == 20 and alike == [[0.0]] * 3 and apart[0][0] < 0 < apart[1][0]
     return Finding(holds, f"{equal} of 20 mixed batches equal to the bit; all wrong: {apart} and {alike}")
 

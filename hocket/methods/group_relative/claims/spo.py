@@ -9,7 +9,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows, say
 from hocket.lab.toys.control_runs import LONGEST, SEEDS, cart_pole
 from hocket.lab.toys.trust_regions import ADVANTAGES, slope
 from hocket.lab.world import World
@@ -49,7 +50,7 @@ def _() -> Finding:
         logs.append(noise.normal(scale=0.3, size=length))
         new = {"logp": (old + logs[-1]).tolist(), "logp_behaviour": old.tolist()}
         rows.append({"group": "g", "scores": {"reward": float(number % 2)}, **new})
-    made = inspect(recipe, rows)
+    made = inspect_rows(recipe, rows)
     for log, advantages, gradients in zip(logs, made["advantages"], made["gradient"], strict=True):
         ratio, a = np.exp(log), np.array(advantages)
         gaps.append(gap((-ratio * (a - np.abs(a) * (ratio - 1) / 0.2) / len(ratio) / 4).tolist(), gradients))

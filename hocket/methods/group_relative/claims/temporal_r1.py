@@ -12,7 +12,8 @@ import torch
 from hocket.core.keys import Key
 from hocket.curriculum.variable import sample_variance, variable
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import line
 from hocket.lab.world import World

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import gap, say
 from hocket.lab.toys.graded_rewards import area, runs
 from hocket.lab.toys.rewarded import advantages, group_relative, line, said, shaped
 from hocket.lab.world import World

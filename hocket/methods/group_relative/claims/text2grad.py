@@ -8,7 +8,8 @@ from dataclasses import replace
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, inspect_rows, say
 from hocket.lab.toys.token_weights import chances, sample, shown
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.text2grad import placed, span_rewards
@@ -33,7 +34,7 @@ def _() -> Finding:
     bare = find("text2grad").but({"credit.gamma": 0.0, "credit.whiten": False, "shaping.1.coefficient": 0.0})
     info = {"pieces": ["a ", "bad ", "word ", "here"], "critique": [["bad word", -1.0]]}
     rows = [sample("a", 0.0, [-1.0] * 4, value=[v] * 4, logp_ref=[-1.1] * 4, info=info) for v in (0.0, 0.3)]
-    quiet, valued = (inspect(bare, [row])["gradient"][0] for row in rows)
+    quiet, valued = (inspect_rows(bare, [row])["gradient"][0] for row in rows)
     holds = quiet[0] == quiet[3] == 0 and quiet[1] > 0 and quiet[2] > 0 and valued[0] != 0
     told = say(gradient=shown(quiet), where_V_is_0_3=shown(valued))
     return Finding(holds, f"{told}, so the claim needs V = 0 there")

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import line, shaped
 from hocket.lab.toys.toys import LEFT, WORK, Verdict, WorkOrGuess, bench, length, on

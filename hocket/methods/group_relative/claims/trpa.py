@@ -12,9 +12,10 @@ from torch import Tensor
 from hocket.core.batch import Batch
 from hocket.lab.bandit import Bandit, minimised
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, gradient, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, gradient, inspect_rows, say
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.preferences import KEY
 from hocket.lab.toys.rewarded import document
 from hocket.lab.world import Answer, World
@@ -27,7 +28,7 @@ claim = Claims("trpa", "arXiv 2504.04524")
 
 
 def credited(recipe: Recipe, rows: list[dict[str, Any]]) -> Batch:
-    return recipe.assess(Reading(document(rows)).batch, recipe.init(), {})[0]
+    return recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), {})[0]
 
 
 def loss_of(recipe: Recipe, batch: Batch, logp: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ def _() -> Finding:
     row, drift = {"logp": [-1.0, -0.5], "logp_ref": [-1.2, -0.9]}, 0.3
     rows = [{**row, "group": f"{reward}", "scores": {"reward": reward}} for reward in (1.0, 1.0, 0.0, 0.0)]
     up, down = (sign / (1 + math.exp(-sign * drift)) / 8 for sign in (-1, 1))
-    slopes = inspect(TRPA.but({"regularisers": ()}), rows)["gradient"]
+    slopes = inspect_rows(TRPA.but({"regularisers": ()}), rows)["gradient"]
     return below(EXACT, largest_difference=gap(slopes, [[up] * 2] * 2 + [[down] * 2] * 2))
 
 

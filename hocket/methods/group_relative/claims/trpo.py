@@ -17,7 +17,8 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.control_runs import LONGEST, SEEDS, cart_pole
 from hocket.lab.toys.trust_regions import Array, Process, softened

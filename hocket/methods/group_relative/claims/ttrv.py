@@ -10,7 +10,8 @@ import torch
 
 from hocket.credit.reinforce import ReturnToGo
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import advantages, line, said, shaped
 from hocket.lab.world import World

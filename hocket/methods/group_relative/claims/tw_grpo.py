@@ -11,8 +11,9 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.token_weights import chances, document, logits, sample, shown, trained
 from hocket.lab.world import Answer, World
@@ -36,10 +37,10 @@ def _() -> Finding:
             sample("a", float(n % 2), table[path, answer].tolist(), tokens=list(answer))
             for n, (path, answer) in enumerate(zip(paths, answers, strict=True))
         ]
-        read = Reading(document(*rows))
+        read = RecordedBatch(document(*rows))
         batch = read.batch.but(observation=[np.array(path, np.int64) for path in paths])
         divergence = divergence_by_place(batch, policy, torch.arange(batch.decisions), budget=9)
-        credited, _ = TW_GRPO.assess(batch.but(annotations={DIVERGENCE.name: divergence}), TW_GRPO.init(), {})
+        credited, _ = TW_GRPO.compute_credit(batch.but(annotations={DIVERGENCE.name: divergence}), TW_GRPO.init(), {})
         return read.by_trajectory(credited.occurrences.weight)
 
     answers = ((0, 1, 2), (0, 2, 1), (0, 0, 0))

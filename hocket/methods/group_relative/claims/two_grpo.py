@@ -6,7 +6,8 @@ import math
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, inspect_rows, say
 from hocket.lab.groups import first_advantages, gap, recorded
 from hocket.lab.toys.group_statistics import sentences
 from hocket.lab.toys.group_statistics_training import guessing, mixed, spread
@@ -35,7 +36,7 @@ def _() -> Finding:
     pair = recorded([[1.0, 0.0]])
     own = first_advantages(PLAIN, recorded([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
     sample = first_advantages(PLAIN.but({"credit.ddof": 1}), pair)
-    slopes = inspect(PLAIN, pair["trajectories"])["gradient"]
+    slopes = inspect_rows(PLAIN, pair["trajectories"])["gradient"]
     holds = own == [1.0, -1.0, 0.0, 0.0, 0.0, 0.0] and slopes == [[-0.5], [0.5]]
     deviation = str([round(one, 4) for one in sample])
     told = say(advantages=str(own), with_the_sample_deviation=deviation, gradient=str(slopes))

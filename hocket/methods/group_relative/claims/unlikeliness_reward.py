@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect
-from hocket.lab.microscope import look
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, inspect_rows
+from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.token_weights import GRPO, chances, drawn, same, sample, spread, trained
 from hocket.lab.world import World
@@ -21,7 +22,7 @@ def _() -> Finding:
     """By hand."""
     logps = ([-0.5, -0.5], [-3.0], [-0.1], [-5.0, -5.0])
     rows = [sample("a", reward, logp) for reward, logp in zip((1.0, 1.0, 0.0, 0.0), logps, strict=True)]
-    likely, rare, *wrong = own = spread(inspect(UNLIKELY, rows, progress=0.0)["advantages"])
+    likely, rare, *wrong = own = spread(inspect_rows(UNLIKELY, rows, progress=0.0)["advantages"])
     # Ranks 2, 1, 3, 0 of G = 4: rewards 1 - 0.25 * 2/4 and 1 - 0.25 * 1/4.
     reward = torch.tensor([0.875, 0.9375, 0.0, 0.0], dtype=torch.float64)
     hand = ((reward - reward.mean()) / (reward.std() + 1e-6)).tolist()
@@ -33,7 +34,7 @@ def _() -> Finding:
 @claim("With beta = 0 it is GRPO.", "derived")
 def _() -> Finding:
     plain, batches = UNLIKELY.but({"shaping.0.beta": 0.0}), [drawn(seed) for seed in range(20)]
-    equal = sum(look(plain, one)["gradient"] == look(GRPO, one)["gradient"] for one in batches)
+    equal = sum(inspect(plain, one)["gradient"] == inspect(GRPO, one)["gradient"] for one in batches)
     return Finding(equal == 20, f"gradients equal to the bit on {equal} of 20 batches")
 
 

@@ -7,7 +7,8 @@ from statistics import fmean
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gradient, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gradient, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.policy import Tabular

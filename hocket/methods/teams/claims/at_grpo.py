@@ -12,7 +12,8 @@ from hocket.core.candidates import TURN_REWARD
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, gradient, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, gradient, say
 from hocket.lab.documents import random_document
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
@@ -122,7 +123,7 @@ def tokens_before(turn: Turn) -> tuple[int, ...]:
     return tuple(token for tokens in links for token in tokens)
 
 
-class Talk(Workflow):
+class TwoAgents(Workflow):
     """Two agents that remember, two turns each: every turn is asked for candidates."""
 
     roles = ("first", "second")
@@ -142,7 +143,9 @@ class Talk(Workflow):
 @claim("all members of a group answer one identical prompt; credit is that of the mixed reward; the best goes on")
 def _() -> Finding:
     recipe = AT_GRPO.but({"rollout.candidates": 4, "rollout.trunks": 2, "rollout.alpha": 0.5})
-    result = TalkBench(Talk(), [Scenario(w, w) for w in ("a", "b")], ("up", "down", "left"), recipe, length=2).step()
+    result = TalkBench(
+        TwoAgents(), [Scenario(w, w) for w in ("a", "b")], ("up", "down", "left"), recipe, length=2
+    ).step()
     assert result.batch is not None
     rows: dict[tuple[str, str, tuple[int, ...]], list[tuple[float, float, bool]]] = {}
     advantage, place = result.batch.occurrences.advantage.tolist(), 0
@@ -197,8 +200,8 @@ def _() -> Finding:
 
     for seed in SEEDS:
         bench = grown("team", walking(PlannerChecker(), AT_GRPO.but(cast=Separate()), seed))
-        seats = bench.player.seats
-        bench.player = replace(bench.player, seats={"planner": seats["checker"], "checker": seats["planner"]})
+        actors = bench.player.actors
+        bench.player = replace(bench.player, actors={"planner": actors["checker"], "checker": actors["planner"]})
         reach["seats exchanged"].append(bench.success(20))
         for name, dense in (("one agent by GRPO", False), ("paid for the way", True)):
             grown(name, walking(Pathfinder(dense), GRPO.but({"rollout.samples": 16}), seed))

@@ -14,7 +14,8 @@ from statistics import fmean
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.grpo import GRPO

@@ -11,8 +11,9 @@ import torch
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, parts_of
@@ -42,7 +43,7 @@ def rollouts(overall: Sequence[float], local: Sequence[Sequence[float]], name: s
 
 def shares(overall: Sequence[float], local: Sequence[Sequence[float]]) -> list[float]:
     """The weight of each agent."""
-    batch = Reading(document(rollouts(overall, local, "own"))).batch
+    batch = RecordedBatch(document(rollouts(overall, local, "own"))).batch
     scores = {"reward": batch.scores["reward"], "reward/turn": batch.scores["own"]}
     parts = parts_of(batch.but(scores=scores))
     weights = {
@@ -84,8 +85,8 @@ def _() -> Finding:
         group_relative([a + weight * g for a, g in zip(own, overall, strict=True)])
         for own, weight in zip(agents, weights, strict=True)
     ]
-    credit = inspect(COMAM, rollouts(overall, local))["advantages"]
-    alone = inspect(COMAM, rollouts(overall, [[row[0]] for row in local]))["advantages"]
+    credit = inspect_rows(COMAM, rollouts(overall, local))["advantages"]
+    alone = inspect_rows(COMAM, rollouts(overall, [[row[0]] for row in local]))["advantages"]
     summed = group_relative([row[0] + whole for row, whole in zip(local, overall, strict=True)])
     off = [gap(shares(overall, local), weights), gap(list(zip(*credit, strict=True)), mixed)]
     off.append(gap([row[0] for row in alone], summed))

@@ -9,7 +9,8 @@ import numpy as np
 
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.talk import Lookup, TalkBench
 from hocket.lab.toys.answering_teams import Alone
 from hocket.methods.base.ppo import PPO_RLHF

@@ -10,7 +10,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.cpmobius import CPMOBIUS, INSTRUCTION, CoachPlayer, LearningProgress, unique_majority
@@ -94,8 +95,8 @@ def bench(kind: str, seed: int, momentum: float | None = 0.7) -> TalkBench:
     how: dict[str, Any] = {"length": RUNGS, "view": view, "prior": start, "recipes": {"coach": coach}, "frozen": still}
     how |= {"prompts": 1, "seed": seed, "capacity": 16384, "measure": lambda played: fmean(levels(made))}
     made: TalkBench = TalkBench(flow, HELD_OUT, VOCABULARY, recipe, **how)
-    seats = {**made.player.seats, "coach": replace(made.player.seats["coach"], decoding={"max_tokens": 1})}
-    made.parts.player = replace(made.player, seats=seats)
+    actors = {**made.player.actors, "coach": replace(made.player.actors["coach"], decoding={"max_tokens": 1})}
+    made.parts.player = replace(made.player, actors=actors)
     return made
 
 
@@ -200,7 +201,7 @@ def _() -> Finding:
             still += gaps[-1] == 0
             continue
         batch, paid = pack(result.trajectories), paid + 1
-        at = coach.recipe.assess(batch, coach.recipe.init(), trained.parts.weights)[0].occurrences
+        at = coach.recipe.compute_credit(batch, coach.recipe.init(), trained.parts.weights)[0].occurrences
         mine = batch.policy[batch.turn[at.decision]] == batch.names["policy"].index("coach")
         gaps.append(gap(at.advantage[mine], gained))
         for one in result.trajectories:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.genii import GENII, polled
@@ -112,7 +113,7 @@ def _() -> Finding:
     recipe, gaps, slopes = GENII.but({"shaping.0.models": "role"}), [], []
     for number in range(12):
         rows = poll(Key.of(number).derive("poll"))
-        (loss, gradient), own = dpo_by_hand(rows), inspect(recipe, rows)
+        (loss, gradient), own = dpo_by_hand(rows), inspect_rows(recipe, rows)
         gaps += [abs(own["loss"] - loss), gap(own["gradient"], gradient)]
         slopes += [abs(slope) for row in gradient for slope in row]
     told = "12 polls of 3 questions by 3 judges of 4 samples"

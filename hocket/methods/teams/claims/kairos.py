@@ -16,9 +16,10 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab import juries
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
 from hocket.lab.exploitability import Situation, language_model
-from hocket.lab.juries import Agent, Chances, Told, bayes, conformist, everything_told, exactly, stubborn
+from hocket.lab.juries import Agent, Chances, Evidence, bayes, conformist, everything_told, exactly, stubborn
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.sft import SFT
@@ -44,11 +45,11 @@ CONTESTS = (
 )
 TRIO = Contest(3, 3, 4, 0.9, 0.4, 0.5, 0.6)
 AGENTS = (bayes, conformist, stubborn)
-Choice = Callable[[Told, bool], int]
+Choice = Callable[[Evidence, bool], int]
 """The option chosen, given what is told (no peers when asked alone)."""
 
 
-def read(prompt: str) -> Told:
+def read(prompt: str) -> Evidence:
     """What a prompt of the clue quiz says: the clue, and how often each peer was right and what it says."""
     *peers, question = prompt.split("\n")
     records = [one.removesuffix(".").rpartition(". Now says ") for one in peers]
@@ -57,7 +58,7 @@ def read(prompt: str) -> Told:
         for record, _, _ in records
     ]
     answers = (LETTERS.index(answer) for _, _, answer in records)
-    return Told(LETTERS.index(question.rstrip(".")[-1]), tuple(zip(counts, answers, strict=True)))
+    return Evidence(LETTERS.index(question.rstrip(".")[-1]), tuple(zip(counts, answers, strict=True)))
 
 
 @functools.cache
@@ -137,7 +138,7 @@ def the_best_of_all_rules(contest: Contest) -> float:
     return max(float(chances[np.arange(len(told)), list(rule)].sum()) for rule in rules)
 
 
-def voted(contest: Contest, told: Told) -> Chances:
+def voted(contest: Contest, told: Evidence) -> Chances:
     """The winner of a vote with weights log(rho (C - 1) / (1 - rho)); those with equally many votes share."""
     votes = np.zeros(contest.options)
     sayings = [(contest.own, told.clue), *((juries.reliability(contest, right), one) for right, one in told.peers)]
@@ -152,7 +153,7 @@ def drawn_accuracy(contest: Contest, agent: Agent, rounds: int) -> float:
     """How often an agent is right in rounds that are drawn."""
     right = 0.0
     for one in (contest.draw(Key.of(number).derive("line")) for number in range(rounds)):
-        told = Told(one.clue, tuple((sum(r), s) for r, s in zip(one.record, one.said, strict=True)))
+        told = Evidence(one.clue, tuple((sum(r), s) for r, s in zip(one.record, one.said, strict=True)))
         right += float(agent(contest, told)[one.truth])
     return right / rounds
 
@@ -189,7 +190,7 @@ def posed(task: PeerQuiz, name: str, drawn: Draw, asks: str = "{}") -> Scenario:
     return task.posed(name, asks.format(clued(answers, drawn.clue)), answers, drawn, NAMES[: task.contest.peers])
 
 
-def prompt_of(task: PeerQuiz, told: Told, asks: str = "{}") -> tuple[Message, ...]:
+def prompt_of(task: PeerQuiz, told: Evidence, asks: str = "{}") -> tuple[Message, ...]:
     """What an agent is asked that is told so."""
     record = tuple((True,) * right + (False,) * (task.contest.rounds - right) for right, _ in told.peers)
     return posed(task, "", Draw(0, told.clue, record, tuple(answer for _, answer in told.peers)), asks).messages

@@ -12,7 +12,8 @@ from statistics import fmean, stdev
 from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, say
 from hocket.lab.exploitability import Situation as Known
 from hocket.lab.exploitability import assess
 from hocket.lab.talk import TalkBench, last_message

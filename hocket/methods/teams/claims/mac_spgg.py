@@ -6,7 +6,8 @@ import functools
 import itertools
 from statistics import fmean
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.sequential import Solution, backward_induction
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.marft import MARFT, MARFT_TOKEN
@@ -106,8 +107,8 @@ def _() -> Finding:
     plain, discounted, missed = 0.0, 0.0, []
     for seed, recipe, within in itertools.product(range(10), (MARFT, MARFT_TOKEN), (1.0, 0.9)):
         game = Game.random(seed, gamma=0.9, within=within)
-        read = Reading(game.document())
-        assessed, _ = exact(recipe, 0.9, within).assess(read.batch, {}, {})
+        read = RecordedBatch(game.document())
+        assessed, _ = exact(recipe, 0.9, within).compute_credit(read.batch, {}, {})
         for path, row in zip(PATHS, read.by_trajectory(assessed.occurrences.advantage), strict=True):
             for step, state, one, two in game.steps(path):
                 a, b = row[2 * step : 2 * step + 2]
@@ -124,7 +125,7 @@ def _() -> Finding:
 
 def expected_gradient(recipe: Recipe, game: Game, agent: int) -> Tensor:
     """The exact expected gradient of the recipe's policy loss in one agent's logits."""
-    assessed, _ = recipe.assess(Reading(game.document()).batch, {}, {})
+    assessed, _ = recipe.compute_credit(RecordedBatch(game.document()).batch, {}, {})
     at, chance = assessed.occurrences, game.logp().detach().reshape(-1, 4).sum(1).exp()
     # Occurrence weights are probabilities, so the sum over paths is the expectation.
     mine = torch.where(torch.arange(len(at)) % 2 == agent, chance[at.trajectory] * len(PATHS), 0.0)

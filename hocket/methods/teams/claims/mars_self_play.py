@@ -11,7 +11,8 @@ from typing import Any
 
 from hocket.core.batch import GroupBy
 from hocket.credit.turn_level import TurnRelative
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, inspect_rows
 from hocket.lab.exploitability import Situation, assess
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
@@ -82,7 +83,7 @@ def _() -> Finding:
     value, best = worth(EQUILIBRIUM), [best_response(EQUILIBRIUM, seat) for seat in (0, 1)]
     rows = [played(cards, moves) for chance, cards, moves in games(EQUILIBRIUM) for _ in range(int(chance * 162))]
     own, pooled, returns = (
-        inspect(recipe, rows)["advantages"]
+        inspect_rows(recipe, rows)["advantages"]
         for recipe in (MARS_SELF_PLAY, POOLED, POOLED.but({"credit.baseline": "none"}))
     )
     means = [[fmean(a for row in credit for a in row[seat::2]) for seat in (0, 1)] for credit in (own, pooled)]

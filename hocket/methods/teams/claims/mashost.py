@@ -12,7 +12,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import group_relative, lines
 from hocket.methods.teams.mashost import EXIT, MASHOST, BuiltTeam, Graph, Member, read_step, written
@@ -167,7 +168,7 @@ def _() -> Finding:
         ]
         weights = {"team": 1.0, "cost": 1.0, "step": 1.0}
         recipe = MASHOST.but({"credit.weight": weight, "combine.weights": weights})
-        off = max(off, gap(inspect(recipe, rows)["advantages"], wanted))
+        off = max(off, gap(inspect_rows(recipe, rows)["advantages"], wanted))
     return below(1e-9, distance_from_GRPOs_advantage_plus_lambda_times_the_actions_reward=off)
 
 

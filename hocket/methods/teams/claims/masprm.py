@@ -11,11 +11,12 @@ from statistics import correlation, fmean, stdev
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, say
 from hocket.lab.talk import TalkBench, total
 from hocket.methods.teams.masprm import MASPRM
 from hocket.rollout.message_search import UCT
-from hocket.rollout.message_tree import Node, grafted
+from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.search.beam import beam_search, best_of
 from hocket.search.mcts import tree_search
 from hocket.search.values import HeadValue, verdict
@@ -70,7 +71,7 @@ def asking(bench: TalkBench, question: Scenario) -> Assignment:
 
 @claim("node means of messages that the agents choose converge to the enumerated 2p - 1", "catalogue", slow=True)
 def _() -> Finding:
-    gaps, unequal, largest, roots = [], 0, 0.0, {question.id: Node() for question in QUESTIONS}
+    gaps, unequal, largest, roots = [], 0, 0.0, {question.id: MessageNode() for question in QUESTIONS}
     for one in pipeline(1).play(800):
         grafted(roots[one.scenario.id], one).back_up(2 * total(one) - 1)
     for name, node in ((name, node) for name, root in roots.items() for node in root.below()):
@@ -84,7 +85,7 @@ def _() -> Finding:
     return Finding(holds, f"{saw}, {say(most_after_100_visits=largest, visits_that_do_not_add_up=unequal)}")
 
 
-def searched(c: float | None, searches: int, seed: int) -> list[tuple[Scenario, Node]]:
+def searched(c: float | None, searches: int, seed: int) -> list[tuple[Scenario, MessageNode]]:
     """The tree of each question after so many searches of 4 candidates."""
     bench, trees = pipeline(seed), []
     play = playing(bench, 0)

@@ -10,7 +10,8 @@ import torch
 from hocket.core.columns import InfoColumn
 from hocket.core.packing import pack
 from hocket.engine.requests import ContextFull
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, gap, say
 from hocket.lab.talk import TalkBench, everything, total
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.grpo import GRPO
@@ -96,7 +97,7 @@ def _() -> Finding:
 
     def loss_of(*pair: Trajectory) -> torch.Tensor:
         # One trajectory may stand twice in a pair; turns are the same objects then, visited once by each.
-        batch, _ = UNSCALED.assess(pack(list(pair)), {}, {})
+        batch, _ = UNSCALED.compute_credit(pack(list(pair)), {}, {})
         return torch.stack([one.total() for one in UNSCALED.loss(policy.evaluate(batch, {Quantity.LOGP}), batch)]).sum()
 
     @torch.no_grad()

@@ -10,7 +10,8 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.talk import Lookup, Prior, TalkBench
 from hocket.methods.teams.mlpo import MLPO, LeaderPeers
 from hocket.types import Message, Scenario

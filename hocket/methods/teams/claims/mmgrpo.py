@@ -9,9 +9,10 @@ from typing import Any
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.credit.units import turn_units
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradient, inspect, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, gradient, inspect_rows, say
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import Reading
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.methods.base.grpo import GRPO
@@ -55,7 +56,7 @@ def _() -> Finding:
 def _() -> Finding:
     rewards = (1.0, 0.0, 0.25)
     rows = programs([["search"] * n for n in (1, 2, 3)], rewards)
-    batch = Reading(document(rows)).batch
+    batch = RecordedBatch(document(rows)).batch
     units = turn_units(batch)
     (a, b, c), (d, e) = group_relative(rewards), group_relative(rewards[1:])
     # Groups, advantages and weights. Visits: rollout 0 has call 0; rollout 1 calls 1, 2; rollout 2 calls 3, 4, 5.
@@ -70,7 +71,7 @@ def _() -> Finding:
         credit = ModuleRelative(counts=counts)  # type: ignore[arg-type]
         own = [group.members for group in credit.groups(batch, units, units.counted)]
         wrong += [counts] if own != groups else []
-        result = inspect(MMGRPO.but(credit=credit), rows)
+        result = inspect_rows(MMGRPO.but(credit=credit), rows)
         off = max(off, gap(flat(result["advantages"]), advantages), gap(flat(result["weight"]), weights))
     fills = [ModuleRelative(counts="fill-random", seed=s).groups(batch, units, units.counted) for s in range(9)]
     filled = {tuple(one.members[0] for one in groups) for groups in fills} == {(0, 0, 0)}
@@ -84,9 +85,9 @@ def _() -> Finding:
     """An input some rollout of which never calls a module is left out for it; lost rollouts repeat the others."""
     rewards = (1.0, 0.0, 0.5)
     a, b, c = group_relative(rewards)
-    some = inspect(MMGRPO, programs([["search", "answer"], ["answer"], ["search", "answer"]], rewards))
+    some = inspect_rows(MMGRPO, programs([["search", "answer"], ["answer"], ["search", "answer"]], rewards))
     kept = [row != 0 for row in flat(some["weight"])] == [False, True, True, False, True]
-    padded = inspect(MMGRPO.but({"credit.group_size": 4}), programs([["a"]] * 3, rewards))
+    padded = inspect_rows(MMGRPO.but({"credit.group_size": 4}), programs([["a"]] * 3, rewards))
     four = group_relative((*rewards, 1.0))
     off = [gap(flat(some["advantages"]), [0.0, a, b, 0.0, c]), gap(flat(padded["advantages"]), four[:3])]
     off.append(gap(flat(padded["weight"]), [1.5, 0.75, 0.75]))
@@ -100,7 +101,7 @@ def _() -> Finding:
     rows = programs([["search", "answer"]] * 3, (1.0, 0.25, 0.0), formats)
     # `answer` of the third rollout: half read, so -0.5; its `search` is not learnt from.
     third, search = group_relative((1.0, 0.25, -0.5)), group_relative((1.0, 0.25, 0.0))
-    own, others = inspect(MMGRPO, rows), inspect(MMGRPO.but({"credit.keep_others": True}), rows)
+    own, others = inspect_rows(MMGRPO, rows), inspect_rows(MMGRPO.but({"credit.keep_others": True}), rows)
     off = gap(own["advantages"], [[0.0, value] for value in third])
     off = max(off, gap(others["advantages"], [list(pair) for pair in zip(search, third, strict=True)]))
     # The first two searches: in the third rollout none counts, so the input is left out for that module.

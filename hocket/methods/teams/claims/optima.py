@@ -15,7 +15,8 @@ from hocket.core.batch import Batch
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.core.signals import returns
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, below, gap, say
 from hocket.lab.talk import TalkBench, total
 from hocket.methods.teams.optima import OPTIMA, OPTIMA_DPO, OPTIMA_SFT, TwoHalves
 from hocket.recipe import Recipe

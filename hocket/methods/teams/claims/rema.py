@@ -8,8 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect, say
-from hocket.lab.microscope import Reading
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.answering_teams import Alone
 from hocket.lab.toys.rewarded import document
@@ -36,7 +37,7 @@ def episodes(seed: int, *, gap: float = 0.3) -> list[dict[str, Any]]:
 
 def ratios(mean: str, rows: list[dict[str, Any]], **changes: Any) -> list[float]:
     """The ratio of each occurrence's turn."""
-    read, objective = Reading(document(rows)), REMA.but({"objective.mean": mean, **changes}).objective
+    read, objective = RecordedBatch(document(rows)), REMA.but({"objective.mean": mean, **changes}).objective
     own = read.logp[read.batch.occurrences.decision] - read.batch.logp["behaviour"].values
     return objective.ratio(own, read.batch).tolist()  # type: ignore[attr-defined,no-any-return]
 
@@ -45,7 +46,7 @@ def ratios(mean: str, rows: list[dict[str, Any]], **changes: Any) -> list[float]
 def _() -> Finding:
     """At pi = pi_old every turn's ratio is 1 and the gradient is A / (turns, trajectories, decisions of the turn)."""
     rows = episodes(1, gap=0.0)
-    made = inspect(REMA, rows)
+    made = inspect_rows(REMA, rows)
     wanted = [
         [
             -a / (len(rows) * len(set(row["turn"])) * row["turn"].count(turn))
@@ -65,7 +66,9 @@ def _() -> Finding:
         kept = [place for place, turn in enumerate(row["turn"]) for _ in range(2 if turn == 0 else 1)]
         longer.append(row | {name: [row[name][place] for place in kept] for name in ("turn", "logp", "logp_behaviour")})
     recipes = (REMA, REMA.but({"objective.mean": "arithmetic"}), GRPO)
-    geometric, arithmetic, tokens = (gap(*(inspect(one, some)["loss"] for some in (rows, longer))) for one in recipes)
+    geometric, arithmetic, tokens = (
+        gap(*(inspect_rows(one, some)["loss"] for some in (rows, longer))) for one in recipes
+    )
     saw = say(geometric=geometric, arithmetic=arithmetic, GRPO=tokens)
     return Finding(max(geometric, arithmetic) < EXACT and tokens > 1e-4, f"the loss moves by: {saw}")
 
@@ -85,8 +88,8 @@ def _() -> Finding:
 def _() -> Finding:
     """Far from the old policy: no ratio above e^3, and no loss of a bad turn beyond three times its advantage."""
     rows = episodes(5, gap=8.0)
-    largest, read = max(max(ratios(mean, rows)) for mean in MEANS), Reading(document(rows))
-    batch, _ = REMA.assess(read.batch, REMA.init(), {})
+    largest, read = max(max(ratios(mean, rows)) for mean in MEANS), RecordedBatch(document(rows))
+    batch, _ = REMA.compute_credit(read.batch, REMA.init(), {})
     (term,), advantage = REMA.loss(Evaluation(read.logp), batch), batch.occurrences.advantage
     excess = float((term.value + 3 * advantage)[advantage < 0].max())
     saw = say(largest_ratio=largest, cap=math.exp(3), excess_over_the_dual_bound=excess)

@@ -16,7 +16,8 @@ from hocket.core.batch import Batch, Level
 from hocket.core.casting import Shared
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.methods.group_relative.ttrv import TTRV, VoteReward
 from hocket.methods.teams.rlccf import RLCCF, CrowdReward, weighted_plurality
@@ -33,7 +34,7 @@ def assessed(played: Sequence[Trajectory], recipe: Recipe) -> Batch:
     """A batch with its rewards and credit; labels are the answers."""
     batch = pack(list(played))
     known = {"text": [one.text for one in played], "label": [one.info.get("answer", one.text) for one in played]}
-    return recipe.assess(batch.but(info=known | dict(batch.info)), recipe.init(), {})[0]
+    return recipe.compute_credit(batch.but(info=known | dict(batch.info)), recipe.init(), {})[0]
 
 
 def rewards(played: Sequence[Trajectory], recipe: Recipe) -> torch.Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import SEEDS, say
 from hocket.lab.talk import TalkBench
 from hocket.methods.teams.waltzrl import WALTZRL, ConversationFeedback
 from hocket.types import Message, Scenario, Trajectory

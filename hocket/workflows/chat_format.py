@@ -9,7 +9,7 @@ from hocket.types import Message
 from hocket.workflows.chat import Tokens, Tools
 
 
-class Speech(Protocol):
+class ChatFormat(Protocol):
     """`Chat` for models whose tokens are known, `TextChat` for others, `hocket.lab.talk.WordChat` for tables."""
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:

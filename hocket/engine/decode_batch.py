@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hocket.engine.pages import PAGE, Pages
 
 
-class Rows:
+class DecodeBatch:
     """The rows that decode, as columns of which the first `count` entries are in use.
 
     Attributes:
@@ -28,9 +28,9 @@ class Rows:
         self.table = table
         self.count = 0
 
-    def moved(self, table: Pages) -> Rows:
+    def moved(self, table: Pages) -> DecodeBatch:
         """The same rows with a table that has more room."""
-        new, count, width = Rows(table), self.count, self.table.shape[1]
+        new, count, width = DecodeBatch(table), self.count, self.table.shape[1]
         for name in ("request", "owner", "token", "position"):
             getattr(new, name)[:count] = getattr(self, name)[:count]
         new.table[:count, :width] = self.table[:count]

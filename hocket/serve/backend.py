@@ -45,7 +45,7 @@ class Job:
     deltas: AsyncIterator[Delta]
 
 
-class Desk(Protocol):
+class Backend(Protocol):
     """Answers requests that were read and found well-formed. Every method may raise `Refused`."""
 
     def admit(self, caller: Caller) -> None:

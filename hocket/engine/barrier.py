@@ -35,7 +35,7 @@ class Episode:
 
     waiting: int = 0
     absent: bool = False
-    lobby: Lobby | None = None
+    barrier: Barrier | None = None
     endings: list[Callable[[], None]] = field(default_factory=list)
     _begun: int = 0
     _under_way: set[int] = field(default_factory=set)
@@ -77,10 +77,10 @@ _EPISODE: ContextVar[Episode | None] = ContextVar("hocket_episode", default=None
 
 
 @dataclass(eq=False)
-class Lobby:
+class Barrier:
     """Counts live workflows and starts work when all of them wait.
 
-    Engines that serve the same workflows share one lobby: a workflow that waits for any of them waits. When all wait,
+    Engines that serve the same workflows share one barrier: a workflow that waits for any of them waits. When all wait,
     steady engines go on first, and the others run once those have nothing left to do.
 
     Attributes:
@@ -116,7 +116,7 @@ class Lobby:
         if _EPISODE.get() in self._episodes:
             yield
             return
-        episode = Episode(lobby=self)
+        episode = Episode(barrier=self)
         self._episodes.add(episode)
         token = _EPISODE.set(episode)
         try:
@@ -201,11 +201,11 @@ def _any(engines: Iterable[Callable[[], bool]]) -> bool:
 def aside() -> Iterator[None]:
     """Marks that the current workflow waits for something another workflow holds, so that engines run meanwhile."""
     episode = _EPISODE.get()
-    if episode is None or episode.lobby is None:
+    if episode is None or episode.barrier is None:
         yield
         return
     episode.waiting += 1
-    episode.lobby.nudge()
+    episode.barrier.nudge()
     try:
         yield
     finally:

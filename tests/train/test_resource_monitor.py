@@ -12,10 +12,10 @@ from tiny_runs import TINY
 
 from hocket import tasks
 from hocket.cli.parser import split_settings
-from hocket.train import adapting
-from hocket.train.adapting import PATIENCE, Adapting
+from hocket.train import resource_monitor
 from hocket.train.config import configure
 from hocket.train.machine import Change, Machine
+from hocket.train.resource_monitor import PATIENCE, ResourceMonitor
 from hocket.train.trainer import Trainer, resumed
 
 
@@ -24,13 +24,13 @@ def waited(monkeypatch: pytest.MonkeyPatch):
     """Sets for how much of each step a thread seems to wait; two threads are in use."""
     share = {"now": 0.0}
     threads = {"now": 2}
-    monkeypatch.setattr(adapting, "Watch", lambda: SimpleNamespace(waited=lambda: share["now"]))
+    monkeypatch.setattr(resource_monitor, "Watch", lambda: SimpleNamespace(waited=lambda: share["now"]))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads["now"])
     monkeypatch.setattr(torch, "set_num_threads", lambda count: threads.update(now=count))
     return share
 
 
-def steps(watched: Adapting, machine: Machine, first: int, count: int) -> list[Change]:
+def steps(watched: ResourceMonitor, machine: Machine, first: int, count: int) -> list[Change]:
     found = []
     for step in range(first, first + count):
         watched.begin(machine, (), step)
@@ -39,7 +39,7 @@ def steps(watched: Adapting, machine: Machine, first: int, count: int) -> list[C
 
 
 def test_busy_cores_take_threads_away(waited: dict[str, float]) -> None:
-    watched, machine = Adapting(pinned=False), Machine(8)
+    watched, machine = ResourceMonitor(pinned=False), Machine(8)
     assert steps(watched, machine, 1, 10) == []
     waited["now"] = 0.3
     assert steps(watched, machine, 11, PATIENCE - 1) == []
@@ -52,17 +52,17 @@ def test_busy_cores_take_threads_away(waited: dict[str, float]) -> None:
     machine = machine.changed(change)
     (change,) = steps(watched, machine, change.step, PATIENCE)
     assert change.threads == 2
-    assert adapting.in_words(change).endswith(f"from step {change.step} on with 2 threads")
+    assert resource_monitor.in_words(change).endswith(f"from step {change.step} on with 2 threads")
     assert watched.advice() is None
 
 
 def test_one_thread_waits_for_no_other(waited: dict[str, float]) -> None:
     waited["now"] = 0.9
-    assert steps(Adapting(pinned=False), Machine(1), 1, 20) == []
+    assert steps(ResourceMonitor(pinned=False), Machine(1), 1, 20) == []
 
 
 def test_a_number_that_was_asked_for_stays(waited: dict[str, float]) -> None:
-    watched = Adapting(pinned=True)
+    watched = ResourceMonitor(pinned=True)
     waited["now"] = 0.9
     assert steps(watched, Machine(2), 1, PATIENCE) == []
     assert "busy" in (watched.advice() or "")

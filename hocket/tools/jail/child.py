@@ -37,13 +37,13 @@ def main() -> None:
         _die_with_parent()
         if "namespaces" in order["layers"]:
             leave()
-        inmate = os.fork()
+        child = os.fork()
     except OSError as error:
         _fail(error)
-    if inmate:
+    if child:
         if os.getppid() != order["parent"]:
-            os.kill(inmate, signal.SIGKILL)
-        _wait(inmate, order["cpu"])
+            os.kill(child, signal.SIGKILL)
+        _wait(child, order["cpu"])
     os.close(held)
     try:
         _die_with_parent()
@@ -67,15 +67,15 @@ def _die_with_parent() -> None:
         die_with_parent(signal.SIGKILL)
 
 
-def _wait(inmate: int, cpu: float) -> NoReturn:
-    """Stands by until the inmate ends, ends it when told to, and exits as it did."""
+def _wait(child: int, cpu: float) -> NoReturn:
+    """Stands by until the child ends, ends it when told to, and exits as it did."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        os.kill(inmate, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, stop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    _, status, used = os.wait4(inmate, 0)
+    _, status, used = os.wait4(child, 0)
     # The kernel's two clocks of processor time differ by some ticks.
     if os.WIFSIGNALED(status) and used.ru_utime + used.ru_stime >= 0.75 * cpu:
         os._exit(OVER_CPU)

@@ -29,7 +29,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS)
 
 
-class Sparing:
+class OutOfMemoryRetry:
     """Runs work that changes no weights; out of memory, it halves the policies' budgets and runs it again.
 
     When budgets are at their least, activations are made again instead of held, where a policy can do that. A policy
@@ -80,19 +80,19 @@ class Sparing:
 
 
 @dataclass
-class SparingProblem(Problem):
+class RetryingProblem(Problem):
     """A problem whose passes begin anew in smaller parts when memory runs out.
 
     Each is safe to repeat: none changes the weights, and a gradient replaces what an earlier attempt left behind.
     """
 
-    sparing: Sparing = field(default_factory=lambda: Sparing(()))
+    retry: OutOfMemoryRetry = field(default_factory=lambda: OutOfMemoryRetry(()))
 
     def loss(self, batch: Batch | None = None) -> float:
-        return self.sparing(lambda: Problem.loss(self, batch))
+        return self.retry(lambda: Problem.loss(self, batch))
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
-        return self.sparing(lambda: Problem.gradient(self, batch))
+        return self.retry(lambda: Problem.gradient(self, batch))
 
     def kl(self) -> float:
-        return self.sparing(lambda: Problem.kl(self))
+        return self.retry(lambda: Problem.kl(self))

@@ -27,7 +27,7 @@ from hocket.core.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.sequences import TOKEN_BUDGET
 from hocket.train.config import configure
-from hocket.train.sparing import Sparing, SparingProblem, out_of_memory
+from hocket.train.oom_retry import OutOfMemoryRetry, RetryingProblem, out_of_memory
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Evaluation, Quantity, Scenario, Terms, Trajectory, Turn
 
@@ -71,7 +71,7 @@ def test_a_refused_allocation_is_seen() -> None:
 # ---------------------------------------------------------------- one gradient
 
 
-def problem(policy: CausalLM, seed: int) -> SparingProblem:
+def problem(policy: CausalLM, seed: int) -> RetryingProblem:
     draw = Key.of(seed).numpy()
     played = []
     for number in range(12):
@@ -89,7 +89,7 @@ def problem(policy: CausalLM, seed: int) -> SparingProblem:
         seen = batch.occurrences
         return [Terms(-now.logp[seen.decision] * seen.advantage, seen.weight)]
 
-    return SparingProblem(
+    return RetryingProblem(
         batch=batch,
         policy=policy,
         optimiser=torch.optim.SGD(policy.module.parameters(), lr=0.1),
@@ -97,7 +97,7 @@ def problem(policy: CausalLM, seed: int) -> SparingProblem:
         needs=frozenset({Quantity.LOGP}),
         couples=Level.DECISION,
         idle_without_advantage=True,
-        sparing=Sparing([policy]),
+        retry=OutOfMemoryRetry([policy]),
     )
 
 
@@ -113,11 +113,11 @@ def test_gradients_do_not_depend_on_how_much_fits(seed: int, most: int, coupled:
         asked = limited(policy, limit)
         report = posed.gradient()
         found.append((report["loss"], [weight.grad for weight in policy.module.parameters()]))
-        taken = posed.sparing.taken()
+        taken = posed.retry.taken()
         refused = any(count > limit for count in asked)
         assert (taken is not None) == refused
         assert policy.token_budget < 2048 if refused else policy.token_budget == 2048
-        assert posed.sparing.taken() is None
+        assert posed.retry.taken() is None
     assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
     for whole, parts in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(whole, parts, rtol=1e-3, atol=1e-5)
@@ -129,7 +129,7 @@ def test_checkpointing_is_the_last_resort() -> None:
     limited(policy, 0)
     with pytest.raises(RuntimeError, match="allocate memory"):
         posed.gradient()
-    assert posed.sparing.taken() == (256, True)
+    assert posed.retry.taken() == (256, True)
 
 
 def test_other_errors_are_not_tried_again() -> None:
@@ -140,14 +140,14 @@ def test_other_errors_are_not_tried_again() -> None:
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        Sparing([tiny_models.policy()])(work)
+        OutOfMemoryRetry([tiny_models.policy()])(work)
 
     def hungry() -> None:
         calls.append(1)
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        Sparing([])(hungry)  # Nobody has a budget.
+        OutOfMemoryRetry([])(hungry)  # Nobody has a budget.
     assert len(calls) == 2
 
 

@@ -1,10 +1,10 @@
 """What the sampler computed, kept for the learner: the same function at the same weights need not be computed twice.
 
 Sampler and learner compute a token by the same code, so what a forward pass of the learner would store for its backward
-pass stood in the sampler's memory, bit for bit. A tape keeps it: of every layer the normalised states, the products
-that something nonlinear follows, and what attention mixed, with its log-sums. The learner then begins with the backward
-pass, a third of the arithmetic less. It gets the numbers that it would have computed itself, so whether there is a tape
-shows in time and memory only.
+pass stood in the sampler's memory, bit for bit. An activation cache keeps it: of every layer the normalised states, the
+products that something nonlinear follows, and what attention mixed, with its log-sums. The learner then begins with the
+backward pass, a third of the arithmetic less. It gets the numbers that it would have computed itself, so whether there
+is an activation cache shows in time and memory only.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Kept = tuple[Tensor, ...]
 """What one step of a pass leaves behind, each `[M, ..]`."""
 
 WORTH = 10_000_000
-"""Weights of layers from which a tape pays: below, writing and gathering it takes as long as computing again."""
+"""Weights of layers from which an activation cache pays: below, writing it takes as long as computing again."""
 
 MAX_BYTES = 2 * 2**30
-"""A longer tape is thrown away; the learner then computes for itself."""
+"""A longer activation cache is thrown away; the learner then computes for itself."""
 
 
 def worth(model: Any) -> bool:
-    """Whether a tape saves time for `model`, of the family."""
+    """Whether an activation cache saves time for `model`, of the family."""
     weights: int = sum(parameter.numel() for parameter in model.model.layers.parameters())
     return weights >= WORTH
 
@@ -59,7 +59,7 @@ class Recording(Steps):
         return out
 
 
-class Tape:
+class ActivationCache:
     """Everything recorded since the weights became what they are.
 
     Attributes:
@@ -83,7 +83,7 @@ class Tape:
         self._traces: dict[bytes, Places] = {}
 
     def add(self, recording: Recording, wanted: Tensor | None) -> int:
-        """Appends a pass; the number of its first token, -1 when the tape is full."""
+        """Appends a pass; the number of its first token, -1 when the activation cache is full."""
         rows = len(recording.kept[0][0])
         self._bytes += sum(part.nbytes for kept in recording.kept for part in kept)
         if self.full or self._bytes > self._most:
@@ -129,11 +129,11 @@ class Tape:
             yield tuple(kernels.gather(parts, *where) for parts in zip(*chunks, strict=True))
 
 
-def tape_for(model: Any, weights: tuple[int, ...]) -> Tape | None:
-    """A tape for `model` with these weights; None where the kernels do not compute it, or where it does not pay."""
+def activation_cache_for(model: Any, weights: tuple[int, ...]) -> ActivationCache | None:
+    """An activation cache for `model` with these weights; None where kernels do not fit or it does not pay."""
     fits = model.device.type == "cpu" and model.dtype is torch.float32 and supports(model, 1)
     if fits and worth(model) and kernels.available(head_size(model)):
-        return Tape(model.config.num_hidden_layers, weights)
+        return ActivationCache(model.config.num_hidden_layers, weights)
     return None
 
 

@@ -18,7 +18,7 @@ PATIENCE = 3
 """After so many such steps in a row there are half as many threads."""
 
 
-class Adapting:
+class ResourceMonitor:
     """Watches the steps of a run: fewer threads when the cores get busy, smaller parts when memory ran out.
 
     Threads that work together wait for the last of them, so that one other program on their cores can make a step
@@ -41,7 +41,7 @@ class Adapting:
 
     def changes(self, learners: Collection[Learner], step: int) -> list[Change]:
         """After a step: what was changed in it, or is to change from the next one on."""
-        return [*_spared(learners, step), *self._crowded(step)]
+        return [*_shrunk(learners, step), *self._crowded(step)]
 
     def advice(self) -> str | None:
         """What a person should know who chose the number of threads; once."""
@@ -61,8 +61,8 @@ class Adapting:
         return [Change(step + 1, why, threads=threads // 2)]
 
 
-def _spared(learners: Collection[Learner], step: int) -> list[Change]:
-    taken = [found for learner in learners if (found := learner.sparing.taken()) is not None]
+def _shrunk(learners: Collection[Learner], step: int) -> list[Change]:
+    taken = [found for learner in learners if (found := learner.retry.taken()) is not None]
     if not taken:
         return []
     budget, checkpointing = min(one[0] for one in taken), any(one[1] for one in taken)

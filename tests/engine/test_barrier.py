@@ -8,7 +8,7 @@ import torch
 
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.engine.lobby import Lobby
+from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.types import Decoding
@@ -78,12 +78,12 @@ def test_gathered_calls_run_together():
     assert engine.live == 0
 
 
-def test_engines_that_share_a_lobby_do_not_wait_for_each_other():
-    lobby = Lobby()
-    engines = [Recorder(POLICY, lobby=lobby) for _ in range(2)]
+def test_engines_that_share_a_barrier_do_not_wait_for_each_other():
+    barrier = Barrier()
+    engines = [Recorder(POLICY, barrier=barrier) for _ in range(2)]
 
     async def player(number):
-        async with lobby.episode():
+        async with barrier.episode():
             for call in range(3):
                 await engines[(number + call) % 2].submit(ask(number, call))
 
@@ -96,7 +96,7 @@ def test_engines_that_share_a_lobby_do_not_wait_for_each_other():
 
 def test_a_slow_tool_delays_the_batch_but_not_for_ever():
     def run(patience, nap):
-        engine = Recorder(POLICY, lobby=Lobby(patience=patience))
+        engine = Recorder(POLICY, barrier=Barrier(patience=patience))
 
         async def tool():
             async with engine.episode():
@@ -169,7 +169,7 @@ def test_an_error_in_the_batch_reaches_every_caller():
 
 
 def test_a_workflow_that_hangs_is_waited_for_once():
-    engine = Recorder(POLICY, lobby=Lobby(patience=0.2))
+    engine = Recorder(POLICY, barrier=Barrier(patience=0.2))
 
     async def hung(release):
         async with engine.episode():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hocket.types import Turn
 
 
-class Told(Sequence[Message]):
+class MessageHistory(Sequence[Message]):
     """The messages of a parent turn, its answer, and `new` ones; equal to a tuple of the same messages."""
 
     __slots__ = ("_length", "_new", "_parent")
@@ -29,7 +29,7 @@ class Told(Sequence[Message]):
         said = {"role": "assistant", "content": parent.text}
         if len(messages) <= past or messages[past] != said or messages[:past] != tuple(parent.prompt):
             return messages
-        return Told(parent, messages[past + 1 :])
+        return MessageHistory(parent, messages[past + 1 :])
 
     def __len__(self) -> int:
         return self._length
@@ -47,7 +47,7 @@ class Told(Sequence[Message]):
         return self._whole()[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (tuple, Told)) and len(other) == len(self) and self._whole() == tuple(other)
+        return isinstance(other, (tuple, MessageHistory)) and len(other) == len(self) and self._whole() == tuple(other)
 
     def __hash__(self) -> int:
         return hash(self._length)
@@ -58,7 +58,7 @@ class Told(Sequence[Message]):
     def _whole(self) -> tuple[Message, ...]:
         parts: list[Sequence[Message]] = []
         links: Sequence[Message] = self
-        while isinstance(links, Told):
+        while isinstance(links, MessageHistory):
             parts += [links._new, ({"role": "assistant", "content": links._parent.text},)]
             links = links._parent.prompt
         parts.append(links)

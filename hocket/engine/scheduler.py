@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.errors import ConfigurationError
+from hocket.engine.decode_batch import DecodeBatch
 from hocket.engine.decoding import Responses
-from hocket.engine.paged import Counts, PagedCache, Pass, bucket
-from hocket.engine.pages import NEVER, PAGE, Node, Pages
-from hocket.engine.prefill import Context, Reading
+from hocket.engine.paged import Counts, ForwardBatch, PagedCache, bucket
+from hocket.engine.pages import NEVER, PAGE, PageNode, Pages
+from hocket.engine.prefill import Context, Prefill
 from hocket.engine.requests import Request
-from hocket.engine.rows import Rows
-from hocket.engine.token_sampler import Drawer
+from hocket.engine.token_sampler import TokenSampler
 
 PREFILL_TOKENS = 2048
 """Context tokens read in one pass at most."""
@@ -30,7 +30,7 @@ LEAST_SAVED = 8
 """A context waits for others that are being read when that saves at least so many tokens."""
 
 
-class Entry(Enum):
+class Admission(Enum):
     """What became of a request that wanted to enter: it did, better later, or no pages are left."""
 
     DONE = auto()
@@ -38,7 +38,7 @@ class Entry(Enum):
     FULL = auto()
 
 
-class Continuous:
+class Scheduler:
     """Answers requests, `most` at a time, in the order in which they come.
 
     Requests have the numbers that `written` gives them.
@@ -58,14 +58,14 @@ class Continuous:
         self._order: dict[int, int] = {}
         self._came = 0
         self._leaving: set[int] = set()
-        self._pass = Pass(PREFILL_TOKENS, 0, 0)
-        self._rows = Rows(self._pass.table)
-        self._drawer = Drawer(written, cache.kernels, cache.model.vocabulary)
+        self._forward_batch = ForwardBatch(PREFILL_TOKENS, 0, 0)
+        self._rows = DecodeBatch(self._forward_batch.table)
+        self._sampler = TokenSampler(written, cache.kernels, cache.model.vocabulary)
         self._waiting: list[int] = []
         self._asked: Counter[Context] = Counter()
         self._known: dict[Context, Tensor] = {}
-        self._readings: list[Reading] = []
-        self._open: dict[Context, Reading] = {}
+        self._prefills: list[Prefill] = []
+        self._open: dict[Context, Prefill] = {}
         self._copies: list[tuple[int, int]] = []
         self._entering = self._budget = 0
         self._full = False
@@ -101,7 +101,7 @@ class Continuous:
         self._asked_of[number] = request, owner
         self._order[number] = self._came
         self._came += 1
-        self._drawer.add(number, request)
+        self._sampler.add(number, request)
         self._waiting.append(number)
         self._asked[self._context(number)] += 1
         self._make_room(len(request.tokens) + limit)
@@ -114,7 +114,7 @@ class Continuous:
 
     def _let_go(self) -> None:
         """Forgets those that leave. Where a context is still being read for one, it becomes a row first."""
-        held = {number for reading in self._readings for number in reading.members}
+        held = {number for prefill in self._prefills for number in prefill.members}
         gone = self._leaving - held
         if not gone:
             return
@@ -128,7 +128,7 @@ class Continuous:
                 self._waiting.remove(number)
                 self._ask_less(self._context(number))
             del self._asked_of[number], self._order[number]
-            self._drawer.drop(number)
+            self._sampler.drop(number)
             self._written.drop(number)
 
     def _leave(self, leaving: NDArray[np.bool_]) -> None:
@@ -138,12 +138,12 @@ class Continuous:
         self._arrange(np.flatnonzero(~leaving))
         self._full = False
 
-    def pin(self, number: int) -> Node:
+    def pin(self, number: int) -> PageNode:
         """Where a request and its response end in the prefix tree; see `hocket.engine.pages.PrefixTree.pin`."""
         owner, tokens = self._context(number)
         return self._tree.pin(tokens[:-1], owner)
 
-    def unpin(self, node: Node) -> None:
+    def unpin(self, node: PageNode) -> None:
         """Takes a pin back."""
         self._tree.unpin(node)
 
@@ -162,28 +162,28 @@ class Continuous:
     def _make_room(self, longest: int) -> None:
         """For one more row, and rows of this length."""
         self._cache.model.reach(longest)
-        rows, table = min(len(self._asked_of), self._most), self._pass.table
+        rows, table = min(len(self._asked_of), self._most), self._forward_batch.table
         width = longest // PAGE + 1
         if rows <= len(table) and width <= table.shape[1]:
             return
         rows = min(max(rows, 2 * len(table)), self._most) if rows > len(table) else len(table)
-        self._pass = Pass(PREFILL_TOKENS + rows, rows, max(width, table.shape[1]))
-        self._rows = self._rows.moved(self._pass.table)
+        self._forward_batch = ForwardBatch(PREFILL_TOKENS + rows, rows, max(width, table.shape[1]))
+        self._rows = self._rows.moved(self._forward_batch.table)
 
     def _step(self) -> list[int]:
         self._cache.now += 1
         if self._leaving:
             self._let_go()
-        rows, given = self._rows, self._pass
+        rows, given = self._rows, self._forward_batch
         self._take_pages()
         given.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
-        if self._waiting or self._readings:
+        if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)
             for source, _ in self._copies:  # One by one: a page may be copied several times.
                 self._pool.release([source])
             self._copies = []
-        finished = [reading for reading in self._readings if reading.finished]
+        finished = [prefill for prefill in self._prefills if prefill.finished]
         logits = self._logits(finished)
         rows.position[: rows.count] += 1
         if finished:
@@ -193,28 +193,28 @@ class Continuous:
             self._arrange(rows.siblings())
         return answered
 
-    def _logits(self, finished: list[Reading]) -> Tensor:
+    def _logits(self, finished: list[Prefill]) -> Tensor:
         """Computes the pass; logits of the rows `[R, V]`, and of the readings it finishes."""
-        given, count = self._pass, self._rows.count
+        given, count = self._forward_batch, self._rows.count
         if not given.tokens:
             return torch.zeros(0, self._cache.model.vocabulary)
         self._counts.passes += 1
         self._counts.rows += count
         self._counts.places += bucket(count) if count else 0
         wanted = None
-        read = [reading for reading in finished if reading.logits is None]
+        read = [prefill for prefill in finished if prefill.logits is None]
         if given.rows > count:
-            places = [*range(count), *(reading.last for reading in read)]
+            places = [*range(count), *(prefill.last for prefill in read)]
             wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
-        logits = self._cache.model.logits(given, self._pool, wanted, self._cache.tape)
-        for number, reading in enumerate(read, count):
-            reading.logits = logits[number]
+        logits = self._cache.model.logits(given, self._pool, wanted, self._cache.activations)
+        for number, prefill in enumerate(read, count):
+            prefill.logits = logits[number]
         return logits[:count]
 
     def _draw(self, logits: Tensor) -> list[int]:
         """One more token for every row; rows that end leave. Returns whom they answered."""
         rows = self._rows
-        token, logp = self._drawer(logits)
+        token, logp = self._sampler(logits)
         self._counts.decoded += len(token)
         ended = self._written.record(rows.request[: rows.count], token, logp)
         rows.token[: rows.count] = token
@@ -226,7 +226,7 @@ class Continuous:
 
     def _arrange(self, order: NDArray[np.int64]) -> None:
         self._rows.arrange(order)
-        self._drawer.arrange(self._rows.request[: self._rows.count])
+        self._sampler.arrange(self._rows.request[: self._rows.count])
 
     # ------------------------------------------------------------ pages
 
@@ -268,8 +268,8 @@ class Continuous:
         number, fed = int(self._rows.request[row]), int(self._rows.position[row])
         pages = self._rows.pages(row)
         owner, tokens = self._context(number)
-        if self._cache.tape is not None:
-            self._cache.tape.remember(tokens[:fed], self._pool.record[pages].reshape(-1)[:fed])
+        if self._cache.activations is not None:
+            self._cache.activations.remember(tokens[:fed], self._pool.record[pages].reshape(-1)[:fed])
         self._tree.insert(tokens[:fed], pages, self._cache.now, owner)
         self._pool.release(pages)
 
@@ -290,9 +290,9 @@ class Continuous:
     def _admit(self) -> None:
         """Plans what is read in this pass."""
         self._budget = PREFILL_TOKENS
-        for reading in self._readings:
-            self._plan(reading)
-        if self._full and (self._rows.count or self._readings):
+        for prefill in self._prefills:
+            self._plan(prefill)
+        if self._full and (self._rows.count or self._prefills):
             return
         self._full = False
         entered, later = set[int](), 0
@@ -300,21 +300,21 @@ class Continuous:
             if self._rows.count + self._entering >= self._most or self._budget <= 0 or later >= self._most:
                 break
             found = self._enter(number)
-            if found is Entry.FULL:
+            if found is Admission.FULL:
                 self._full = True
                 break
-            if found is Entry.LATER:
+            if found is Admission.LATER:
                 later += 1
             else:
                 entered.add(number)
         if entered:
             self._waiting = [number for number in self._waiting if number not in entered]
 
-    def _enter(self, number: int) -> Entry:
+    def _enter(self, number: int) -> Admission:
         context = self._context(number)
-        reading = self._open.get(context)
-        outcome = self._begin(number, context) if reading is None else self._join(number, reading)
-        if outcome is Entry.DONE:
+        prefill = self._open.get(context)
+        outcome = self._begin(number, context) if prefill is None else self._join(number, prefill)
+        if outcome is Admission.DONE:
             self._entering += 1
             self._ask_less(context)
         return outcome
@@ -326,18 +326,18 @@ class Continuous:
             del self._asked[context]
             self._known.pop(context, None)
 
-    def _join(self, number: int, reading: Reading) -> Entry:
+    def _join(self, number: int, prefill: Prefill) -> Admission:
         """Lets a request go on from a context that is being read."""
-        if len(reading.tokens) % PAGE:
+        if len(prefill.tokens) % PAGE:
             page = self._take(1, self._spare)
             if page is None:
-                return Entry.FULL
-            reading.parts.append(int(page[0]))
-        reading.members.append(number)
-        self._counts.reused += len(reading.tokens)
-        return Entry.DONE
+                return Admission.FULL
+            prefill.parts.append(int(page[0]))
+        prefill.members.append(number)
+        self._counts.reused += len(prefill.tokens)
+        return Admission.DONE
 
-    def _begin(self, number: int, context: Context) -> Entry:
+    def _begin(self, number: int, context: Context) -> Admission:
         """Begins to read a context behind what is known of it."""
         owner, tokens = context
         now, logits = self._cache.now, self._known.get(context)
@@ -346,62 +346,62 @@ class Continuous:
         if logits is not None and found.usable < len(tokens):
             logits, found = None, self._tree.find(tokens[:-1], now, owner)
         if found.promised - found.usable >= LEAST_SAVED:
-            return Entry.LATER
+            return Admission.LATER
         held = found.pages if found.source < 0 else [*found.pages, found.source]
         self._pool.hold(held)
         taken = self._take(-(-len(tokens) // PAGE) - len(found.pages), self._spare)
         if taken is None:
             self._pool.release(held)
-            return Entry.FULL
+            return Admission.FULL
         if found.source >= 0:
             self._copies.append((found.source, int(taken[0])))
-        reading = Reading(owner, tokens, [*found.pages, *taken.tolist()], found.usable, [number], logits)
+        prefill = Prefill(owner, tokens, [*found.pages, *taken.tolist()], found.usable, [number], logits)
         if logits is None:
-            reading.nodes = self._tree.insert(tokens, reading.pages, NEVER, owner)
+            prefill.nodes = self._tree.insert(tokens, prefill.pages, NEVER, owner)
         self._counts.reused += found.usable
-        self._readings.append(reading)
-        self._open[context] = reading
-        self._plan(reading)
-        return Entry.DONE
+        self._prefills.append(prefill)
+        self._open[context] = prefill
+        self._plan(prefill)
+        return Admission.DONE
 
     @property
     def _spare(self) -> int:
         """Pages that rows may need next."""
         return self._rows.count + self._entering
 
-    def _plan(self, reading: Reading) -> None:
+    def _plan(self, prefill: Prefill) -> None:
         """Reads as much of a context in this pass as may be."""
-        count = min(self._budget, len(reading.tokens) - reading.done)
+        count = min(self._budget, len(prefill.tokens) - prefill.done)
         if not count:
             return
-        start, reading.done = reading.done, reading.done + count
-        self._pass.add(reading.tokens[start : reading.done], start, reading.pages, reading.owner)
-        reading.last = self._pass.tokens - 1
+        start, prefill.done = prefill.done, prefill.done + count
+        self._forward_batch.add(prefill.tokens[start : prefill.done], start, prefill.pages, prefill.owner)
+        prefill.last = self._forward_batch.tokens - 1
         self._budget -= count
         self._counts.computed += count
-        while reading.nodes and reading.nodes[0].end <= reading.done:
-            reading.nodes.pop(0).ready = self._cache.now
+        while prefill.nodes and prefill.nodes[0].end <= prefill.done:
+            prefill.nodes.pop(0).ready = self._cache.now
 
-    def _become_rows(self, finished: list[Reading], logits: Tensor) -> Tensor:
+    def _become_rows(self, finished: list[Prefill], logits: Tensor) -> Tensor:
         """Makes rows of contexts that are read; the logits of all rows."""
         copies: list[tuple[int, int]] = []
         parts = [logits]
-        for reading in finished:
-            assert reading.logits is not None
-            del self._open[reading.context]
-            owner, length, members = reading.owner, len(reading.tokens), reading.members
-            whole = reading.pages[: length // PAGE]
-            self._rows.add(members[0], owner, length, reading.pages)
+        for prefill in finished:
+            assert prefill.logits is not None
+            del self._open[prefill.context]
+            owner, length, members = prefill.owner, len(prefill.tokens), prefill.members
+            whole = prefill.pages[: length // PAGE]
+            self._rows.add(members[0], owner, length, prefill.pages)
             for place, number in enumerate(members[1:]):
                 self._pool.hold(whole)
-                own = reading.parts[place : place + 1]
-                copies += [(reading.pages[-1], page) for page in own]
+                own = prefill.parts[place : place + 1]
+                copies += [(prefill.pages[-1], page) for page in own]
                 self._rows.add(number, owner, length, [*whole, *own])
-            parts.append(reading.logits.expand(len(members), -1))
+            parts.append(prefill.logits.expand(len(members), -1))
             self._entering -= len(members)
-            if self._asked[reading.context]:
-                self._known[reading.context] = reading.logits.clone()
+            if self._asked[prefill.context]:
+                self._known[prefill.context] = prefill.logits.clone()
         self._copy(copies)
-        self._readings = [reading for reading in self._readings if not reading.finished]
-        self._drawer.arrange(self._rows.request[: self._rows.count])
+        self._prefills = [prefill for prefill in self._prefills if not prefill.finished]
+        self._sampler.arrange(self._rows.request[: self._rows.count])
         return torch.cat(parts)

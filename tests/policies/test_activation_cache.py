@@ -1,4 +1,4 @@
-"""The tape: what the sampler computed is what the learner would compute, to the last bit."""
+"""The activation cache: what the sampler computed is what the learner would compute, to the last bit."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.policies import tape as room
+from hocket.policies import activation_cache as room
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(autouse=True)
 def worthwhile(monkeypatch):
-    """Tiny models are taped too."""
+    """Tiny models are recorded too."""
     monkeypatch.setattr(room, "WORTH", 0)
 
 
@@ -61,18 +61,18 @@ def conversations(policy, engine, prompts, samples=3, turns=2, most=9):
     return pack(found)
 
 
-def gradients(policy, batch, asked, taped):
+def gradients(policy, batch, asked, recorded):
     """By name, of a random sum of everything a policy says; also how many parts were replayed."""
-    tape = policy.tape
-    if not taped:
-        policy.tape = None
+    activations = policy.activations
+    if not recorded:
+        policy.activations = None
     weights = torch.from_numpy(Key.of(4).numpy().normal(size=(3, batch.decisions))).float()
     policy.module.zero_grad(set_to_none=True)
     for chunk in policy.chunks(batch, asked):
         said = policy.evaluate(batch, [Quantity.LOGP, Quantity.ENTROPY, Quantity.VALUE], chunk)
         told = torch.stack([said.logp, said.entropy, said.value])
         (told * weights)[:, chunk].sum().backward()
-    policy.tape = tape
+    policy.activations = activations
     return {name: p.grad.clone() for name, p in policy.module.named_parameters() if p.grad is not None}
 
 
@@ -80,14 +80,14 @@ def gradients(policy, batch, asked, taped):
 def replayed(monkeypatch):
     """Counts the parts whose forward pass was known."""
     count = []
-    plain = room.Tape.find
+    plain = room.ActivationCache.find
 
     def find(self, rows, tree):
         found = plain(self, rows, tree)
         count.append(found is not None)
         return found
 
-    monkeypatch.setattr(room.Tape, "find", find)
+    monkeypatch.setattr(room.ActivationCache, "find", find)
     return count
 
 
@@ -101,14 +101,14 @@ def same(one, other):
 def test_gradients_are_the_same_bits(kind, precision, replayed):
     policy = model(kind, precision)
     engine = LocalEngine(policy)
-    policy.begin_tape()
+    policy.begin_activation_cache()
     batch = conversations(policy, engine, [[*range(20, 40)], [*range(20, 29), 4], [7, 8]])
     asked = torch.arange(batch.decisions)
-    found = gradients(policy, batch, asked, taped=True)
+    found = gradients(policy, batch, asked, recorded=True)
     assert replayed == [True]
-    assert same(found, gradients(policy, batch, asked, taped=False))
+    assert same(found, gradients(policy, batch, asked, recorded=False))
     policy.token_budget = 40
-    assert same(gradients(policy, batch, asked, taped=True), gradients(policy, batch, asked, taped=False))
+    assert same(gradients(policy, batch, asked, recorded=True), gradients(policy, batch, asked, recorded=False))
     assert len(replayed) > 2
     assert all(replayed)
 
@@ -129,56 +129,56 @@ def test_no_schedule_shows(seed, rows_at_once, pages, turns, share):
     policy = model("qwen3")
     page = 2 * 2 * 2 * 16 * 16 * 4
     engine = LocalEngine(policy, max_rows=rows_at_once, max_bytes=pages * page)
-    policy.begin_tape()
+    policy.begin_activation_cache()
     batch = conversations(policy, engine, prompts, turns=turns)
     asked = torch.from_numpy(np.flatnonzero(draw.random(batch.decisions) < share))
     if len(asked):
-        assert same(gradients(policy, batch, asked, taped=True), gradients(policy, batch, asked, taped=False))
+        assert same(gradients(policy, batch, asked, recorded=True), gradients(policy, batch, asked, recorded=False))
 
 
 def test_other_weights_are_not_replayed(replayed):
     policy = model("qwen3")
     engine = LocalEngine(policy)
-    policy.begin_tape()
+    policy.begin_activation_cache()
     batch = conversations(policy, engine, [[9, 8, 7]])
     asked = torch.arange(batch.decisions)
     with torch.no_grad():
         policy.model.model.norm.weight.mul_(1.5)
-    found = gradients(policy, batch, asked, taped=True)
+    found = gradients(policy, batch, asked, recorded=True)
     assert replayed == []
-    assert same(found, gradients(policy, batch, asked, taped=False))
+    assert same(found, gradients(policy, batch, asked, recorded=False))
 
 
-def test_a_tape_that_grows_too_long_is_thrown_away(replayed, monkeypatch):
+def test_an_activation_cache_that_grows_too_long_is_thrown_away(replayed, monkeypatch):
     policy = model("qwen3")
     engine = LocalEngine(policy)
     monkeypatch.setattr(room, "MAX_BYTES", 60_000)
-    policy.begin_tape()
+    policy.begin_activation_cache()
     batch = conversations(policy, engine, [[9, 8, 7], [5] * 20])
-    assert policy.tape.full
+    assert policy.activations.full
     asked = torch.arange(batch.decisions)
-    assert same(gradients(policy, batch, asked, taped=True), gradients(policy, batch, asked, taped=False))
+    assert same(gradients(policy, batch, asked, recorded=True), gradients(policy, batch, asked, recorded=False))
     assert not any(replayed)
 
 
-def test_what_was_computed_before_the_tape_began_is_computed_again(replayed):
+def test_what_was_computed_before_the_cache_began_is_computed_again(replayed):
     policy = model("qwen3")
     engine = LocalEngine(policy)
     conversations(policy, engine, [[9, 8, 7] * 9])
-    policy.begin_tape()
+    policy.begin_activation_cache()
     batch = conversations(policy, engine, [[9, 8, 7] * 9])
-    gradients(policy, batch, torch.arange(batch.decisions), taped=True)
+    gradients(policy, batch, torch.arange(batch.decisions), recorded=True)
     assert replayed == [True]
 
 
-def test_what_cannot_be_taped_is_not(tmp_path):
+def test_what_cannot_be_recorded_is_not(tmp_path):
     tiny_models.policy("qwen3").save(tmp_path)
     adapted = CausalLM.from_pretrained(tmp_path, lora=LoraSettings(rank=2), key=Key.of(0))
-    frugal, strange = model("qwen3"), tiny_models.policy("gpt2")
-    frugal.checkpointing = True
-    for policy in (adapted, frugal, strange):
-        policy.begin_tape()
-        assert policy.tape is None
+    checkpointed, strange = model("qwen3"), tiny_models.policy("gpt2")
+    checkpointed.checkpointing = True
+    for policy in (adapted, checkpointed, strange):
+        policy.begin_activation_cache()
+        assert policy.activations is None
 
 
 def test_a_run_does_not_show_it(tmp_path, monkeypatch, replayed):
@@ -187,7 +187,7 @@ def test_a_run_does_not_show_it(tmp_path, monkeypatch, replayed):
     assert call("train", *flags, "--run", "taped").code == 0
     assert replayed
     assert all(replayed)
-    monkeypatch.setattr(CausalLM, "begin_tape", lambda self: None)
+    monkeypatch.setattr(CausalLM, "begin_activation_cache", lambda self: None)
     assert call("train", *flags, "--run", "plain").code == 0
     assert rows(tmp_path / "taped") == rows(tmp_path / "plain")
 
@@ -195,5 +195,5 @@ def test_a_run_does_not_show_it(tmp_path, monkeypatch, replayed):
 def test_small_models_are_not_worth_it(monkeypatch):
     monkeypatch.setattr(room, "WORTH", 10**7)
     policy = model("qwen3")
-    policy.begin_tape()
-    assert policy.tape is None
+    policy.begin_activation_cache()
+    assert policy.activations is None
