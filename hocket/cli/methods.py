@@ -78,7 +78,7 @@ def _check(options: argparse.Namespace) -> int:
             keep(found, sentences)
     found = _as_asked(found, asked)
     if options.json:
-        by_row = {row: [one for one in found if one.row == row] for row in sorted({one.row for one in found})}
+        by_row = {row: [one for one in found if one.row == row] for row in dict.fromkeys(one.row for one in found)}
         held = {row: "works" if all(one.holds for one in ones) else "fails" for row, ones in by_row.items()}
         emit(
             [

@@ -35,10 +35,10 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
     decoding = _decoding(source, options)
     key = Key.of(options.seed).derive("play")
     screen.say(f"[bold]{source.name}[/] ({label}), [cyan]{source.task.name}[/]; /help lists commands, /quit leaves")
-    if options.actor is None and _talks(player):
+    if options.seat is None and _talks(player):
         _talk(screen, source, player, decoding, key, logp=options.logp)
         return
-    actor = options.actor or _actor(player)
+    actor = options.seat or _actor(player)
     PlayedEpisodes(screen, player, source.task, actor, decoding, key, show=options.show).run()
 
 

@@ -122,7 +122,7 @@ def test_one_recipe_as_json_and_as_text(name: str) -> None:
     assert found["conventions"]
     composition = found["composition"]
     assert {"rollout", "credit", "objective", "regularisers", "update"} <= composition.keys()
-    assert composition["objective"]["type"].startswith("hocket.objectives.")
+    assert composition["objective"]["type"].startswith(("hocket.objectives.", "hocket.methods."))
     text = call("recipes", name).out
     assert " ".join(found["formula"].split()) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 200

@@ -47,7 +47,7 @@ def two_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tuple[
     known = all_recipes()[recipe]
     pairs: list[tuple[str, Any]] = [("recipe", recipe), ("steps", 2), ("runs", str(tmp_path)), ("threads", 1)]
     pairs += [("curriculum.prompts", 2), ("evaluation.n", 2), ("decoding.max_tokens", 8), ("update.lr", 1e-3)]
-    if hasattr(known.rollout, "samples") and known.rollout.samples > 1:
+    if (known.rollout.samples or 1) > 1:
         pairs.append(("rollout.samples", 4))
     source = tasks.find(task)
     rewards = []

@@ -69,13 +69,13 @@ def test_gaussian_draws_have_their_moments_and_are_monotone():
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_temperature_raises_the_density_to_a_power(temperature):
-    temperature = torch.full((4,), temperature, dtype=torch.float64)
+    temperatures = torch.full((4,), temperature, dtype=torch.float64)
     logits = random(5, 4, 3)
     powered = torch.softmax(logits, -1) ** (1 / temperature)
     expected = (powered / powered.sum(-1, keepdim=True)).log()[:, 1]
-    torch.testing.assert_close(Categorical(logits).tempered(temperature).logp(torch.ones(4).long()), expected)
+    torch.testing.assert_close(Categorical(logits).tempered(temperatures).logp(torch.ones(4).long()), expected)
     # For a density the power is known up to its normaliser, so differences between actions are compared.
     head = DiagonalGaussian(random(6, 4, 2), 0.2 * random(7, 4, 2))
     one, two = random(8, 4, 2), random(9, 4, 2)
-    warm = head.tempered(temperature)
+    warm = head.tempered(temperatures)
     torch.testing.assert_close(warm.logp(one) - warm.logp(two), (head.logp(one) - head.logp(two)) / temperature)

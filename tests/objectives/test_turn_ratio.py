@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from credit.credit_cases import LAW, batch_of, experiences
+from credit_cases import LAW, batch_of, experiences
 from hypothesis import given
 from hypothesis import strategies as st
 from objective_batches import value_and_gradient

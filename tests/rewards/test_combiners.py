@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from credit.credit_cases import LAW, experiences
+from credit_cases import LAW, experiences
 from hypothesis import given
 from hypothesis import strategies as st
 

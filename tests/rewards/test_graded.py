@@ -189,7 +189,7 @@ def test_conformance_of_traces():
 def test_conformance_without_pm4py_says_what_to_install(monkeypatch):
     import sys
 
-    from hocket.rewards import conformance as module
+    from hocket.methods.group_relative import pm4grpo as module
 
     monkeypatch.setitem(sys.modules, "pm4py", None)
     module._pm4py.cache_clear()

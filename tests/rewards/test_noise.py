@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout.rollout_cases import Stage, assignments
+from rollout_cases import Stage, assignments
 
 from hocket.core.keys import Key
 from hocket.lab.microscope import RecordedBatch

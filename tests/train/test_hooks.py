@@ -31,7 +31,7 @@ from hocket.workflows.workflow import Outcome, Workflow
 COUNTING = """
 from dataclasses import dataclass
 
-from hocket.recipes.group_relative import GRPO
+from hocket.recipes import GRPO
 from hocket.stages import Hook
 
 

@@ -192,7 +192,7 @@ def test_a_full_pool_is_overwritten_and_its_games_begin_anew() -> None:
     games = [one.games for one in pool(found).selves]
     assert 0 < games[0] < 32
     assert 16 < sum(games) <= 64
-    engines = {id(one.seat.engine) for one in pool(found).selves}
+    engines = {id(one.actor.engine) for one in pool(found).selves}
     assert len(engines) == 2
 
 
@@ -346,8 +346,8 @@ def test_of_an_adapter_only_the_adapter_is_kept_and_all_sample_in_one_batch(tmp_
         own = dict(one.policy.module.named_parameters())
         assert {name: w.data_ptr() for name, w in own.items() if ".lora_" not in name} == base
         assert not any(w.requires_grad for w in own.values())
-        assert isinstance(one.seat.engine, LocalEngine)
-        assert one.seat.engine._company is engine._company
+        assert isinstance(one.actor.engine, LocalEngine)
+        assert one.actor.engine._company is engine._company
     state = found.state()["hooks"]["PastSelves"]
     names = {name for one in state["policy"]["selves"] for name in one["weights"]}
     assert names
