@@ -32,7 +32,9 @@ def present_name(name: str) -> str:
     """The present name of a class or function; what left its room is found in the core or in a method's file."""
     room, _, last = CLASSES.get(name, name).rpartition(".")
     room = ROOMS.get(room, room)
-    if room.count(".") == 1 and room.startswith("hocket.") and last not in public(room):
+    # `hocket.types` offers what the core defines.
+    moved = room.count(".") == 1 and room.startswith("hocket.") and room != "hocket.types"
+    if moved and last not in public(room):
         room = public("hocket.core").get(last) or public("hocket.methods").get(last, room)
     return f"{room}.{last}"
 
