@@ -56,7 +56,7 @@ def test_a_flipped_sign_in_a_method_makes_its_verdicts_stale(copied: Path) -> No
     before = set(record.stale_rows())
     changed(copied / "methods/group_relative/mrt.py", "class ProgressBonus", "# flipped\n\n\nclass ProgressBonus")
     assert record.status_of(("mrt",), "") == "works"  # A remark changes nothing.
-    changed(copied / "methods/group_relative/mrt.py", "coefficient", "-coefficient")
+    changed(copied / "methods/group_relative/mrt.py", "self.alpha", "-self.alpha")
     assert record.status_of(("mrt",), "") == "stale"
     assert set(record.stale_rows()) - before == {"mrt"}
 
