@@ -35,3 +35,7 @@ def edit_distance(one: str, other: str) -> int:
         # What is left, insertions from the left, is a running minimum of the distance minus the place.
         row = np.minimum.accumulate(np.concatenate([[number], kept]) - places) + places
     return int(row[-1])
+
+
+TOOL_CALL = "<tool_call>"
+"""How a response opens a call; the shipped base model was trained on it."""

@@ -78,3 +78,9 @@ def returns(batch: Batch) -> Tensor:
         # A trajectory without decisions still has its own reward.
         total = torch.where(batch.last() < 0, batch.scores[REWARD[Level.TRAJECTORY]].values, total)
     return total
+
+
+def reference_trajectories(batch: Batch) -> Tensor:
+    """Which trajectories are of source `baseline`, `[N]` bool."""
+    names = batch.names["source"]
+    return batch.source == (names.index("baseline") if "baseline" in names else -1)

@@ -145,7 +145,7 @@ class Appointment:
 
 @dataclass(frozen=True)
 class Clinic:
-    """The clinic as a place where talks come from; see `hocket.workflows.simulated_user.Desk`.
+    """The clinic as a place where talks come from; see `hocket.workflows.simulated_user.TalkSource`.
 
     A scenario's metadata are its record: the `book`, the `condition` and the `complaint`.
     """

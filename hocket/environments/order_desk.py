@@ -343,7 +343,7 @@ class CustomerVisit:
 
 @dataclass(frozen=True)
 class OrderDesk:
-    """The desk as a place where talks come from; see `hocket.workflows.simulated_user.Desk`.
+    """The desk as a place where talks come from; see `hocket.workflows.simulated_user.TalkSource`.
 
     A scenario's metadata say the `database` at first and the customer's `wish` and `slots`.
     """

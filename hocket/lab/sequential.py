@@ -1,7 +1,7 @@
 """Games in which players move once each, in order and seeing all earlier moves: their subgame-perfect equilibria.
 
 With threshold B, `r` players left to move after a history that sums to `s`, actions in [0, m] and
-`cost > multiplier / n`, the public-goods game of `hocket.workflows.public_goods` has one subgame-perfect equilibrium
+`cost > multiplier / n`, the public-goods game of `hocket.methods.teams.mac_spgg` has one subgame-perfect equilibrium
 for every bonus > cost - multiplier / n: all who can still reach B contribute m, and nobody else anything. For the last
 player decides whether its own m completes B, in which case each unit gains bonus + multiplier / n - cost > 0, and
 otherwise loses; and who moves before it sees that with s + r m >= B its own m lets the rest follow, while

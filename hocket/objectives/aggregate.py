@@ -108,3 +108,14 @@ def share(where: Tensor, among: Tensor) -> Tensor:
 def mean(values: Tensor, among: Tensor) -> Tensor:
     """The detached mean of `values` where `among` holds, a scalar; 0 of nothing is 0."""
     return values.detach()[among].double().sum() / among.sum().clamp(min=1)
+
+
+def weighted_total(values: Tensor, weight: Tensor) -> Tensor:
+    """sum_k w_k x_k over the terms that count, a scalar."""
+    used = weight != 0
+    return (values[used] * weight[used]).sum()
+
+
+def single_term(weight: Tensor) -> Tensor:
+    """The weight of a single term of the whole batch: 1, or 0 when nothing counts."""
+    return torch.any(weight != 0).to(weight.dtype)[None]

@@ -131,3 +131,11 @@ class DriftSurrogate(Objective):
         }
         weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
         return Terms(value + penalty, weight, self.couples, metrics)
+
+
+def quadratic_drift(log_ratio: Tensor, advantage: Tensor, epsilon: float) -> Tensor:
+    """f = |A| (r - 1)^2 / (2 epsilon), all `[E]` (Simple Policy Optimization, arXiv 2401.16025).
+
+    r A - f is concave in r, with its maximum at r = 1 + epsilon sign(A): further out the gradient points back.
+    """
+    return advantage.abs() * log_ratio.expm1().square() / (2 * epsilon)

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from hocket.core.names import ANALYSES
+from hocket.core.names import ANALYSES, RECIPES
 from hocket.lab.claims.claim import Verdict
 from hocket.lab.claims.record import status_of, verdicts_of
 from hocket.report.cards import Card, card_of, cards
@@ -31,10 +31,18 @@ STALE = "the code has changed since its claims were last run"
 
 
 def status(card: Card) -> str:
-    """Of its catalogue rows; a standard method that is no row works by the tests of the library."""
-    if not card["catalogue_ids"]:
-        return "partial" if card["note"] else "works"
-    return status_of(card["catalogue_ids"], card["note"])
+    """Of its catalogue rows; a standard method of the library that is no row works by the library's tests."""
+    if card["catalogue_ids"]:
+        return status_of(card["catalogue_ids"], card["note"])
+    if not _ours(card["name"]):
+        return "open"
+    return "partial" if card["note"] else "works"
+
+
+def _ours(name: str) -> bool:
+    """Whether the library declares a recipe of this name; packages and files of users declare the others."""
+    declared = RECIPES.declared.get(name)
+    return declared is not None and declared.module.startswith("hocket.")
 
 
 def as_row(card: Card) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
-from hocket.rewards.diversity import words_of
 
 
 def exact(one: str, other: str) -> float:
@@ -72,3 +72,11 @@ SIMILARITIES: Mapping[str, Callable[[str, str], float]] = {
     "rouge-1": rouge_1,
     "exact": exact,
 }
+
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def words_of(text: str) -> list[str]:
+    """Words and numbers in lower case."""
+    return _WORD.findall(text.lower())

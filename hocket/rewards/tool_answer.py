@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.core.markup import edit_distance, tagged
-from hocket.rewards.formats import token_match
-from hocket.rewards.verifiers import answer_text, equal
+from hocket.rewards.verifiers import answer_text, equal, token_match
 from hocket.stages import Reward
 from hocket.types import Trajectory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -129,3 +130,25 @@ def _decimal(text: str) -> Decimal | None:
         return Decimal(text.replace(",", ""))
     except InvalidOperation:
         return None
+
+
+def final_answer(text: str) -> str:
+    """What is graded: the text of the last `<answer>` tags, else the last line that is not blank."""
+    inside = tagged(text)
+    return (inside if inside is not None else last_line(text) or "").strip()
+
+
+def token_match(given: str, reference: str) -> float:
+    """1 if equal (numbers by value), else the F1 of the words both hold."""
+    if equal(given, reference):
+        return 1.0
+    left, right = Counter(given.lower().split()), Counter(reference.lower().split())
+    common = (left & right).total()
+    return 2 * common / (left.total() + right.total()) if common else 0.0
+
+
+def known_of(scenario: Scenario, name: str) -> Any:
+    """What a scenario's metadata say of `name`; for `answer`, its answer where it has one."""
+    if name == "answer" and scenario.answer is not None:
+        return scenario.answer
+    return scenario.metadata.get(name)

@@ -43,7 +43,7 @@ class World(Protocol):
 
 
 class Controller(Protocol):
-    """Who decides for many environments at once: `hocket.policies.ControlPolicy`."""
+    """Who decides for many environments at once: `hocket.policies.control.ControlPolicy`."""
 
     name: str
     version: int

@@ -11,7 +11,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
 from hocket.core.options import checked
-from hocket.rewards.formats import token_match
+from hocket.rewards.verifiers import token_match
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of

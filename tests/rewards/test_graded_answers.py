@@ -36,8 +36,7 @@ from hocket.methods.group_relative.mixed_r1 import (
     overlap,
 )
 from hocket.methods.group_relative.qwen3_korean import LanguageShare, script_share, thoughts, vocabulary_share
-from hocket.rewards.formats import token_match
-from hocket.rewards.router import final_answer
+from hocket.rewards.verifiers import final_answer, token_match
 from hocket.types import Scenario, Trajectory, Turn
 
 WORDS = st.lists(st.sampled_from(["red", "box", "small", "green", "table", "a", "the"]), min_size=1, max_size=6)

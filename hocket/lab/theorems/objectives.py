@@ -27,9 +27,8 @@ from hocket.lab.theorems.theorem import (
     rewarded,
     rewards,
 )
-from hocket.objectives.drift import clip_drift, tanh_drift
+from hocket.objectives.drift import clip_drift, quadratic_drift, tanh_drift
 from hocket.objectives.policy_gradient import PolicyGradient
-from hocket.objectives.quadratic import quadratic_drift
 from hocket.objectives.surrogate import ClippedSurrogate, clipped_surrogate
 
 SAMPLES = 4

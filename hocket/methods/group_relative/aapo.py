@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Occurrences
-from hocket.core.signals import counted_trajectories, returns
+from hocket.core.signals import counted_trajectories, reference_trajectories, returns
 from hocket.credit.group import GroupRelative
-from hocket.credit.reference import baselines
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.rollout.reference import WithReference
@@ -58,7 +57,7 @@ class ReferenceMargin(Credit):
 
     def _margins(self, batch: Batch) -> Tensor:
         """The margin of each trajectory, `[N]`; 0 for baselines, what does not count and what has no baseline."""
-        value, measured, counted = returns(batch), baselines(batch), counted_trajectories(batch)
+        value, measured, counted = returns(batch), reference_trajectories(batch), counted_trajectories(batch)
         found = torch.zeros(batch.trajectories, dtype=torch.float64)
         rows = torch.argsort(batch.order).tolist()
         scenario, is_baseline, counts = batch.scenario.tolist(), measured.tolist(), counted.tolist()

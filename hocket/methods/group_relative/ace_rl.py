@@ -184,8 +184,8 @@ ACE_RL = GRPO.but(
     formula="R = 1/m sum_i s_i,  s_i the verdict on constraint i of the instruction's checklist",
     conventions={
         **GRPO.conventions,
-        "verdicts": "programs (hocket.rewards.checklist) where the paper asks a model",
-        "decomposition": "metadata 'constraints'; hocket.rewards.checklist.decompose reads them from worded demands",
+        "verdicts": "programs (`Constraint` and its forms) where the paper asks a model",
+        "decomposition": "metadata 'constraints'; `decompose` reads them from worded demands",
         "length": "no term of its own; a WordRange is a constraint",
     },
     rewards=(Checklist(),),

@@ -18,9 +18,7 @@ from hocket.credit.weights import Compared, Weight
 from hocket.methods.base.conventions import LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
-from hocket.rewards.length import SCENARIO
-from hocket.rewards.members import with_return
-from hocket.rewards.outcomes import RIGHT
+from hocket.rewards.members import RIGHT, SCENARIO, with_return
 from hocket.rollout.dynamic import DynamicSampling
 from hocket.rollout.independent import Independent
 from hocket.stages import Shaping

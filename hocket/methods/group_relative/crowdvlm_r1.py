@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.graded import known_of
 from hocket.rewards.key_steps import OrderedStages
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import EXTRACTIONS, Extraction
+from hocket.rewards.verifiers import EXTRACTIONS, Extraction, known_of
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 

@@ -15,9 +15,7 @@ from hocket.core.keys import Key
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
-from hocket.rewards.formats import token_match
-from hocket.rewards.router import final_answer
-from hocket.rewards.verifiers import answer_text
+from hocket.rewards.verifiers import answer_text, final_answer, token_match
 from hocket.rollout.dynamic import total
 from hocket.stages import Curriculum, Grade, LedgerView, More, Play, Reward, Rollout, Task
 from hocket.types import Assignment, Experience, Scenario, Trajectory

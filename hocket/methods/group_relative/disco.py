@@ -18,10 +18,9 @@ from hocket.core.segments import segment_count, segment_extreme, segment_mean, s
 from hocket.credit.verdicts import Verdicts
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.aggregate import counted_lengths, trajectory_means, weights
+from hocket.objectives.aggregate import counted_lengths, single_term, trajectory_means, weighted_total, weights
 from hocket.objectives.divergence import kl_estimate
 from hocket.objectives.drift import reach
-from hocket.objectives.proximity import _once, _total
 from hocket.objectives.ratios import log_ratios, saturated
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
@@ -123,9 +122,9 @@ class HingeTrustRegion(Objective):
         log_ratio = log_ratios(now, batch)
         estimate = kl_estimate(-saturated(log_ratio, reach(log_ratio.dtype, 2)), self.estimator)
         weight = weights(batch, "token-mean", dtype=estimate.dtype)
-        divergence = _total(estimate, weight)
+        divergence = weighted_total(estimate, weight)
         value = self.coefficient / 2 * (divergence - self.radius).clamp(min=0).square()
-        return Terms(value[None], _once(weight), Level.BATCH, {"kl/trust": divergence.detach().double()})
+        return Terms(value[None], single_term(weight), Level.BATCH, {"kl/trust": divergence.detach().double()})
 
 
 DISCO = GRPO.but(

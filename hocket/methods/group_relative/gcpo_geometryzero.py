@@ -16,13 +16,13 @@ from hocket.core.batch import Batch
 from hocket.core.columns import TEXT, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.markup import TOOL_CALL
 from hocket.core.signals import returns
 from hocket.methods.base.conventions import LENGTH
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
 from hocket.rewards.members import with_return
 from hocket.rewards.tags import TagFormat
-from hocket.rewards.tool_calls import CALL
 from hocket.rollout.branches import NUMBERED
 from hocket.rollout.dynamic import total
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping
@@ -145,7 +145,7 @@ class ContrastBonus(Shaping):
 
     weight: float = 0.5
     band: float = 0.1
-    marker: str = CALL
+    marker: str = TOOL_CALL
     unconditional: bool = False
 
     def __post_init__(self) -> None:

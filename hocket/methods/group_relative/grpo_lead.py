@@ -17,9 +17,7 @@ from hocket.core.signals import counted_trajectories
 from hocket.credit.weights import Compared, Weight
 from hocket.methods.base.conventions import LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.length import SCENARIO
-from hocket.rewards.members import with_return
-from hocket.rewards.outcomes import RIGHT, right
+from hocket.rewards.members import RIGHT, SCENARIO, right, with_return
 from hocket.stages import Shaping
 
 

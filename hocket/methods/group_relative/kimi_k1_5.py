@@ -21,7 +21,7 @@ from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.regression import AdvantageRegression
-from hocket.rewards.outcomes import RIGHT, right
+from hocket.rewards.members import RIGHT, right
 from hocket.rewards.shaping import added
 from hocket.stages import Curriculum, LedgerView, Shaping, Task
 from hocket.types import Scenario

@@ -24,9 +24,7 @@ from hocket.credit.group import GroupRelative
 from hocket.methods.base.conventions import CENTRED, LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.length import SCENARIO
-from hocket.rewards.members import with_return
-from hocket.rewards.outcomes import RIGHT
+from hocket.rewards.members import RIGHT, SCENARIO, with_return
 from hocket.rewards.tags import TagFormat
 from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
 from hocket.rollout.dynamic import total

@@ -16,8 +16,7 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.ngrams import counts, unit
-from hocket.rewards.router import final_answer
-from hocket.rewards.verifiers import equal, last_number
+from hocket.rewards.verifiers import equal, final_answer, last_number
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 

@@ -15,8 +15,8 @@ from hocket.core.batch import Batch
 from hocket.core.columns import TEXT
 from hocket.core.signals import returns
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.diversity import words_of
 from hocket.rewards.members import with_return
+from hocket.rewards.similarity import words_of
 from hocket.stages import Shaping
 
 HEADING = r"(?im)^\W*(?:role\s*:\s*|as\s+(?:an?\s+|the\s+)?)([^\W\d_][^:\n]{0,40}?)\W*:"

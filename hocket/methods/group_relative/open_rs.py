@@ -16,8 +16,7 @@ from hocket.core.batch import Batch
 from hocket.methods.base.conventions import RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
-from hocket.rewards.members import with_return
-from hocket.rewards.outcomes import RIGHT, right
+from hocket.rewards.members import RIGHT, right, with_return
 from hocket.rewards.tags import TagFormat
 from hocket.stages import Shaping
 

@@ -15,13 +15,12 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.columns import TEXT, TOOL_CALLS
+from hocket.core.markup import TOOL_CALL
 from hocket.core.signals import counted_trajectories, returns
 from hocket.methods.base.conventions import RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.ppo import PPO
-from hocket.rewards.members import with_return
-from hocket.rewards.outcomes import RIGHT
-from hocket.rewards.tool_calls import CALL
+from hocket.rewards.members import RIGHT, with_return
 from hocket.stages import Shaping, State
 
 
@@ -29,7 +28,7 @@ def tool_calls(batch: Batch) -> Tensor:
     """Calls in each trajectory, `[N]` float64: column `tool_calls` where it is known, else counted in `text`."""
     if not TOOL_CALLS.present(batch):
         texts = TEXT.read(batch, "a reward on tool calls")
-        return torch.tensor([float((text or "").count(CALL)) for text in texts], dtype=torch.float64)
+        return torch.tensor([float((text or "").count(TOOL_CALL)) for text in texts], dtype=torch.float64)
     return torch.tensor([float(calls or 0) for calls in TOOL_CALLS.rows(batch)], dtype=torch.float64)
 
 

@@ -14,8 +14,7 @@ import torch
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.segments import segment_count, segment_mean
-from hocket.core.signals import counted_trajectories, returns
-from hocket.credit.reference import baselines
+from hocket.core.signals import counted_trajectories, reference_trajectories, returns
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.reference import WithReference
 from hocket.stages import Credit, State
@@ -38,7 +37,7 @@ class RememberedBaseline(Credit):
 
     def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:  # type: ignore[override]
         """The batch's occurrences with advantages `[E]` float64, and the values with those of this batch."""
-        seen, value, measured = batch.occurrences, returns(batch), baselines(batch)
+        seen, value, measured = batch.occurrences, returns(batch), reference_trajectories(batch)
         names = batch.names["scenario"]
         count = segment_count(batch.scenario[measured], len(names)).tolist()
         means = segment_mean(value[measured], batch.scenario[measured], len(names)).tolist()

@@ -14,9 +14,9 @@ from hocket.core.batch import Batch
 from hocket.core.columns import LABEL, TEXT, InfoColumn
 from hocket.core.signals import returns
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.diversity import words_of
 from hocket.rewards.key_steps import OrderedStages, reasoning_of
 from hocket.rewards.members import with_return
+from hocket.rewards.similarity import words_of
 from hocket.stages import Shaping
 
 KEY_STEPS = InfoColumn("key_steps", "The steps that a solution must contain; also in a scenario's metadata.")

@@ -19,8 +19,7 @@ from hocket.core.signals import counted_trajectories, returns
 from hocket.methods.base.conventions import CENTRED, RIGHT_ANSWERS
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.members import with_return
-from hocket.rewards.outcomes import RIGHT
+from hocket.rewards.members import RIGHT, with_return
 from hocket.rollout.branches import ANSWER, CLOSED, NUMBERED, continued, ending_tokens, only_turn, thinking_span
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory, Turn

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.core.keys import Key
-from hocket.core.markup import ANSWER
+from hocket.core.markup import ANSWER, TOOL_CALL
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.tool_calls import CALL
 from hocket.rewards.verifiers import answer_text, equal
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
-_SEARCH = re.compile(r"<search>|" + re.escape(CALL))
+_SEARCH = re.compile(r"<search>|" + re.escape(TOOL_CALL))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from hocket.methods.base.ppo import PPO
-from hocket.objectives.drift import Drift, DriftSurrogate
-from hocket.objectives.quadratic import quadratic_drift
+from hocket.objectives.drift import Drift, DriftSurrogate, quadratic_drift
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.graded import known_of
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction
+from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction, known_of
 from hocket.stages import LedgerView, Reward, Task
 from hocket.types import Scenario, Trajectory
 

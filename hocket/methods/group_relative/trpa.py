@@ -17,9 +17,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.credit.pairs import Pairing, members_by_group, paired
 from hocket.methods.base.dpo import DPO
-from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
+from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, single_term, weighted_total, weights
 from hocket.objectives.divergence import kl_estimate
-from hocket.objectives.proximity import _once, _total
 from hocket.objectives.ratios import log_ratios
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
@@ -116,8 +115,8 @@ class KLToOld(Objective):
         metrics = {"kl/old": mean(estimate, batch.occurrences.weight != 0)}
         if self.root is None:
             return Terms(self.coefficient * estimate, weight, metrics=metrics)
-        value = self.coefficient * (_total(estimate, weight) + self.root).sqrt()
-        return Terms(value[None], _once(weight), Level.BATCH, metrics)
+        value = self.coefficient * (weighted_total(estimate, weight) + self.root).sqrt()
+        return Terms(value[None], single_term(weight), Level.BATCH, metrics)
 
 
 TRPA = DPO.but(

@@ -188,7 +188,7 @@ AT_GRPO = GRPO.but(
         "rewards": "of the turn alone where candidates were scored; alpha = 1 in rollout.alpha",
         "no candidates": "a workflow that asks for none is played 4 times, which with one turn is GRPO",
         "aggregation": PER_TURN,
-        "who learns": "one policy for all roles; cast hocket.casting.Separate gives each its own",
+        "who learns": "one policy for all roles; cast hocket.core.Separate gives each its own",
     },
     rollout=AgentTurnTree(candidates=4, take="best", alpha=1.0),
     credit=PromptRelative(scale="std", ddof=1, epsilon=1e-8),
