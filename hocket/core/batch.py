@@ -95,8 +95,9 @@ class Batch:
         terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
             `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
             is everywhere. Decisions of a policy without a value function have none.
-        scores: by name. info: per trajectory columns by name, lists of length N: what training provides and what
-            rollouts and workflows add. Each is declared as a value that says what it holds (see `hocket.core.columns`).
+        scores: by name. combined: whether a score named `reward` is their sum already, as in recorded batches.
+        info: per trajectory columns by name, lists of length N: what training provides and what rollouts and workflows
+            add. Each is declared as a value that says what it holds (see `hocket.core.columns`).
         step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
     """
 
@@ -121,6 +122,7 @@ class Batch:
     occurrences: Occurrences
     names: Mapping[str, tuple[str, ...]]
     scores: Mapping[str, LevelScores] = field(default_factory=dict)
+    combined: bool = False
     final_state: Sequence[NDArray[Any] | None] = ()
     final_value: Tensor | None = None
     value: Tensor | None = None

@@ -258,6 +258,7 @@ class RecordedBatch:
             occurrences=Occurrences(decision, trajectory, torch.zeros_like(weight), weight),
             names={name: tuple(codes.names) for name, codes in names.items()},
             scores=self._scores(turns),
+            combined=True,
             info=self._info(),
             **tensors,
         )

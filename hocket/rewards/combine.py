@@ -22,12 +22,9 @@ Weights = Mapping[str, float]
 # ---------------------------------------------------------------- what combiners share
 
 
-def sources(batch: Batch, weights: Weights) -> dict[str, LevelScores]:
-    """The scores to be combined, by name.
-
-    Recorded batches come without weights; there a score called `reward` is the combined one already.
-    """
-    settled = not weights and REWARD[Level.TRAJECTORY] in batch.scores
+def sources(batch: Batch) -> dict[str, LevelScores]:
+    """The scores to be combined, by name; where they are already (`Batch.combined`), their sums alone."""
+    settled = batch.combined and REWARD[Level.TRAJECTORY] in batch.scores
     return {n: s for n, s in batch.scores.items() if not settled or n in REWARD.values()}
 
 
@@ -63,13 +60,13 @@ def spread_over(batch: Batch, level: Level, values: Tensor) -> Tensor:
 class WeightedSum(Combine):
     """reward = sum_k w_k r_k at each level, over the scores that have an opinion (NaN counts as absent).
 
-    Without any weights, a score named `reward` decides alone. `weights` replaces those of the rewards it names.
+    `weights` replaces those of the rewards it names.
     """
 
     weights: Weights | None = None
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        return summed(batch, sources(batch, weights), {**weights, **(self.weights or {})})
+        return summed(batch, sources(batch), {**weights, **(self.weights or {})})
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class Gated(Combine):
     weights: Weights | None = None
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        given = sources(batch, weights)
+        given = sources(batch)
         barred = torch.zeros(batch.trajectories, dtype=torch.bool)
         paid = [n for n in self.gates if n in given and given[n].level is Level.TRAJECTORY]
         for name in paid:

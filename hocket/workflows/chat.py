@@ -2,12 +2,14 @@
 
 A conversation is a concatenation of token ids, never a re-encoding: what was sampled stays as it was sampled, and
 only what is new is encoded. The text between two assistant turns is found by rendering a conversation whose
-assistant message is a marker and taking what stands after it.
+assistant message is a marker and taking what stands after it. What messages hold is encoded as plain text: control
+tokens spelt in it (a forged turn in a tool's output) are letters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
@@ -16,6 +18,7 @@ from jinja2 import TemplateError
 
 from hocket.core.errors import ConfigurationError
 from hocket.types import Message
+from hocket.workflows.control_tokens import ControlTokens
 from hocket.workflows.shapes import Shapes
 
 Tokens = tuple[int, ...]
@@ -63,6 +66,8 @@ class Chat:
         self.tokenizer = tokenizer
         self._settings = dict(settings or {})
         self._rendered: dict[str, str] = {}
+        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._control = ControlTokens(special)
         template = tokenizer.chat_template
         self._shapes = Shapes([template] if isinstance(template, str) else map(str, dict(template).values()))
         self._growth: dict[Hashable, Growth] = {}
@@ -75,6 +80,7 @@ class Chat:
         self._closers = {self.end_of_turn, self._closing((_QUESTION,))}
         ends = (self.end_of_turn, tokenizer.eos_token_id)
         self.stops: Tokens = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
+        self._control.keep_assistant([*self._asides(), *(self._added[token] for token in self._closers)])
 
     # ------------------------------------------------------------ from messages to tokens
 
@@ -84,7 +90,7 @@ class Chat:
         self._encode.cache_clear()
 
     def shown(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
-        """The text of a whole history that ends where the assistant is to speak."""
+        """The text of a whole history that ends where the assistant is to speak, control tokens in messages marked."""
         return self._text(list(messages), tools, speak=True)
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
@@ -171,7 +177,11 @@ class Chat:
 
     def encode(self, text: str) -> Tokens:
         """Ids of a piece of text, without any special token around it."""
-        return tuple(int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        ids: list[int] = []
+        for piece, plain in self._control.pieces(text):
+            settings = {"split_special_tokens": True} if plain else {}
+            ids += map(int, self.tokenizer(piece, add_special_tokens=False, **settings)["input_ids"])
+        return tuple(ids)
 
     # ------------------------------------------------------------ the template
 
@@ -185,7 +195,7 @@ class Chat:
             gaps = self._forms[form]
             if gaps is not None:
                 return "".join(
-                    part for pair in zip(gaps, [*(m["content"] for m in new), ""], strict=True) for part in pair
+                    part for pair in zip(gaps, [*map(self._content, new), ""], strict=True) for part in pair
                 )
         return self._suffix((_QUESTION,), new, tools)
 
@@ -207,7 +217,7 @@ class Chat:
         history, said, new = messages[:past], messages[past], messages[past + 1 :]
         before, after = (self._render(shown, tools, speak=True) for shown in (history, messages))
         suffix = self._rest(self._render([*history, _MARKED, *new], tools, speak=bool(new)))
-        if _squeezed(after) != _squeezed(before + said["content"] + suffix):
+        if _squeezed(after) != _squeezed(before + self._content(said) + suffix):
             return Growth.REWRITES
         try:
             alike = self._suffix((_QUESTION,), new, tools) == suffix
@@ -228,8 +238,8 @@ class Chat:
         try:
             return str(
                 self.tokenizer.apply_chat_template(
-                    [dict(message) for message in messages],
-                    tools=[dict(tool) for tool in tools] if tools else None,
+                    [self._control.mark(message) for message in messages],
+                    tools=[self._control.mark(tool) for tool in tools] if tools else None,
                     add_generation_prompt=speak,
                     tokenize=False,
                     **self._settings,
@@ -241,6 +251,19 @@ class Chat:
                 f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {roles}: {error}; "
                 "change the workflow's messages or the template"
             ) from error
+
+    def _content(self, message: Message) -> str:
+        return str(self._control.mark(message["content"], str(message["role"])))
+
+    def _asides(self) -> list[str]:
+        """What the template writes around the words of all but the assistant."""
+        rendered = []
+        for role in ("user", "system", "tool"):
+            other: Message = {"role": role, "content": "content"}
+            for messages in ([other], [other, _QUESTION], [_QUESTION, other]):
+                with suppress(Exception):  # What a template makes of roles that it does not know is its own.
+                    rendered.append(self._render(messages, None, speak=False))
+        return rendered
 
     def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
         """The text after an assistant message, up to where the assistant speaks again if anything is new."""

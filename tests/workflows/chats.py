@@ -118,7 +118,7 @@ def tokenizer(name: str) -> PreTrainedTokenizerFast:
     vocabulary = {token: number for number, token in enumerate(tokens)}
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=[("\n", "\n"), ("a", "b")], unk_token="<unk>"))
     core.decoder = decoders.Fuse()
-    core.add_special_tokens([AddedToken(tag, special=True, normalized=False) for tag in tags])
+    core.add_tokens([AddedToken(tag, special="think" not in tag, normalized=False) for tag in tags])
     made = PreTrainedTokenizerFast(tokenizer_object=core, eos_token=end, unk_token="<unk>")
     made.chat_template = template
     return made

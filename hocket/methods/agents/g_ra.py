@@ -58,7 +58,7 @@ class GatedAccumulation(Combine):
         used = {**weights, **(self.weights or {})}
         given = {
             name: LevelScores(score.level, used.get(name, 1.0) * score.values)
-            for name, score in sources(batch, weights).items()
+            for name, score in sources(batch).items()
         }
         is_open = torch.ones(batch.trajectories, dtype=torch.bool)
         parts: dict[str, LevelScores] = {}

@@ -34,7 +34,7 @@ class WeightedByTask(Combine):
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
         tasks = info_or_metadata(batch, self.key)
         parts = {}
-        for name, score in sources(batch, weights).items():
+        for name, score in sources(batch).items():
             own = [self.weights.get(str(task), {}).get(name, weights.get(name, 1.0)) for task in tasks]
             share = spread_over(batch, score.level, torch.tensor(own, dtype=torch.float64))
             parts[name] = LevelScores(score.level, share * score.values)

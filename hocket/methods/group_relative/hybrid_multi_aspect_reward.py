@@ -41,7 +41,7 @@ class RuleOverModel(Combine):
             raise ValueError(f"confidence must lie in [0, 1] or name a score, not {self.confidence}")
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        given = dict(sources(batch, weights))
+        given = dict(sources(batch))
         sure = given.pop(self.confidence, None) if isinstance(self.confidence, str) else None
         if self.rule in given and self.model in given:
             rule, model = given.pop(self.rule), given[self.model]

@@ -55,7 +55,7 @@ class NormalisedSum(Combine):
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
         parts, groups, used = {}, self.by(batch), counted_trajectories(batch)
-        for name, score in sources(batch, weights).items():
+        for name, score in sources(batch).items():
             if score.level is Level.TRAJECTORY:
                 known = used & ~score.values.isnan()
                 values = torch.nan_to_num(score.values.double())

@@ -93,7 +93,7 @@ class FrozenScale(Combine):
         return {"mean": {}, "deviation": {}, "level": {}}
 
     def __call__(self, batch: Batch, weights: Weights, state: State) -> tuple[Batch, State]:  # type: ignore[override]
-        given = sources(batch, weights)
+        given = sources(batch)
         used = counted_trajectories(batch)
         own = {
             name: torch.where(used, score.values.double(), torch.nan)
