@@ -165,6 +165,9 @@ class Stage:
     room: ClassVar[str] = ""
     """The package where the library keeps stages of this kind."""
 
+    lengths: ClassVar[tuple[str, ...]] = ()
+    """Settings that are lengths of a response in decisions: in a run they follow the longest that may be sampled."""
+
     def parts(self) -> tuple[Stage, ...]:
         """The stages in its fields, also those in tuples and mappings."""
         return tuple(stage for value in vars(self).values() for stage in _stages_in(value))

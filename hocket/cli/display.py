@@ -20,8 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hocket.core.casting import Shared
+from hocket.core.components import is_component
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config
+from hocket.train.suggestions import changed
 from hocket.train.trainer import Trainer
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -90,6 +92,8 @@ class LiveDisplay:
             f"→ {trainer.folder.path}{onward}",
             soft_wrap=not self.console.is_terminal,
         )
+        for line in changes(config):
+            self.console.print(line, style="dim", soft_wrap=not self.console.is_terminal)
         if self.console.is_terminal:
             self.live.start()
 
@@ -153,6 +157,20 @@ class LiveDisplay:
         for line in role_lines(row):
             table.add_row(*line)
         return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+def changes(config: Config) -> list[str]:
+    """Per recipe of the run, what differs from it as the library has it: what the task suggests, and flags."""
+    lines = []
+    for recipe, _ in config.phases:
+        told = [f"{path} = {_setting(now)} (not {_setting(old)})" for path, (old, now) in changed(recipe).items()]
+        if told:
+            lines.append(escape(f"{recipe.name} here: {', '.join(told)}"))
+    return lines
+
+
+def _setting(value: Any) -> str:
+    return type(value).__name__ if is_component(value) else str(value)
 
 
 def played(config: Config) -> str:

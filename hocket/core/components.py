@@ -420,11 +420,17 @@ def _edited_tuple(current: tuple[Any, ...], edits: Mapping[str, Any], where: str
     return tuple(members)
 
 
+def value_at(component: Any, path: str) -> Any:
+    """What stands at an existing dotted `path`; the component itself where it is empty."""
+    for step in filter(None, path.split(".")):
+        component = component[int(step)] if isinstance(component, tuple) else getattr(component, step)
+    return component
+
+
 def is_default(component: Any, path: str) -> bool:
     """Whether the setting at an existing dotted `path` has the value its class gives it."""
-    *above, name = path.split(".")
-    for step in above:
-        component = component[int(step)] if isinstance(component, tuple) else getattr(component, step)
+    above, _, name = path.rpartition(".")
+    component = value_at(component, above)
     setting = next(f for f in dataclasses.fields(component) if f.name == name)
     made = setting.default_factory() if setting.default_factory is not dataclasses.MISSING else setting.default
     return bool(getattr(component, name) == made)

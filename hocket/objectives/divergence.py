@@ -52,6 +52,8 @@ class KLToReference(Objective):
             KL(pi || reference) also off-policy.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     estimator: Estimator = "k3"
     coefficient: Setting = 0.04
     aggregate: Aggregate = "sequence-mean"
@@ -91,6 +93,8 @@ class ExactKL(Objective):
 
     The coefficient is a number or a schedule.
     """
+
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
 
     coefficient: Setting = 0.04
     aggregate: Aggregate = "sequence-mean"

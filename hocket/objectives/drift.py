@@ -96,6 +96,8 @@ class DriftSurrogate(Objective):
         aggregate, horizon: see `hocket.objectives.aggregate`; `horizon` is the L of `constant-length`.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     drift: Drift | None = None
     aggregate: Aggregate = "token-mean"
     horizon: int = HORIZON

@@ -15,6 +15,8 @@ from hocket.types import Evaluation, Quantity, Terms
 class EntropyBonus(Objective):
     """Adds -coefficient * H(pi) at each decision, H in nats over all actions (PPO's S, arXiv 1707.06347, eq. 9)."""
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     coefficient: float = 0.01
     aggregate: Aggregate = "token-mean"
     horizon: int = HORIZON

@@ -34,6 +34,8 @@ class ClippedImportanceWeight(Objective):
             order of magnitude of ScaleRL (arXiv 2510.13786).
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     low: float | None = None
     high: float = 4.0
     aggregate: Aggregate = "token-mean"

@@ -15,6 +15,8 @@ from hocket.types import Evaluation, Quantity, Terms
 class NegativeLogLikelihood(Objective):
     """Minimises -log pi(a): maximum likelihood of the decisions that count. Advantages are not read, weights are."""
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     aggregate: Aggregate = "token-mean"
     horizon: int = HORIZON
 

@@ -25,6 +25,8 @@ class PolicyGradient(Objective):
     With `sequence-sum` and return advantages the gradient is the policy gradient, unbiased.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     aggregate: Aggregate = "sequence-sum"
     horizon: int = HORIZON
 

@@ -55,6 +55,8 @@ class ClippedSurrogate(Objective):
         aggregate, horizon: see `hocket.objectives.aggregate`; `horizon` is the L of `constant-length`.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     low: float = 0.2
     high: float = 0.2
     dual: float | None = None

@@ -39,6 +39,8 @@ class TurnSurrogate(Objective):
         aggregate, horizon: see `hocket.objectives.aggregate`; forms that sum over decisions weigh a turn by its length.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     low: float = 0.2
     high: float = 0.2
     dual: float | None = 3.0

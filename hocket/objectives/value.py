@@ -36,6 +36,8 @@ class ValueLoss(Objective):
         clip: the largest change of a value, against the recorded one, that is rewarded; None for no clip.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     coefficient: float = 0.5
     clip: float | None = None
     aggregate: Aggregate = "token-mean"

@@ -39,6 +39,11 @@ class OverlongPenalty(Shaping):
         penalty: what is taken away at the limit.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = (
+        "limit",
+        "buffer",
+    )
+
     limit: int
     buffer: int
     penalty: float = 1.0

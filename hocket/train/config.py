@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from hocket.core.aliases import OLD_SLOTS, present, present_pairs
-from hocket.core.components import field_types, from_plain, has_path, is_component, is_default, replaced, to_plain
+from hocket.core.components import field_types, from_plain, has_path, is_component, replaced, to_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
@@ -22,6 +22,7 @@ from hocket.recipes import find as find_recipe
 from hocket.stages import Task
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config, Phase, RoleSettings, as_recipe
+from hocket.train.suggestions import is_open
 
 Pairs = Sequence[tuple[str, Any]]
 """Dotted keys and values, in the order in which they are applied."""
@@ -106,16 +107,13 @@ def lengthened(config: Config, steps: int) -> Config:
 def _suggested(config: Config, given: Any, task: Task) -> Pairs:
     """What the task suggests for the settings of the recipe `given`, as a name, an object or in plain form.
 
-    One written out in full, as in a saved run, has had the suggestions already, and what a user's own recipe sets
-    stays as it is.
+    One written out in full, as in a saved run, has had the suggestions already.
     """
     if isinstance(given, Mapping):
         return []
     recipe = as_recipe(given)
-    suggested = task.suggest(recipe)
-    found = _fitting(recipe, {**kind_of(task).suggest(config), **suggested})
-    named = isinstance(given, str) and ".py:" not in given
-    return found if named else [(key, value) for key, value in found if is_default(recipe, key)]
+    wanted = _fitting(recipe, task.suggest(recipe))
+    return [*kind_of(task).suggest(config, recipe).items(), *((key, v) for key, v in wanted if is_open(recipe, key))]
 
 
 def _of_recipe(key: str) -> bool:

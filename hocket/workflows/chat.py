@@ -194,9 +194,7 @@ class Chat:
                 self._forms[form] = self._form(roles, tools)
             gaps = self._forms[form]
             if gaps is not None:
-                return "".join(
-                    part for pair in zip(gaps, [*map(self._content, new), ""], strict=True) for part in pair
-                )
+                return "".join(part for pair in zip(gaps, [*map(self._content, new), ""], strict=True) for part in pair)
         return self._suffix((_QUESTION,), new, tools)
 
     def _form(self, roles: Sequence[str], tools: Tools | None) -> list[str] | None:

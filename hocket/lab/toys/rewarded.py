@@ -1,19 +1,15 @@
-"""Toys of several claims: rewarded."""
+"""Recorded answers for the microscope, what a recipe makes of them, and figures of every seed in a line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
+from hocket.core.keys import Key
 from hocket.core.signals import returns
-from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import say
-from hocket.lab.microscope import RecordedBatch, inspect
+from hocket.lab.claims.harness import inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.recipe import Recipe
-
-SEEDS = range(5)
 
 
 def said(group: str, text: str, reward: float = 0.0, **more: Any) -> dict[str, Any]:
@@ -21,9 +17,32 @@ def said(group: str, text: str, reward: float = 0.0, **more: Any) -> dict[str, A
     return {"group": group, "scores": {"reward": reward}, "logp": [-1.0, -0.5], "text": text, **more}
 
 
+def answer(verdict: float, decisions: int, group: str = "g", **more: Any) -> dict[str, Any]:
+    """One recorded answer of so many decisions."""
+    return {"group": group, "scores": {"reward": verdict}, "logp": [-1.0] * decisions, "text": "", **more}
+
+
+def sample(group: str, reward: float, logp: Sequence[float], **more: Any) -> dict[str, Any]:
+    """One recorded answer by its log-probs, entropies 1 unless given."""
+    row = {"group": group, "scores": {"reward": reward}, "logp": list(logp), "entropy": [1.0] * len(logp)}
+    return {**row, "tokens": list(range(len(logp))), **more}
+
+
 def document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Recorded answers as the microscope reads them."""
     return {"version": 1, "trajectories": [dict(row) for row in rows]}
+
+
+def drawn(seed: int, groups: int = 3, size: int = 4, rewards: Sequence[float] = (0.0, 1.0)) -> dict[str, Any]:
+    """A batch of random answers at the start of a run, each group with unequal rewards."""
+    noise, rows = Key.of(seed).numpy(), []
+    for group in range(groups):
+        for number in range(size):
+            reward = rewards[number] if number < len(rewards) else float(noise.choice(rewards))
+            length = int(noise.integers(1, 6))
+            logp = (-noise.exponential(size=length)).tolist()
+            rows.append(sample(str(group), reward, logp, entropy=noise.exponential(size=length).tolist()))
+    return {**document(rows), "state": {"progress": 0.0}}
 
 
 def shaped(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -34,7 +53,7 @@ def shaped(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> list[float]:
 
 def advantages(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> list[float]:
     """One advantage per trajectory."""
-    return [row[0] for row in inspect(recipe, document(rows))["advantages"]]
+    return [row[0] for row in inspect_rows(recipe, rows)["advantages"]]
 
 
 def group_relative(values: Sequence[float], epsilon: float = 1e-6) -> list[float]:
@@ -42,17 +61,6 @@ def group_relative(values: Sequence[float], epsilon: float = 1e-6) -> list[float
     mean = sum(values) / len(values)
     variance = sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
     return [(value - mean) / (variance**0.5 + epsilon) for value in values]
-
-
-def apart(found: Sequence[float], wanted: Sequence[float]) -> float:
-    """The largest difference."""
-    return max((abs(a - b) for a, b in zip(found, wanted, strict=True)), default=0.0)
-
-
-def answers_of(bench: Bench, question: int) -> tuple[list[tuple[int, ...]], torch.Tensor]:
-    """Every answer to a question and its probability."""
-    with torch.no_grad():
-        return list(bench.world.answers()), bench.policy.logp(question).exp()
 
 
 def line(values: Sequence[float]) -> str:
@@ -69,3 +77,8 @@ def _every(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _every(one) for name, one in value.items()}
     return line(value) if isinstance(value, (list, tuple)) else value
+
+
+def shown(values: Sequence[float], digits: int = 3) -> str:
+    """Numbers as text, to so many significant digits."""
+    return "[" + ", ".join(f"{value:.{digits}g}" for value in values) + "]"

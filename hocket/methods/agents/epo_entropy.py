@@ -83,6 +83,8 @@ class EntropyCorridor(Objective):
         grain: H is the mean over a turn's counted decisions, or each decision's own.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     coefficient: float = 0.1
     low: float = 0.8
     high: float = 1.2

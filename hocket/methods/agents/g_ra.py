@@ -57,8 +57,7 @@ class GatedAccumulation(Combine):
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
         used = {**weights, **(self.weights or {})}
         given = {
-            name: LevelScores(score.level, used.get(name, 1.0) * score.values)
-            for name, score in sources(batch).items()
+            name: LevelScores(score.level, used.get(name, 1.0) * score.values) for name, score in sources(batch).items()
         }
         is_open = torch.ones(batch.trajectories, dtype=torch.bool)
         parts: dict[str, LevelScores] = {}

@@ -50,6 +50,8 @@ class AdaptiveClip(Objective):
         dual: where the ratio of a negative decision ends to matter (dual clip); None for none.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     low: float = 0.6
     low_limit: float = 0.9
     low_step: float = 0.05

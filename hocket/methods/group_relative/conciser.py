@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +37,8 @@ class LengthOnceRight(Shaping):
         always: adds the length term everywhere, to wrong answers too: the ablation.
         least: an answer is right when its return before is at least this.
     """
+
+    lengths: ClassVar[tuple[str, ...]] = ("limit",)
 
     limit: int
     weight: float = 1.0

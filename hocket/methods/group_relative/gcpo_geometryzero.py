@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -107,6 +108,8 @@ class ContrastGroups(Rollout):
 @dataclass(frozen=True)
 class LongerIsBetter(Shaping):
     """Adds `weight min(l / limit, 1)`: a bonus for longer chains, as in GCPO (arXiv 2506.07160)."""
+
+    lengths: ClassVar[tuple[str, ...]] = ("limit",)
 
     limit: int
     weight: float = 0.1

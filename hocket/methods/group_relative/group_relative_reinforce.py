@@ -127,6 +127,8 @@ class MaskedPolicyGradient(Objective):
         weighted: multiply by the detached ratio.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     low: float = 0.2
     high: float = 0.2
     sides: Sides = "one"
@@ -170,6 +172,8 @@ class LogRatioPenalty(Objective):
         level: `sequence` squares the sum over a trajectory and averages over trajectories; `decision` squares each
             decision's and aggregates.
     """
+
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
 
     coefficient: float = 0.5
     level: Literal["decision", "sequence"] = "sequence"

@@ -7,6 +7,7 @@ a band of lengths. The abstract gives no formulas; these are chosen here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -75,6 +76,8 @@ class LengthBand(Shaping):
     Attributes:
         shortest, longest: decisions of a trajectory, all turns together. penalty: due at twice the longest.
     """
+
+    lengths: ClassVar[tuple[str, ...]] = ("longest",)
 
     longest: float = 128.0
     shortest: float = 0.0

@@ -58,6 +58,8 @@ class NegativeAwareLikelihood(Objective):
         least: q is cut to [least, 1 - least].
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     floor: float = 1.0
     prompts: PromptWeight = "failure"
     negatives: float = 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,8 @@ class CosineLength(Shaping):
     Attributes:
         weight: of the reward. least: an answer is right when its return before is at least this.
     """
+
+    lengths: ClassVar[tuple[str, ...]] = ("limit",)
 
     limit: int
     right_short: float = 1.0

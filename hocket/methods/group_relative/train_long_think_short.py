@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class ShrinkingBudget(Shuffled):
         start: B_0. decay: gamma, in (0, 1]; 1 keeps the budget. interval: T, steps between decays.
         sentence: what the prompt says; `{budget}` is replaced.
     """
+
+    lengths: ClassVar[tuple[str, ...]] = ("start",)
 
     start: int = 128
     decay: float = 0.8

@@ -89,6 +89,8 @@ class KLToOld(Objective):
     (arXiv 2504.04524, e = 0.25 in the released code). The mean couples the whole batch.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     coefficient: float = 0.001
     root: float | None = None
     aggregate: Aggregate = "token-mean"

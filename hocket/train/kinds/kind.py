@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from hocket.core.intervals import mean_interval, wilson
+from hocket.recipe import Recipe
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.settings import Config
@@ -67,8 +68,8 @@ class Kind(ABC):
             ConfigurationError: for settings that mean nothing to this kind, or do not fit together.
         """
 
-    def suggest(self, config: Config) -> Mapping[str, Any]:
-        """Settings of recipes that follow from others of the run, by dotted key; they count as defaults."""
+    def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
+        """Settings of a recipe that follow from others of the run, by dotted key; they count as defaults."""
         return {}
 
     def models(self, config: Config) -> Sequence[Any]:

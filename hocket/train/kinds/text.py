@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from hocket.core.columns import ANSWER
 from hocket.core.errors import ConfigurationError
 from hocket.engine.barrier import Barrier
+from hocket.recipe import Recipe
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
 from hocket.train.models import configured_models, load_policy, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.settings import Config, RoleSettings
+from hocket.train.suggestions import lengths_of
 from hocket.types import Trajectory, before_training
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
@@ -47,10 +49,9 @@ class Text(Kind):
         player = TextPlayer(flow, actors, limits, verifier=getattr(task, "verify", None), labeller=_labeller(task))
         return cast(dict[str, Policy], policies), player
 
-    def suggest(self, config: Config) -> Mapping[str, Any]:
+    def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
         """Settings that are lengths in tokens follow the longest response."""
-        longest = config.decoding.max_tokens
-        return {"objective.horizon": longest, "shaping.0.limit": longest, "shaping.0.buffer": max(1, longest // 5)}
+        return lengths_of(recipe, config.decoding.max_tokens)
 
     def models(self, config: Config) -> list[Any]:
         return configured_models(config)

@@ -12,12 +12,11 @@ from hocket.core.batch import GroupBy
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.reinforce import Uniform
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, everything
+from hocket.lab.toys.episodes import by_turn, episode
+from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import group_relative, line
-from hocket.lab.toys.toys import Judged
-from hocket.lab.toys.turn_toys import by_turn, episode
 from hocket.methods.agents.agentflow import AGENTFLOW, InTheFlow
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.objectives.likelihood import NegativeLogLikelihood
@@ -68,7 +67,6 @@ def _() -> Finding:
     "derived; the authors' code",
 )
 def _() -> Finding:
-    """The mean over turn samples minus the mean over rollouts is Cov(T, R)/mean T (population covariance)."""
     off, largest = 0.0, 0.0
     for rows in random_flows(groups=1):
         turns, rewards = [row["turn"][-1] + 1 for row in rows], [row["scores"]["reward"] for row in rows]
@@ -80,13 +78,10 @@ def _() -> Finding:
 
 @claim("With T = 1 it is GRPO.")
 def _() -> Finding:
-    grpo, off = GRPO_KL.but({"objective.high": 0.3, "regularisers.0.coefficient": 0.001}), 0.0
+    grpo = GRPO_KL.but({"objective.high": 0.3, "regularisers.0.coefficient": 0.001})
+    off, first = 0.0, ("state", "agent", "turn_scores")
     for rows in random_flows():
-        single = [
-            {**row, "turn": [0] * len(row["turn"])}
-            | {name: row[name][:1] for name in ("state", "agent", "turn_scores")}
-            for row in rows
-        ]
+        single = [row | {"turn": [0] * len(row["turn"])} | {name: row[name][:1] for name in first} for row in rows]
         off = max(off, gap(*(inspect_rows(recipe, single)["gradient"] for recipe in (AGENTFLOW, grpo))))
     return below(1e-15, episodes_of_one_turn_off_GRPO_with_the_same_clip_and_KL=off)
 
@@ -102,30 +97,22 @@ def _() -> Finding:
 
 @claim("The planner's context stays bounded however many turns there are.")
 def _() -> Finding:
-    """The planner's context after many turns, with a memory of three lines."""
     replies = {
         "planner": [f"look at shelf number {n} of the hall" for n in range(30)],
         "executor": [f"there are {n} books and a cat here" for n in range(30)],
         "verifier": ["continue"] * 30,
         "generator": ["<answer>7</answer>"],
     }
-    flow = InTheFlow(turns=30, kept=3, longest=20)
-    (played,) = rehearse(flow, Scenario("s", "How many books are there?"), replies)
+    (played,) = rehearse(InTheFlow(turns=30, kept=3, longest=20), Scenario("s", "How many books are there?"), replies)
     sizes = [len(turn.observation) for turn in played.turns if turn.role == "planner"]
     alone = all(turn.parent is None for turn in played.turns)
-    holds = alone and max(sizes) <= sizes[3] + 12 and max(sizes[3:]) - min(sizes[3:]) <= 12
     saw = say(turns=30, context_of_the_planner_in_tokens=f"{sizes[:5]} .. {sizes[-3:]}", every_call_its_own=alone)
-    return Finding(holds, saw)
+    return Finding(alone and max(sizes) <= sizes[3] + 12 and max(sizes[3:]) - min(sizes[3:]) <= 12, saw)
 
 
 ACTIONS, FOUND = ("open box", "read map", "ask cook", "dig here", "wait"), ("map", "gold", "nothing")
 OUTCOMES, NEVER, STEPS = (*FOUND, "stop", "continue"), -30.0, 25
 HUNTS = [Scenario(f"hunt {number}", "where is it", "gold") for number in range(4)]
-
-
-def planner(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
-    """Says any action."""
-    return dict.fromkeys(OUTCOMES, NEVER)
 
 
 def helper(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
@@ -152,9 +139,10 @@ def view(messages: tuple[Message, ...]) -> Any:
 
 
 def bench(seed: int, **changes: Any) -> TalkBench:
-    made, prior = AGENTFLOW.but(**changes), {"planner": planner, "others": helper}
-    more: dict[str, Any] = {"rewards": (Judged(right, "right"),), "measure": right, "seed": seed, "lr": 0.1}
-    return TalkBench(InTheFlow(turns=3), HUNTS, (*ACTIONS, *OUTCOMES), made, view=view, prior=prior, **more)
+    prior = {"planner": lambda *_: dict.fromkeys(OUTCOMES, NEVER), "others": helper}
+    more: dict[str, Any] = {"rewards": (Judged(right, "right"),), "measure": right, "prior": prior, "lr": 0.1}
+    words, recipe = (*ACTIONS, *OUTCOMES), AGENTFLOW.but(**changes)
+    return TalkBench(InTheFlow(turns=3), HUNTS, words, recipe, view=view, seed=seed, **more)
 
 
 def imitated(seed: int) -> TalkBench:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
+from typing import Any
 
 import torch
 
 from hocket.environments.maze import DIRECTIONS
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import PLAYER, Solitary
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
-from hocket.lab.talk import LookupTable, TalkBench
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.agentgym_rl import AGENTGYM_RL, TurnHorizon
 from hocket.types import Message, Scenario
@@ -26,20 +25,15 @@ SIGNS = {("wood", "ring"): "east", ("wood", "star"): "south", ("cellar", "ring")
 SIGNS |= {("tower", "ring"): "west", ("tower", "star"): "north"}
 AREAS = ("wood ring star star ring", "cellar ring star ring star", "tower star ring star")
 TRAIL = [(area, sign) for area, *signs in map(str.split, AREAS) for sign in signs]
-GOALS = (2, 6, 11)
-"""Signs to pass; with the gate 3, 7 and 12 turns."""
-ROAD = 6
-"""Turns of the safe way round, which leads to the near goal alone."""
+GOALS, ROAD = (2, 6, 11), 6
+"""Signs to pass (with the gate 3, 7 and 12 turns), and turns of the safe way round, which leads to the near goal."""
 
 
 def sight(place: int) -> str:
     """What is seen at the gate (0), on the trail (1 to 11), or on the road (below 0)."""
-    area, sign = TRAIL[place - 1] if place > 0 else ("", "")
-    return (
-        f"You are in the {area}, a {sign} on the sign."
-        if area
-        else f"You are {'on the road' if place else 'at the gate'}."
-    )
+    if place <= 0:
+        return f"You are {'on the road' if place else 'at the gate'}."
+    return "You are in the {}, a {} on the sign.".format(*TRAIL[place - 1])
 
 
 def onward(place: int, move: str, goal: int) -> int:
@@ -78,7 +72,6 @@ class Climb(Solitary):
         return float(self.done)
 
 
-@dataclass(frozen=True)
 class Hill:
     """The world of climbs."""
 
@@ -93,18 +86,14 @@ def view(messages: tuple[Message, ...]) -> str:
     return str(messages[-1]["content"]).split("\n")[0]
 
 
-def climber(
-    *horizon: TurnHorizon, seed: int, turns: int | None = None, road: bool = True, lr: float = 0.12
-) -> TalkBench:
+def climber(*horizon: TurnHorizon, turns: int | None = None, road: bool = True, **more: Any) -> TalkBench:
     """A bench on the hill; before training the policy half knows the signs, and the road well or not at all."""
     before = {sight(place + 1): {SIGNS[sign]: 1.0} for place, sign in enumerate(TRAIL)} | {sight(-1): {"west": 2.0}}
     before[sight(0)] = {"east": 0.5, "west": 1.0} if road else {"east": 6.0, "west": -6.0}
     scenarios = [Scenario(f"{goal} signs", f"{goal}", metadata={"goal": goal}) for goal in GOALS]
     flow, recipe = PlayEnvironment(Hill(), memory=False, instruct=False), AGENTGYM_RL.but(hooks=horizon)
-    return TalkBench(
-        *(flow, scenarios, DIRECTIONS, recipe), view=view, prior=lambda messages, said: before[view(messages)],
-        seed=seed, lr=lr, limits=Limits(turns=turns),
-    )  # fmt: skip
+    more |= {"prior": lambda messages, _: before[view(messages)], "limits": Limits(turns=turns)}
+    return TalkBench(flow, scenarios, DIRECTIONS, recipe, view=view, **{"lr": 0.12, **more})
 
 
 def chances(bench: TalkBench, place: int) -> dict[str, float]:
@@ -135,9 +124,7 @@ def longest(bench: TalkBench, steps: int) -> list[int]:
 
 
 def logits(bench: TalkBench) -> torch.Tensor:
-    module = bench.policies["policy"].module
-    assert isinstance(module, LookupTable)
-    return module.logits.detach()
+    return bench.policies["policy"].module.logits.detach()
 
 
 def numbers(bench: TalkBench) -> list[str]:
@@ -218,5 +205,4 @@ def _() -> Finding:
         return course(climber(ARMS[arm], seed=seed, road=False, lr=0.4), 5000)[0]
 
     ours, fixed = ([end(arm, seed) for seed in SEEDS] for arm in ("4-8-16", "16"))
-    figures = say(success_after_5000_turns_of_growing=line(ours), of_fixed_16=line(fixed))
-    return Finding(min(fixed) > max(ours), figures)
+    return Finding(min(fixed) > max(ours), say(success_after_5000_turns_of_growing=line(ours), of_fixed_16=line(fixed)))

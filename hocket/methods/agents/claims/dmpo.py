@@ -11,11 +11,11 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.segments import segment_sum
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.turn_toys import episode
+from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.dmpo import DMPO
 from hocket.methods.base.dpo import DPO
 from hocket.objectives.preference import turn_weight, turn_weights
@@ -24,7 +24,7 @@ from hocket.train.aio import run_async
 from hocket.train.loop import collect, learn_from
 from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("dmpo", "arXiv:2406.14868 and its released code")
 
@@ -44,11 +44,8 @@ def by_hand(rows: Sequence[Mapping[str, Any]], beta: float, gamma: float) -> tup
     """The loss and its gradient, counted anew; rows are win and loss by turns."""
     weights, sums = [], []
     for row in rows:
-        turns = row["turn"][-1] + 1
-        phi = [
-            gamma**j * (1 - gamma ** (turns - j)) / (1 - gamma**turns) if gamma < 1 else 1 - j / turns
-            for j in range(turns)
-        ]
+        n = row["turn"][-1] + 1
+        phi = [gamma**j * (1 - gamma ** (n - j)) / (1 - gamma**n) if gamma < 1 else 1 - j / n for j in range(n)]
         weights.append([phi[turn] * trained for turn, trained in zip(row["turn"], row["trained"], strict=True)])
         parts = zip(weights[-1], row["logp"], row["logp_ref"], strict=True)
         sums.append(math.fsum(weight * (now - old) for weight, now, old in parts))
@@ -69,12 +66,8 @@ def _() -> Finding:
         seen = inspect_rows(DMPO.but({"objective.turn_discount": gamma, "objective.beta": 0.3}), rows)
         loss, gradient = by_hand(rows, 0.3, gamma)
         gaps += [abs(seen["loss"] - loss), gap(seen["gradient"], gradient)]
-        tokens = [
-            pair
-            for row, own in zip(rows, seen["gradient"], strict=True)
-            for pair in zip(row["trained"], own, strict=True)
-        ]
-        imposed += [abs(slope) for trained, slope in tokens if not trained]
+        for row, own in zip(rows, seen["gradient"], strict=True):
+            imposed += [abs(slope) for slope, trained in zip(own, row["trained"], strict=True) if not trained]
     figures = say(loss_and_gradient_of_12_batches_off_by=max(gaps), slopes_of_tokens_that_are_no_actions=max(imposed))
     return Finding(max(gaps) < 1e-12 and max(imposed) == 0, f"gamma 0.5, 0.7, 1: {figures}")
 
@@ -107,17 +100,13 @@ DOORS, NOISE = ("red", "green", "blue"), ("walk", "sing", "hum")
 STEPS, BETA = 60, 1.0
 
 
-class Doors(Workflow):
-    """One of three doors is right. Behind it one more turn follows, behind the others nine; what is said there is noise
-    and changes nothing."""
-
-    roles = ("policy",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        right = str(await team.policy.fresh()("which door")) == scenario.answer
-        for turn in range(1 if right else 9):
-            await team.policy.fresh()(f"{scenario.id}, corridor {turn}")
-        return Outcome(rewards={"right": float(right)})
+@played_by("policy")
+async def three_doors(scenario: Scenario, team: Team) -> Outcome:
+    """Behind the right one of three doors one more turn follows, behind the others nine, where nothing said matters."""
+    right = str(await team.policy.fresh()("which door")) == scenario.answer
+    for turn in range(1 if right else 9):
+        await team.policy.fresh()(f"{scenario.id}, corridor {turn}")
+    return Outcome(rewards={"right": float(right)})
 
 
 def start(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
@@ -128,7 +117,7 @@ def taught(recipe: Recipe, seed: int) -> tuple[float, float]:
     """Chance of the right door after `STEPS` from the same pairs; the gap of mean |score| between wins and losses."""
     rooms = [Scenario(f"house {number}", "?", answer="red") for number in range(24)]
     method = recipe.but({"objective.beta": BETA})
-    bench = TalkBench(Doors(), rooms, (*DOORS, *NOISE), method, view=last_message, prior=start, seed=seed)
+    bench = TalkBench(three_doors, rooms, (*DOORS, *NOISE), method, view=last_message, prior=start, seed=seed)
     experience, _ = run_async(collect(bench.parts, bench.parts.key.derive("pairs")))
     batch = [learn_from(bench.parts, step + 1, experience, [], rollout=1.0) for step in range(STEPS)][-1].batch
     learner = bench.learners["policy"]

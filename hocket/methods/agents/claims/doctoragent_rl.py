@@ -15,8 +15,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.environments.casebook import agreeing, symptoms_of
 from hocket.environments.consultation import Clinic, Patient, answered, bound, ceiling, draw_book, fewest, possible
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, lines
 from hocket.methods.agents.doctoragent_rl import DOCTOR_AGENT_RL, QuestionInformation
@@ -66,11 +65,6 @@ def truthful(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[st
     return {word: 0.0 if word == right[0] else -1e9 for word in PLAYED}
 
 
-def played_doctor(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
-    """The doctor, who does not speak for the patient."""
-    return {**well_read(messages, said), **dict.fromkeys(PLAYED[len(WORDS) :], -1e9)}
-
-
 def right(trajectory: Trajectory) -> float:
     """Whether the diagnosis is the patient's."""
     return float(DiagnosisQuality().judge(trajectory) == 1.0)
@@ -80,8 +74,10 @@ def clinic(seed: int, steps: int, *, played: bool = False) -> TalkBench:
     """The game of eight patients, some of whom come in each step."""
     scenarios = [Clinic().scenario(name, BOOK, name, COMPLAINT) for name in possible(BOOK, COMPLAINT)]
     recipe, flow = DOCTOR_AGENT_RL.but({"rollout.samples": 16}), SimulatedUser(Clinic(), TURNS, played)
-    prior = {"agent": played_doctor, "patient": truthful} if played else well_read
-    setting: dict[str, Any] = {"view": heard, "prior": prior, "frozen": frozenset({"patient"}), "measure": right}
+    silent = dict.fromkeys(PLAYED[len(WORDS) :], -1e9)  # A doctor does not speak for the patient.
+    pair = {"agent": lambda messages, said: {**well_read(messages, said), **silent}, "patient": truthful}
+    setting: dict[str, Any] = {"view": heard, "prior": pair if played else well_read, "measure": right}
+    setting["frozen"] = frozenset({"patient"})
     words = PLAYED if played else WORDS
     return TalkBench(flow, scenarios, words, recipe, lr=0.1, seed=seed, steps=steps, prompts=4, **setting)
 
@@ -118,7 +114,6 @@ def _() -> Finding:
 
 @claim("only the doctor's tokens carry loss, with group-relative advantages")
 def _() -> Finding:
-    """Every token of the doctor has its talk's group-relative advantage; a patient, script or policy, never learns."""
     scripted = consultation("flu", "Any fever?", answered(BOOK, "flu"))
     own = pack([scripted]).decisions == sum(len(turn) for turn in scripted.turns)
     bench = clinic(0, 1, played=True)
@@ -140,7 +135,6 @@ def _() -> Finding:
 
 @claim("the patient answers only what was asked")
 def _() -> Finding:
-    """Over drawn casebooks the patient says no symptom that was not asked for, and nothing against its record."""
     asked = wrong = 0
     for number in range(20):
         book = draw_book(6, 5, Key.of(number))
@@ -155,7 +149,6 @@ def _() -> Finding:
 
 @claim("the ceiling of a single-turn diagnosis is computable from the prior")
 def _() -> Finding:
-    """No single-turn diagnosis is right more often than the prior allows, counted by playing every fixed diagnosis."""
     most, names = ceiling(BOOK, COMPLAINT), possible(BOOK, COMPLAINT)
     rates = [fmean(right(consultation(name, final, turns=1)) for name in names) for final in FINALS]
     return Finding(max(rates) == most == 1 / 8, lines(ceiling=most, fixed_diagnoses_are_right=rates))
@@ -163,7 +156,6 @@ def _() -> Finding:
 
 @claim("no tree of questions needs fewer than the entropy")
 def _() -> Finding:
-    """The best tree of questions needs at least the entropy, over drawn casebooks; in the toy exactly that."""
     slack = []
     for book in (draw_book(8, 6, Key.of(number)) for number in range(30)):
         if possible(book, complaint := [symptoms_of(book)[0]]):
@@ -193,7 +185,6 @@ def trained(seed: int) -> tuple[float, float, float]:
 
 @claim("the trained doctor approaches the information-theoretic number of questions, within 1.5 times", slow=True)
 def _() -> Finding:
-    """In every seed, and is mostly right."""
     _, after, asked = zip(*map(trained, SEEDS), strict=True)
     least = bound(BOOK, COMPLAINT)
     holds = max(asked) <= 1.5 * least and min(after) > 0.9

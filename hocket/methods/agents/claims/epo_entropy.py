@@ -11,11 +11,10 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.environments.maze import Mazes
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch, inspect
-from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.turn_toys import by_turn, chance_to_arrive, maze_bench, random_episodes
+from hocket.lab.toys.episodes import by_turn, chance_to_arrive, maze_bench, random_episodes
+from hocket.lab.toys.rewarded import document, line
 from hocket.methods.agents.epo_entropy import EPO_ENTROPY
 from hocket.recipe import Recipe
 
@@ -34,18 +33,16 @@ def cases(number: int) -> dict[str, Any]:
     return {"version": 1, "trajectories": rows, "state": {"shaping.0": history}}
 
 
-def slopes(recipe: Recipe, document: Mapping[str, Any]) -> list[list[float]]:
+def slopes(recipe: Recipe, batch: Mapping[str, Any]) -> Any:
     """The gradient in the entropies."""
-    rows: list[list[float]] = inspect(recipe, document)["gradient_entropy"]
-    return rows
+    return inspect(recipe, batch)["gradient_entropy"]
 
 
 @claim("The gradient of the band term is zero inside and pushes entropy toward the band outside.")
 def _() -> Finding:
-    """Descending the loss raises entropy below the band, lowers it above, and leaves it alone inside."""
     turns, wrong = Counter[str](), 0
-    for document in map(cases, range(20)):
-        for row, values in zip(document["trajectories"], slopes(BAND, document), strict=True):
+    for batch in map(cases, range(20)):
+        for row, values in zip(batch["trajectories"], slopes(BAND, batch), strict=True):
             for usual, entropy, parts in zip(USUAL, by_turn(row, row["entropy"]), by_turn(row, values), strict=False):
                 side = (fmean(entropy) > 1.2 * usual) - (fmean(entropy) < 0.8 * usual)
                 turns[("inside", "above", "below")[side]] += 1
@@ -56,14 +53,14 @@ def _() -> Finding:
 
 @claim("It is the derivative of the loss.", "finite differences")
 def _() -> Finding:
-    document, step, gaps = cases(0), 1e-6, []
-    for row, values in zip(document["trajectories"], slopes(BAND, document), strict=True):
+    batch, step, gaps = cases(0), 1e-6, []
+    for row, values in zip(batch["trajectories"], slopes(BAND, batch), strict=True):
         entropies = list(row["entropy"])
         for place, slope in enumerate(values):
             sides = []
             for sign in (1, -1):
                 row["entropy"] = [*entropies[:place], entropies[place] + sign * step, *entropies[place + 1 :]]
-                sides.append(inspect(BAND, document)["loss"])
+                sides.append(inspect(BAND, batch)["loss"])
             gaps.append(abs((sides[0] - sides[1]) / (2 * step) - slope))
         row["entropy"] = entropies
     return below(1e-8, analytic_against_central_differences=max(gaps))
@@ -72,11 +69,11 @@ def _() -> Finding:
 @claim("Outside it is not zero, unlike the constant penalty, which is a plain bonus.", "derived; the authors' code")
 def _() -> Finding:
     """The published penalty has a value outside the band and no gradient there; the distance has one."""
-    document, constant = cases(0), EPO_ENTROPY.but({"regularisers.1.weight": 1.0, "regularisers.1.form": "constant"})
-    apart = gap(slopes(constant, document), slopes(BONUS, {**document, "state": {}}))
-    moved = max(abs(value) for row in slopes(BAND, document) for value in row)
+    batch, constant = cases(0), EPO_ENTROPY.but({"regularisers.1.weight": 1.0, "regularisers.1.form": "constant"})
+    apart = gap(slopes(constant, batch), slopes(BONUS, {**batch, "state": {}}))
+    moved = max(abs(value) for row in slopes(BAND, batch) for value in row)
     alone = BAND.but({"regularisers.1.form": "constant"})
-    worth = inspect(alone, document)["loss"] - inspect(alone.but({"regularisers.1.coefficient": 0.0}), document)["loss"]
+    worth = inspect(alone, batch)["loss"] - inspect(alone.but({"regularisers.1.coefficient": 0.0}), batch)["loss"]
     figures = say(constant_adds_to_the_loss=worth, to_the_gradient_of_the_bonus=apart, distance_adds_up_to=moved)
     return Finding(apart == 0.0 and moved > 1e-4 and worth > 1e-3, figures)
 
@@ -88,9 +85,7 @@ def _() -> Finding:
     for number in range(6):
         rows = random_episodes(Key.of(number), groups=1, samples=2, turns=1 + number)
         rows = [row | {"entropy": Key.of(number).numpy().random(len(row["logp"])).tolist()} for row in rows]
-        batch, memory = EPO_ENTROPY.compute_credit(
-            RecordedBatch({"version": 1, "trajectories": rows}).batch, memory, {}
-        )
+        batch, memory = EPO_ENTROPY.compute_credit(RecordedBatch(document(rows)).batch, memory, {})
         gaps += [abs(usual - fmean(earlier[turn])) for turn, usual in enumerate(batch.info["usual_entropy"][0])]
         parts = [by_turn(row, row["entropy"]) for row in rows]
         for turn in range(max(map(len, parts))):
@@ -120,8 +115,6 @@ def _() -> Finding:
     calmer = sum(a < b for a, b in zip(ours[0], plain[0], strict=True))
     lost = max(a - b for a, b in zip(plain[1], ours[1], strict=True))
     squares = {side: " ".join(f"{one:.3g}" for one in arm[0]) for side, arm in (("bonus", plain), ("corridor", ours))}
-    arrived = say(
-        reached_by_bonus=line(plain[1]), by_corridor=line(ours[1]), constant_penalty_is_the_bonus=same == plain
-    )
+    ends = say(reached_by_bonus=line(plain[1]), by_corridor=line(ours[1]), constant_penalty_is_the_bonus=same == plain)
     holds = ratio < 0.75 and calmer >= 4 and lost < 0.01 and same == plain
-    return Finding(holds, f"{STEPS} updates, mean square change of entropy: {say(**squares, ratio=ratio)}, {arrived}")
+    return Finding(holds, f"{STEPS} updates, mean square change of entropy: {say(**squares, ratio=ratio)}, {ends}")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import Prior, TalkBench
+from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.turn_toys import episode
+from hocket.lab.toys.talks import as_prior, played_by
 from hocket.methods.agents.epo_explicit import DECISIVE, EPO_EXPLICIT
 from hocket.recipe import Recipe
 from hocket.rollout.named_turns import NamedBy, ProbedTurns, worth
@@ -25,7 +23,7 @@ from hocket.train.loop import collect
 from hocket.types import Message, Scenario
 from hocket.workflows.advised import Advised
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("epo-explicit", "arXiv:2502.12486")
 WAVERS = InfoColumn("wavers", "The round in which the buyer wavers.")
@@ -50,7 +48,6 @@ def talks(key: Key) -> list[dict[str, Any]]:
 
 @claim("The loss is the formula; only strategy tokens have a gradient.")
 def _() -> Finding:
-    """The loss from judge labels, turn by turn, in plain numbers; the actor's tokens have no gradient."""
     off, actor, paid, gamma = 0.0, 0.0, 0, 0.9
     for number in range(12):
         rows, loss = talks(Key.of(number)), 0.0
@@ -76,33 +73,21 @@ MOVES, ROUNDS, STEPS, TARGET = ("firm", "soft", "friendly", "joke"), 6, 120, 0.7
 BUYERS = [Scenario(kind, kind, answer=move) for kind, move in (("stubborn", "friendly"), ("hasty", "firm"))]
 
 
-@dataclass(frozen=True)
-class Bargain(Workflow):
-    """Six moves against a scripted partner. In one round, which only who knows the outcome can tell, it wavers: the
-    move made there decides the price, and the others change nothing."""
-
-    roles = ("agent",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        wavers = int(team.key.derive("wavers").numpy().integers(ROUNDS))
-        said = [str(await team.agent(f"{scenario.prompt} partner, your move")) for _ in range(ROUNDS)]
-        price = 1.0 if said[wavers] == scenario.answer else 0.1
-        return Outcome(rewards={"price": price}, info={WAVERS.name: wavers})
+@played_by("agent")
+async def six_moves(scenario: Scenario, team: Team) -> Outcome:
+    """A scripted partner wavers in one round, which nobody is told: the move made there decides the price."""
+    wavers = int(team.key.derive("wavers").numpy().integers(ROUNDS))
+    said = [str(await team.agent(f"{scenario.prompt} partner, your move")) for _ in range(ROUNDS)]
+    price = 1.0 if said[wavers] == scenario.answer else 0.1
+    return Outcome(rewards={"price": price}, info={WAVERS.name: wavers})
 
 
-def view(messages: tuple[Message, ...]) -> Hashable:
+FLOW = Advised(six_moves)
+
+
+def view(messages: tuple[Message, ...]) -> tuple[str, str]:
     """The adviser sees the partner; the actor what it was told last."""
     return "adviser" if messages[0]["role"] == "system" else "actor", str(messages[-1]["content"]).split("\n")[-1]
-
-
-def executor(follows: float) -> Prior:
-    """An actor that does as the strategy says with this probability, else anything else."""
-
-    def logits(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
-        strategy = str(messages[-1]["content"]).split("\n")[-1].removeprefix("Strategy: ")
-        return {strategy: math.log(follows * (len(MOVES) - 1) / (1 - follows))}
-
-    return logits
 
 
 # The round in which the partner wavered; and no judge at all: the score is everybody's alike.
@@ -114,15 +99,17 @@ LABELLED = EPO_EXPLICIT.but({"rollout.judge": JUDGES["decisive"]})
 
 
 def bargain(recipe: Recipe, seed: int, follows: float = 0.85, **priors: Prior) -> TalkBench:
-    prior = {"actor": executor(follows), **priors}
-    return TalkBench(Advised(Bargain()), BUYERS, MOVES, recipe, view=view, prior=prior, seed=seed, lr=0.1)
+    """The actor does as the strategy says with chance `follows`, else anything else."""
+    odds = math.log(follows * (len(MOVES) - 1) / (1 - follows))
+    prior: dict[str, Prior] = {"actor": lambda messages, _: {view(messages)[1].removeprefix("Strategy: "): odds}}
+    return TalkBench(FLOW, BUYERS, MOVES, recipe, view=view, prior=prior | priors, seed=seed, lr=0.1)
 
 
 def price(bench: TalkBench, follows: float = 0.85) -> float:
     """The exact mean price with an executor that follows so often."""
-    adviser, system, prices = bench.policies["adviser"], Advised(Bargain()).system, []
+    adviser, prices = bench.policies["adviser"], []
     for scenario in BUYERS:
-        chances = adviser.probabilities(f"{scenario.prompt} partner, your move", system=system)
+        chances = adviser.probabilities(f"{scenario.prompt} partner, your move", system=FLOW.system)
         right = float(chances[MOVES.index(str(scenario.answer))])
         prices.append(0.1 + 0.9 * (right * follows + (1 - right) * (1 - follows) / (len(MOVES) - 1)))
     return fmean(prices)
@@ -143,9 +130,8 @@ def _() -> Finding:
     benches, prices = zip(*(trained("decisive", seed) for seed in SEEDS), strict=True)
     moved = max(float(bench.policies["actor"].module.logits.detach().abs().max()) for bench in benches)
     before, after = max(one[0] for one in prices), [one[-1] for one in prices]
-    saw = say(
-        executor_follows=0.85, price_before=before, after=line(after), most_episodes=16 * (max(map(len, prices)) - 1)
-    )
+    episodes = 16 * (max(map(len, prices)) - 1)
+    saw = say(executor_follows=0.85, price_before=before, after=line(after), most_episodes=episodes)
     return Finding(moved == 0 and min(after) >= TARGET and before < 0.4, f"{saw}, {say(executor_moved_by=moved)}")
 
 
@@ -154,14 +140,7 @@ def _() -> Finding:
     """The same strategist with an executor that follows in 60% only, and was never seen; also played, not computed."""
     plain = {seed: price(bargain(LABELLED, seed, 0.6), 0.6) for seed in SEEDS}
     gains = [price(trained("decisive", seed)[0], 0.6) - plain[seed] for seed in SEEDS]
-    teacher = trained("decisive", SEEDS[0])[0].policies["adviser"]
-
-    def learnt(messages: tuple[Message, ...], said: tuple[str, ...]) -> Sequence[float]:
-        *_, last = (str(one["content"]) for one in messages if one["role"] == "user")
-        words: list[float] = teacher.probabilities(last, system=str(messages[0]["content"])).log().tolist()
-        return words
-
-    second = bargain(LABELLED, 0, 0.6, adviser=learnt)
+    second = bargain(LABELLED, 0, 0.6, adviser=as_prior(trained("decisive", SEEDS[0])[0].policies["adviser"]))
     played, exact = second.success(150), price(second, 0.6)
     saw = say(executor_follows=0.6, gains_over_an_untrained_strategist=line(gains), played=played, computed=exact)
     return Finding(min(gains) > 0.15 and abs(played - exact) < 0.1, saw)
@@ -180,7 +159,6 @@ def _() -> Finding:
 
 @claim("The decisive turn is found by playing on from every history.", "derived", slow=True)
 def _() -> Finding:
-    """Without a judge to ask, the decisive round is found by what episodes that go on from each history earn."""
     judge = ProbedTurns(rollouts=24, by="change")
     bench = bargain(EPO_EXPLICIT.but({"rollout.judge": judge, "rollout.samples": 12}), 5)
     experience, _ = run_async(collect(bench.parts, bench.parts.key.derive("probe")))
@@ -195,7 +173,6 @@ def _() -> Finding:
     "The turns that the judge names receive the episode's score, others none.", "arXiv:2502.12486 and its released code"
 )
 def _() -> Finding:
-    """In a step of training strategies get 0.9^(d - t) R up to the decisive turn d, and 0 after it."""
     result = bargain(LABELLED, 4).step()
     assert result.batch is not None
     occurrences, right = result.batch.occurrences, 0

@@ -8,25 +8,23 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
-from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.episodes import identical, random_batches
 from hocket.lab.toys.rewarded import line, shaped
-from hocket.lab.toys.turn_toys import random_episodes
+from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.g_ra import G_RA, GatedAccumulation
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.types import Scenario
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("g-ra", "arXiv:2508.10548")
 LOOKS = InfoColumn("looks", "How often the worker looked.")
 STEPS_DONE = InfoColumn("steps", "How many steps were done.")
 HANDED_IN = InfoColumn("handed in", "Whether the work was handed in.")
-SOLVED = InfoColumn("solved", "Whether the work was handed in whole.")
-EPISODES: list[list[dict[str, Any]]] = [random_episodes(Key.of(number)) for number in range(20)]
+EPISODES = random_batches()
 
 
 def gated(threshold: float) -> Recipe:
@@ -36,22 +34,12 @@ def gated(threshold: float) -> Recipe:
 
 @claim("With tau = -infinity it equals direct accumulation.")
 def _() -> Finding:
-    pairs = ((inspect_rows(gated(-math.inf), rows), inspect_rows(GRPO, rows)) for rows in EPISODES)
-    worst = max(gap(one["gradient"], other["gradient"]) for one, other in pairs)
-    return Finding(worst == 0.0, say(difference_on_20_batches=worst))
+    return identical(gated(-math.inf), GRPO, EPISODES)
 
 
 @claim("With tau = +infinity it is the pure outcome reward.")
 def _() -> Finding:
-    bare = [
-        [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows] for rows in EPISODES
-    ]
-    pairs = (
-        (inspect_rows(gated(math.inf), rows), inspect_rows(GRPO, plain))
-        for rows, plain in zip(EPISODES, bare, strict=True)
-    )
-    worst = max(gap(one["gradient"], other["gradient"]) for one, other in pairs)
-    return Finding(worst == 0.0, say(difference_on_20_batches=worst))
+    return identical(gated(math.inf), GRPO, EPISODES, "turn_scores")
 
 
 @claim("Immediate rewards count where the outcome exceeds tau.")
@@ -73,33 +61,26 @@ def _() -> Finding:
     return Finding(gap(values, [1.0 + 0.2 + 0.1, 1.0 - 0.2, 0.4, 0.0]) < EXACT, f"solved, form {cases}: {line(values)}")
 
 
-TURNS = 20
-STEPS = ("read", "edit", "test", "write")
+TURNS, STEPS = 20, ("read", "edit", "test", "write")
 WORDS = ("look", *STEPS, "hand in")
 
 
-class Repair(Workflow):
+@played_by("worker")
+async def repair(scenario: Scenario, team: Team) -> Outcome:
     """Four steps in their order, then handing in, in at most `TURNS` turns. Looking around pays 0.1 and helps nobody.
-
-    Each step pays 0.2 when its turn has come, as a critic of single steps would. Handing in is worth 1 after all
-    steps, 0.1 before; without it there is no verdict.
-    """
-
-    roles = ("worker",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        done, looks, worth, earned = 0, 0, None, list[float]()
-        while len(earned) < TURNS and worth is None:
-            word = str(await team.worker.fresh()(f"steps done: {done}"))
-            looks += word == "look"
-            right = done < len(STEPS) and word == STEPS[done]
-            done += right
-            earned.append(0.1 if word == "look" else 0.2 if right else 0.0)
-            if word == "hand in":
-                worth = 1.0 if done == len(STEPS) else 0.1
-        noted = {LOOKS: looks, STEPS_DONE: done, HANDED_IN: worth is not None, SOLVED: worth == 1.0}
-        info = {column.name: value for column, value in noted.items()}
-        return Outcome(rewards={"verdict": worth}, turn_rewards={"steps": earned}, info=info)
+    Each step pays 0.2 when its turn has come, as a critic of single steps would. Handing in is worth 1 after all steps,
+    0.1 before; without it there is no verdict."""
+    done, looks, worth, earned = 0, 0, None, list[float]()
+    while len(earned) < TURNS and worth is None:
+        word = str(await team.worker.fresh()(f"steps done: {done}"))
+        looks += word == "look"
+        right = done < len(STEPS) and word == STEPS[done]
+        done += right
+        earned.append(0.1 if word == "look" else 0.2 if right else 0.0)
+        if word == "hand in":
+            worth = 1.0 if done == len(STEPS) else 0.1
+    info = {LOOKS.name: looks, STEPS_DONE.name: done, HANDED_IN.name: worth is not None}
+    return Outcome(rewards={"verdict": worth}, turn_rewards={"steps": earned}, info=info)
 
 
 BRIEF, CURIOUS = {"hand in": 1.5}, {"look": 2.5, "hand in": -0.5}
@@ -108,7 +89,7 @@ BRIEF, CURIOUS = {"hand in": 1.5}, {"look": 2.5, "hand in": -0.5}
 
 def bench(recipe: Recipe, seed: int, start: Mapping[str, float]) -> TalkBench:
     jobs = [Scenario(f"job {number}", "job") for number in range(4)]
-    return TalkBench(Repair(), jobs, WORDS, recipe, view=last_message, prior=lambda *_: start, seed=seed, lr=0.1)
+    return TalkBench(repair, jobs, WORDS, recipe, view=last_message, prior=lambda *_: start, seed=seed, lr=0.1)
 
 
 def share(trained: TalkBench, column: InfoColumn) -> float:
@@ -126,8 +107,7 @@ def _() -> Finding:
     made = [[bench(recipe, seed, CURIOUS).run(25) for seed in SEEDS] for recipe in (gated(-math.inf), G_RA)]
     lost, kept = ([share(run, HANDED_IN) for run in runs] for runs in made)
     looks, bounded = ([share(run, LOOKS) for run in runs] for runs in made)
-    rewards = [[row["reward/mean"] for row in run.history] for run in made[0]]
-    grown = [fmean(row[-5:]) - row[0] for row in rewards]
+    grown = [fmean(row[-5:]) - row[0] for row in [[row["reward/mean"] for row in run.history] for run in made[0]]]
     holds = min(grown) > 0.3 and max(lost) < start / 2 and min(kept) > start and max(bounded) < 0.75 * min(looks)
     saw = say(handed_in_at_the_start=start, adding_up=line(lost), total_reward_rises_by=line(grown), looks=line(looks))
     return Finding(holds, f"{saw}; {say(gated=line(kept), looks_of_20=line(bounded))}")

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from itertools import islice, pairwise
 from statistics import fmean
 from typing import Any
 
 from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.talk import Prior, TalkBench, last_message
+from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.episodes import episode, to_go, without
 from hocket.lab.toys.rewarded import document, lines
-from hocket.lab.toys.turn_toys import episode
+from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.igpo import IGPO, IGPO_UNBIASED, WithBeliefs
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
@@ -30,9 +29,8 @@ claim = Claims("igpo", "arXiv:2510.14967")
 
 def believing(group: str, reward: float, beliefs: Sequence[float | None]) -> dict[str, Any]:
     """An episode of as many turns as there are beliefs, two decisions each."""
-    row = episode(group, reward, [{"tokens": [n] * 2} for n in range(len(beliefs))], info={"beliefs": list(beliefs)})
-    del row["turn_scores"]
-    return row
+    turns = [{"tokens": [n] * 2} for n in range(len(beliefs))]
+    return without([episode(group, reward, turns, info={"beliefs": list(beliefs)})], "turn_scores")[0]
 
 
 def random_beliefs(seed: int) -> list[Any]:
@@ -45,7 +43,7 @@ def turn_rewards(rows: Sequence[Any]) -> list[list[float]]:
     """What credit sees per turn, the outcome aside."""
     batch, _ = IGPO.compute_credit(RecordedBatch(document(rows)).batch, IGPO.init(), {})
     values = iter(batch.scores[REWARD[Level.TURN]].values.tolist())
-    return [list(itertools.islice(values, row["turn"][-1] + 1)) for row in rows]
+    return [list(islice(values, row["turn"][-1] + 1)) for row in rows]
 
 
 @claim("With gamma = 1 the turn rewards telescope to b_T - b_0.")
@@ -73,22 +71,18 @@ def _() -> Finding:
 
 @claim("Rewards are normalised over all turns of the group and then summed.")
 def _() -> Finding:
-    """The formula counted anew, summed from each turn on with a discount."""
     off, gamma = 0.0, 0.9
     for rows in map(random_beliefs, range(20)):
         pools: dict[str, list[float]] = {}
-        earned = [
-            [*(b - a for a, b in itertools.pairwise(row["info"]["beliefs"])), row["scores"]["reward"]] for row in rows
-        ]
+        earned = [[*(b - a for a, b in pairwise(row["info"]["beliefs"])), row["scores"]["reward"]] for row in rows]
         for row, own in zip(rows, earned, strict=True):
             pools.setdefault(row["group"], []).extend(own)
         wanted = []
         for row, own in zip(rows, earned, strict=True):
             pool, middle = pools[row["group"]], fmean(pools[row["group"]])
             spread = math.sqrt(fmean([(r - middle) ** 2 for r in pool])) + 1e-6
-            normal = [(r - middle) / spread if max(pool) > min(pool) else 0.0 for r in own]
-            to_go = [sum(gamma ** (k - t) * normal[k] for k in range(t, len(normal))) for t in range(len(normal))]
-            wanted.append([to_go[turn] for turn in row["turn"]])
+            after = to_go([(r - middle) / spread if max(pool) > min(pool) else 0.0 for r in own], gamma)
+            wanted.append([after[turn] for turn in row["turn"]])
         off = max(off, gap(inspect_rows(IGPO.but({"credit.gamma": gamma}), rows)["advantages"], wanted))
     return below(1e-10, off_the_formula_on_20_batches=off)
 
@@ -98,23 +92,17 @@ WORDS = ("ann", *CITIES, *LANDS, "weather", "news")
 SCENARIOS = [Scenario(land, "?", land, metadata={"city": CITIES[n % len(CITIES)]}) for n, land in enumerate(LANDS)]
 
 
-@dataclass(frozen=True)
-class TwoHops(Workflow):
-    """In which land does Ann live? Looking Ann up tells her city, looking the city up tells the land.
+def two_hops(*, free: bool) -> Workflow:
+    """In which land does Ann live? Looking Ann up tells her city, looking the city up tells the land. Every scenario
+    asks the same and differs in what is true. Two look-ups and an answer; or, if `free`, saying a land is the answer
+    whenever it is said, at most after four look-ups."""
 
-    Every scenario asks the same and differs in what is true. Two look-ups and an answer; or, if `free`, saying a land
-    is the answer whenever it is said, at most after four look-ups.
-    """
-
-    free: bool = False
-
-    roles = ("seeker",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+    @played_by("seeker")
+    async def flow(scenario: Scenario, team: Team) -> Outcome:
         city, read = scenario.metadata["city"], "where is ann"
-        for look in range(5 if self.free else 3):
+        for look in range(5 if free else 3):
             word = str(await team.seeker.fresh()(read))
-            if word in LANDS and (self.free or look == 2):
+            if word in LANDS and (free or look == 2):
                 return Outcome(answer=word, rewards={"right": float(word == scenario.answer)})
             if word == "ann":
                 read = f"ann is in {city}"
@@ -122,27 +110,25 @@ class TwoHops(Workflow):
                 read = f"{city} is in {scenario.answer}"
         return Outcome(rewards={"right": 0.0})
 
-
-def inclined(strength: float) -> Prior:
-    """Says the land that it has just read more often than not, and tends to look up what it was told of."""
-
-    def prior(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
-        last = str(messages[-1]["content"]).rpartition(" is in ")[2]
-        return {last: 3.0 if last in LANDS else strength} if last in WORDS else {"ann": strength}
-
-    return prior
+    return flow
 
 
 def bench(recipe: Recipe, seed: int, *, free: bool = False) -> TalkBench:
     """The belief is the chance of saying the right land at once, as every answer here is one word."""
     recipe = recipe.but({"rollout.phrase": ""}) if isinstance(recipe.rollout, WithBeliefs) else recipe
-    prior = inclined(0.0 if free else 1.0)
-    return TalkBench(TwoHops(free), SCENARIOS, WORDS, recipe, view=last_message, prior=prior, seed=seed, lr=0.1)
+    strength = 0.0 if free else 1.0
+
+    def inclined(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
+        """Says the land that it has just read more often than not, and tends to look up what it was told of."""
+        last = str(messages[-1]["content"]).rpartition(" is in ")[2]
+        return {last: 3.0 if last in LANDS else strength} if last in WORDS else {"ann": strength}
+
+    flow = two_hops(free=free)
+    return TalkBench(flow, SCENARIOS, WORDS, recipe, view=last_message, prior=inclined, seed=seed, lr=0.1)
 
 
 @claim("Beliefs are those of the policy that played.")
 def _() -> Finding:
-    """What the rollout writes down is the chance of the right word where each turn began."""
     made, off = bench(IGPO, 0).run(1), 0.0
     (policy,) = made.policies.values()
     player, trajectories = policy.frozen_copy(), made.step().trajectories

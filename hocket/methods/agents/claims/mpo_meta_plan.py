@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from statistics import fmean
 
 import torch
 
 from hocket.core.batch import Batch
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.talks import as_prior, played_by, stepped
 from hocket.methods.agents.mpo_meta_plan import MPO_META_PLAN
 from hocket.methods.base.sft import SFT
 from hocket.recipe import Recipe
@@ -21,7 +21,7 @@ from hocket.rollout.named_turns import worth
 from hocket.types import Evaluation, Message, Scenario, Trajectory
 from hocket.workflows.advised import Advised
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("mpo-meta-plan", "arXiv:2503.02682 and its released scripts")
 PLACES = ("kitchen", "garden", "attic", "cellar")
@@ -33,20 +33,17 @@ LAYOUT = {thing: places for thing, *places in map(str.split, HOMES.split(", "))}
 TIME, TAKEN, STEPS = 6, 0.2, 16
 
 
-class House(Workflow):
+@played_by("agent")
+async def house(scenario: Scenario, team: Team) -> Outcome:
     """Fetch the key, go where it fits, open: four right moves of six, and the agent sees no further than its place."""
-
-    roles = ("agent",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        thing, place, held, done = str(scenario.prompt), "hall", False, False
-        told = thing
-        for _ in range(TIME):
-            if not done:
-                move = str(await team.agent(f"{told}\n{sight(thing, place, held)}"))
-                place, held, done = moved(thing, place, held, move)
-            told = "so"
-        return Outcome(rewards={"opened": 1.0 if done else TAKEN * held})
+    thing, place, held, done = str(scenario.prompt), "hall", False, False
+    told = thing
+    for _ in range(TIME):
+        if not done:
+            move = str(await team.agent(f"{told}\n{sight(thing, place, held)}"))
+            place, held, done = moved(thing, place, held, move)
+        told = "so"
+    return Outcome(rewards={"opened": 1.0 if done else TAKEN * held})
 
 
 def sight(thing: str, place: str, held: bool) -> str:
@@ -99,7 +96,7 @@ def errands(*, curated: bool) -> list[Scenario]:
     return scenarios
 
 
-FLOW = Advised(House(), every=False, lead="Plan")
+FLOW = Advised(house, every=False, lead="Plan")
 SUPERVISED = SFT.but(name="curated plans", workflow=MPO_META_PLAN.workflow, cast=MPO_META_PLAN.cast)
 
 
@@ -149,14 +146,8 @@ def taught(seed: int) -> TalkBench:
 
 def begun(seed: int) -> TalkBench:
     """Where preferences begin: the planner's reference is the one after its supervised start."""
-    teacher = taught(seed).policies["adviser"]
-
-    def learnt(messages: tuple[Message, ...], said: tuple[str, ...]) -> Sequence[float]:
-        heard = [one for one in messages if one["role"] != "system"]
-        logits: list[float] = teacher.probabilities(*heard, system=FLOW.system).log().tolist()
-        return logits
-
-    return planning(MPO_META_PLAN.but({"objective.beta": 0.5}), seed, learnt, lr=0.3)
+    start = as_prior(taught(seed).policies["adviser"])
+    return planning(MPO_META_PLAN.but({"objective.beta": 0.5}), seed, start, lr=0.3)
 
 
 @functools.cache
@@ -193,16 +184,14 @@ def _() -> Finding:
 def steps() -> list[tuple[Batch, list[Trajectory], dict[str, dict[str, float]]]]:
     """Batches of some steps, what was played, and by scenario the mean score of each plan; later plans tie."""
     bench, rows = begun(0), []
-    for _ in range(8):
-        result = bench.step()
-        assert result.batch is not None
+    for batch, played in (stepped(bench) for _ in range(8)):
         scores: dict[str, dict[str, list[float]]] = {}
-        for one in result.trajectories:
+        for one in played:
             scores.setdefault(one.scenario.id, {}).setdefault(one.turns[0].text, []).append(worth(one))
         quality = {scenario: {plan: fmean(all_) for plan, all_ in plans.items()} for scenario, plans in scores.items()}
         # Before credit every decision that was free counts.
-        batch = result.batch.credited(weight=(~result.batch.forced[result.batch.occurrences.decision]).float())
-        rows.append((batch, result.trajectories, quality))
+        batch = batch.credited(weight=(~batch.forced[batch.occurrences.decision]).float())
+        rows.append((batch, played, quality))
     return rows
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.episodes import by_turn, episode, identical
 from hocket.lab.toys.rewarded import group_relative, line
-from hocket.lab.toys.turn_toys import by_turn, episode
+from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.mt_grpo import MT_GRPO
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("mt-grpo", "arXiv:2505.11821")
 RIGHT = InfoColumn("right", "Whether the answer was right.")
@@ -48,29 +49,22 @@ def random_calls(number: int) -> list[dict[str, Any]]:
 
 @claim("With c = 0 it equals trajectory-level GRPO.")
 def _() -> Finding:
-    gaps = []
-    for rows in map(random_calls, range(20)):
-        blind = [{name: value for name, value in row.items() if name != "turn_scores"} for row in rows]
-        left, right = inspect_rows(MT_GRPO.but({"credit.coefficient": 0.0}), rows), inspect_rows(GRPO, blind)
-        gaps += [gap(left[name], right[name]) for name in ("advantages", "gradient")]
-    return Finding(max(gaps) == 0.0, say(difference_on_20_batches=max(gaps)))
+    return identical(MT_GRPO.but({"credit.coefficient": 0.0}), GRPO, map(random_calls, range(20)), "turn_scores")
 
 
 @claim("Advantages are the normalised rewards, in both published forms.")
 def _() -> Finding:
     gaps = []
-    for rows, form in ((rows, form) for rows in map(random_calls, range(20)) for form in ("added", "cumulative")):
-        advantages = inspect_rows(
-            MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9}), rows
-        )
+    for rows, form in product(map(random_calls, range(20)), ("added", "cumulative")):
+        recipe = MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9})
+        advantages = inspect_rows(recipe, rows)["advantages"]
         for group in (slice(0, 5), slice(5, 10)):
             outcome = [row["scores"]["reward"] for row in rows[group]]
             turn = [sum(one["reward"] for one in row["turn_scores"]) for row in rows[group]]
             pairs = list(zip(outcome, turn, strict=True))
             joint = group_relative([o + 0.7 * t if form == "added" else t + 0.9 * o for o, t in pairs])
             final, call = group_relative(outcome), group_relative(turn)
-            own = zip(rows[group], advantages["advantages"][group], joint, final, call, strict=True)
-            for row, values, both, last, first in own:
+            for row, values, both, last, first in zip(rows[group], advantages[group], joint, final, call, strict=True):
                 early = last + 0.7 * first if form == "added" else both
                 alone = row["turn"][-1] == 0
                 gaps.append(gap(values, [both if alone else early if place == 0 else last for place in row["turn"]]))
@@ -99,19 +93,16 @@ ANSWERS, RUBBISH = ("red", "green", "blue"), tuple(f"word {number}" for number i
 WORDS = (*ANSWERS, "look", *RUBBISH)
 
 
-class LookUp(Workflow):
+@played_by("solver")
+async def look_up(scenario: Scenario, team: Team) -> Outcome:
     """Nobody can know the answer, one of three, but looking it up tells it: answer at once, or look and then answer."""
-
-    roles = ("solver",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        answer = await team.solver("question")
-        calls = {answer: float(str(answer) == "look")}
-        if calls[answer]:
-            answer = await team.solver(f"found {scenario.answer}")
-            calls[answer] = 0.0
-        right = float(str(answer) == scenario.answer)
-        return Outcome(rewards={"right": right}, turn_rewards={"call": calls}, info={RIGHT.name: right})
+    answer = await team.solver("question")
+    calls = {answer: float(str(answer) == "look")}
+    if calls[answer]:
+        answer = await team.solver(f"found {scenario.answer}")
+        calls[answer] = 0.0
+    right = float(str(answer) == scenario.answer)
+    return Outcome(rewards={"right": right}, turn_rewards={"call": calls}, info={RIGHT.name: right})
 
 
 def hasty(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
@@ -124,7 +115,7 @@ def hasty(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, 
 def trained(recipe: Recipe, steps: int) -> list[TalkBench]:
     asked = [Scenario(answer, "question", answer) for answer in ANSWERS]
     how: dict[str, Any] = {"view": last_message, "prior": hasty, "lr": 0.1}
-    return [TalkBench(LookUp(), asked, WORDS, recipe, seed=seed, **how).run(steps) for seed in SEEDS]
+    return [TalkBench(look_up, asked, WORDS, recipe, seed=seed, **how).run(steps) for seed in SEEDS]
 
 
 def right(bench: TalkBench) -> float:

@@ -16,8 +16,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.environments import order_desk
 from hocket.environments.order_desk import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.mua_rl import MUA_RL
@@ -79,7 +78,6 @@ def bit(scenario: Scenario, database: Database, said: Sequence[str]) -> float:
 
 @claim("the reward is invariant to detours that restore the state")
 def _() -> Finding:
-    """A detour that restores the state changes nothing: looking up, and an address changed to and fro."""
     kept = []
     for database, goal, scenario in cases():
         for number, order in database["orders"].items():
@@ -104,7 +102,6 @@ def every_write(database: Database) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 @claim("the reward is 0 after any extra write")
 def _() -> Finding:
-    """Any write beyond the right ones gives 0, and so do the right ones left out and an output left unsaid."""
     extra, bare, unsaid = [], [], []
     for database, goal, scenario in cases():
         outputs, right = goal.outputs(database), goal.done(database)
@@ -126,7 +123,6 @@ def call(name: str, **arguments: str) -> str:
 
 @claim("the loss covers agent tokens only; the user closes the episode")
 def _() -> Finding:
-    """Decisions are the agent's tokens alone; what a call says is not said to the user; the user closes the talk."""
     replies = ["Which order?", call("refund", order="13"), "It is 20."]
     scenario = OrderDesk().scenario("s", TOY_DATABASE, Goal("refund", {"order": "13"}))
     (played,) = rehearse(SimulatedUser(OrderDesk()), scenario, replies)
@@ -138,17 +134,12 @@ def _() -> Finding:
     return Finding(holds, say(decisions=batch.decisions, tokens_of_the_agent=spoken, it_heard=str(told)))
 
 
+STOCK = "11 lamp 30 open, 12 rug 55 open, 15 clock 90 open, 13 clock 20 delivered, 14 chair 70 delivered"
+HOMES = {"open": "Elm 4", "delivered": "Oak 7"}
 TOY_DATABASE: Database = {
     "orders": {
-        number: {"item": item, "price": price, "address": address, "state": state, "notes": []}
-        for number, item, price, address, state in (
-            ("11", "lamp", 30, "Elm 4", "open"),
-            ("12", "rug", 55, "Elm 4", "open"),
-            ("15", "clock", 90, "Elm 4", "open"),
-            ("13", "clock", 20, "Oak 7", "delivered"),
-            ("14", "chair", 70, "Oak 7", "delivered"),
-            ("16", "chair", 45, "Oak 7", "delivered"),
-        )
+        number: {"item": item, "price": int(price), "address": HOMES[state], "state": state, "notes": []}
+        for number, item, price, state in map(str.split, f"{STOCK}, 16 chair 45 delivered".split(", "))
     }
 }
 TOY_ADDRESSES, MANNER, STEPS = ("Ash 9", "Fir 2"), order_desk.Manner(volunteer=0.2, deaf=0.1), 140
@@ -222,9 +213,7 @@ def _() -> Finding:
         played = bench.run(STEPS).play(25)
         after.append(fmean(SOLVED.judge(one) or 0.0 for one in played))
         asked.append(asks_where_needed(played))
-    saw = say(
-        steps=STEPS, talks_per_seed=300, solved_before=line(before), after=line(after), ceiling_without_asking=most
-    )
+    saw = say(steps=STEPS, talks_per_seed=300, before=line(before), after=line(after), ceiling_without_asking=most)
     saw += ", " + say(asked_before_writing_where_the_order_was_left_open=line(asked))
     return Finding(min(after) > most + 0.2 and min(asked) > 0.8, saw)
 

@@ -8,18 +8,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import Lookup, TalkBench, total
+from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.toys import Judged
-from hocket.methods.agents.oreo import OREO, PathConsistency
+from hocket.methods.agents.oreo import OREO
 from hocket.methods.base.sft import SFT
 from hocket.objectives.divergence import ExactKL
 from hocket.recipe import Recipe
@@ -54,17 +53,16 @@ class Soft:
 
     worth: Mapping[str, float]
     reference: Mapping[Path, Sequence[float]]
-    beta: float
 
     def value(self, path: Path) -> float:
-        return self.worth[" ".join(path)] if len(path) == DEPTH else self.beta * math.log(sum(self.tilted(path, 0.0)))
+        return self.worth[" ".join(path)] if len(path) == DEPTH else BETA * math.log(sum(self.tilted(path, 0.0)))
 
     def policy(self, path: Path) -> list[float]:
         return self.tilted(path, self.value(path))
 
     def tilted(self, path: Path, base: float) -> list[float]:
         parts = zip(ACTIONS, self.reference[path], strict=True)
-        return [chance * math.exp((self.value((*path, action)) - base) / self.beta) for action, chance in parts]
+        return [chance * math.exp((self.value((*path, action)) - base) / BETA) for action, chance in parts]
 
 
 def tree(seed: int, recipe: Recipe, *, even: bool, steps: int = 1) -> tuple[TalkBench, Soft]:
@@ -77,29 +75,28 @@ def tree(seed: int, recipe: Recipe, *, even: bool, steps: int = 1) -> tuple[Talk
     start = {said: dict(zip(ACTIONS, own, strict=True)) for said, own in logits.items()}
     made = TalkBench(SingleTurn(), rows, ACTIONS, recipe, prior=lambda _, said: start[said], rewards=rewards, **more)
     reference = {path: torch.tensor(own, dtype=torch.float64).softmax(0).tolist() for path, own in logits.items()}
-    assert isinstance(recipe.objective, PathConsistency)
-    return made, Soft(worth, reference, recipe.objective.beta)
+    return made, Soft(worth, reference)
 
 
-def place(made: TalkBench, path: Path) -> tuple[Lookup, int]:
-    """The policy, and the row for what comes after a path."""
+def place(made: TalkBench, content: str, said: Path = ()) -> tuple[Lookup, int]:
+    """The policy, and its row for what comes after this message and these words."""
     (policy,) = made.policies.values()
-    told: Message = {"role": "user", "content": "the tree"}
-    return policy, policy.rows.row(made.chat.opening([told])[-1], tuple(map(ACTIONS.index, path)))
+    told: Message = {"role": "user", "content": content}
+    return policy, policy.rows.row(made.chat.opening([told])[-1], tuple(map(made.chat.words.index, said)))
 
 
-def learnt(made: TalkBench, path: Path) -> tuple[float, list[float]]:
-    """V and the policy after a path."""
-    policy, row = place(made, path)
-    assert policy.module.values is not None
-    return float(policy.module.values[row].detach()), policy.logp(torch.tensor([row]))[0].exp().tolist()
+def learnt(made: TalkBench, content: str, said: Path = ()) -> tuple[float, list[float]]:
+    """V and the policy's probabilities there."""
+    (policy, row), (learner,) = place(made, content, said), made.policies.values()
+    chances, values = policy.logp(torch.tensor([row]))[0].detach().exp().tolist(), learner.module.values
+    return (0.0 if values is None else float(values[row].detach())), chances
 
 
 @torch.no_grad()
 def write(made: TalkBench, soft: Soft) -> None:
     """Makes the policy and its values the soft optimum."""
     for path in INSIDE:
-        policy, row = place(made, path)
+        policy, row = place(made, "the tree", path)
         assert policy.module.values is not None
         policy.module.logits[row] = torch.tensor(soft.policy(path), dtype=torch.float64).log() - policy.rows.start[row]
         policy.module.values[row] = soft.value(path)
@@ -118,19 +115,17 @@ def squares(made: TalkBench) -> float:
 def _() -> Finding:
     losses: list[tuple[float, float, float]] = []
     for seed in SEEDS:
-        (made, soft), (by_turn, whole) = (
-            tree(seed, recipe, even=False) for recipe in (PLAIN, PLAIN.but({"objective.step": "turn"}))
-        )
+        made, soft = tree(seed, PLAIN, even=False)
+        by_turn, whole = tree(seed, PLAIN.but({"objective.step": "turn"}), even=False)
         write(made, soft)
         write(by_turn, whole)
-        residual, (policy, row) = squares(made), place(made, ("left",))
+        residual, (policy, row) = squares(made), place(made, "the tree", ("left",))
         with torch.no_grad():
             policy.module.logits[row, 0] += 0.1
         losses.append((residual, squares(by_turn), squares(made)))
     optimal, stepped, moved = zip(*losses, strict=True)
-    saw = say(
-        random_trees=len(losses), paths=len(PATHS), squared_losses_at_V_and_pi_of_dynamic_programming=max(optimal)
-    )
+    trees = {"random_trees": len(losses), "paths": len(PATHS)}
+    saw = say(**trees, squared_losses_at_V_and_pi_of_dynamic_programming=max(optimal))
     saw += ", " + say(with_the_whole_answer_as_one_step=max(stepped), least_after_0_1_on_one_logit=min(moved))
     return Finding(max(*optimal, *stepped) < 1e-12 and min(moved) > 1e-6, saw)
 
@@ -141,7 +136,7 @@ def gaps(seed: int, alpha: float) -> tuple[float, float, float]:
     recipe = PLAIN.but({"update.schedule": "cosine"})
     made, soft = tree(seed, pulled(recipe, alpha) if alpha else recipe, even=True, steps=FITS)
     made.run(FITS)
-    values, policies = zip(*(learnt(made, path) for path in INSIDE), strict=True)
+    values, policies = zip(*(learnt(made, "the tree", path) for path in INSIDE), strict=True)
     best = [soft.policy(path) for path in INSIDE]
     ours, theirs = (sum(p * math.log(2 * p) for own in some for p in own) for some in (policies, best))
     return gap(values, [soft.value(path) for path in INSIDE]), gap(policies, best), ours / theirs
@@ -177,10 +172,8 @@ def question(said: Sequence[int], added: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Chain(Workflow):
-    """Adds numbers modulo `base`, each sum a message; the last alone is judged.
-
-    In base 10 who slips is lost. In base 4 a second slip makes good the first in one of three cases.
-    """
+    """Adds numbers modulo `base`, each sum a message; the last alone is judged. In base 10 who slips is lost. In base 4
+    a second slip makes good the first in one of three cases."""
 
     base: int = 10
 
@@ -227,41 +220,24 @@ def chains(numbers: Sequence[Numbers]) -> list[Scenario]:
     return [Scenario(f"chain {'+'.join(map(str, one))}", "add", metadata={"numbers": one}) for one in numbers]
 
 
-class Way(NamedTuple):
-    """How to learn: beta, the updates of V before each of the policy, their size, and how often."""
-
-    beta: float
-    fits: int
-    lr: float
-    steps: int
-
-
-SHARP, LEASHED, IMITATION = Way(0.1, 3, 0.1, 35), Way(1.0, 8, 0.03, 25), Way(0.0, 0, 0.1, 60)
+# How to learn: beta, the updates of V before each of the policy, their size, and how often.
+SHARP, LEASHED, IMITATION = (0.1, 3, 0.1, 35), (1.0, 8, 0.03, 25), (0.0, 0, 0.1, 60)
 
 
 @functools.cache
-def taught(base: int, way: Way, seed: int) -> TalkBench:
+def taught(base: int, way: tuple[float, int, float, int], seed: int) -> TalkBench:
     """From the same traces of the reference: OREO on all, or (`IMITATION`) SFT on those that end right."""
-    flow, oreo = Chain(base), way is not IMITATION
-    recipe = pulled(OREO, 0.01).but({"objective.beta": way.beta, "update.fits": way.fits}) if oreo else SFT
+    flow, oreo, (beta, fits, lr, steps) = Chain(base), way is not IMITATION, way
+    recipe = pulled(OREO, 0.01).but({"objective.beta": beta, "update.fits": fits}) if oreo else SFT
     recipe, words = recipe.but({"rollout": Independent(samples=TRACES)}), [str(number) for number in range(base)]
-    more: dict[str, Any] = {"length": 2, "ends": True, "seed": seed, "lr": way.lr}
+    more: dict[str, Any] = {"length": 2, "ends": True, "seed": seed, "lr": lr}
     made = TalkBench(flow, chains(flow.cut(seed)[0]), words, recipe, view=flow.view, prior=flow.start, **more)
     experience, _ = run_async(collect(made.parts, Key.of(seed).derive("traces")))
     if not oreo:
         experience = Experience([one for one in experience.trajectories if one.scores["right"].value == 1])
-    for step in range(1, way.steps + 1):
+    for step in range(1, steps + 1):
         learn_from(made.parts, step, experience, [], rollout=1.0)
     return made
-
-
-def policy_at(made: TalkBench, said: Sequence[int], added: Sequence[int]) -> tuple[float, list[float]]:
-    """V and the policy's probabilities after these sums."""
-    (policy,) = made.policies.values()
-    told: Message = {"role": "user", "content": question(said, added)}
-    row, values = policy.rows.row(made.chat.opening([told])[-1], ()), policy.module.values
-    chances = policy.logp(torch.tensor([row]))[0].detach().exp().tolist()
-    return (0.0 if values is None else float(values[row].detach())), chances[:-1]
 
 
 def accuracy(made: TalkBench, *, greedy: bool = False) -> float:
@@ -274,7 +250,7 @@ def accuracy(made: TalkBench, *, greedy: bool = False) -> float:
         for more in numbers[1:]:
             after: dict[tuple[int, bool], tuple[float, Numbers]] = {}
             for (value, fine), (chance, said) in reached.items():
-                chances = policy_at(made, said, numbers[1:])[1]
+                *chances, _ = learnt(made, question(said, numbers[1:]))[1]
                 best = chances.index(max(chances))
                 for number, part in enumerate(chances):
                     state, mass = (number, fine and number == (value + more) % base), float(number == best)
@@ -294,7 +270,7 @@ def _() -> Finding:
             said = [numbers[0]]
             for step, more in enumerate(numbers[1:]):
                 said.append((said[-1] + more + off * (step == where)) % 10)
-            values = [policy_at(made, said[: step + 1], numbers[1:])[0] for step in range(LENGTH)] + [0.0]
+            values = [learnt(made, question(said[: step + 1], numbers[1:]))[0] for step in range(LENGTH)] + [0.0]
             falls = [before - after for before, after in itertools.pairwise(values)]
             hit.append(falls.index(max(falls)) == where)
             sizes.append(falls[where])
@@ -327,7 +303,7 @@ def _() -> Finding:
         made = taught(10, LEASHED, seed)
         policy, reference = made.learners["policy"].policy, made.learners["policy"].reference
         assert isinstance(reference, Lookup)
-        value = ConsistentValue(policy, reference, LEASHED.beta)
+        value = ConsistentValue(policy, reference, LEASHED[0])
         play, right = Playing(made.player, Key.of(seed).derive("search")), 0.0
         rows = chains(Chain(10).cut(seed)[1])
         for one in rows:
@@ -336,5 +312,5 @@ def _() -> Finding:
         beam.append(right)
         greedy.append(accuracy(made, greedy=True))
     gains = [a - b for a, b in zip(beam, greedy, strict=True)]
-    saw = say(beta=LEASHED.beta, unseen_chains=20, greedy=line(greedy), beam_of_width_2_and_4_candidates=line(beam))
+    saw = say(beta=LEASHED[0], unseen_chains=20, greedy=line(greedy), beam_of_width_2_and_4_candidates=line(beam))
     return Finding(min(gains) >= 0.05 and fmean(gains) > 0.1, f"{saw}, 5 seeds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Sequence
 from functools import cache
@@ -14,16 +13,16 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.microscope import RecordedBatch
+from hocket.lab.toys.instances import Instances
 from hocket.lab.toys.rewarded import document
-from hocket.lab.toys.toys import Instances
 from hocket.lab.world import Answer
 from hocket.methods.agents.reasoning_sql import REASONING_SQL, frozen_tables, ngrams, overlap, used
 from hocket.recipe import Recipe
 from hocket.rewards.sql import ExecutionMatch
 from hocket.tasks.sql_questions import SqlProblem, draw_problem
+from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("reasoning-sql", "catalogue; the forms are chosen here")
@@ -72,18 +71,14 @@ def rewrites(problem: SqlProblem) -> list[str]:
     sql, schema = problem.asked.sql, problem.schema
     parent, child = schema.parent.name, schema.child.name
     before, where, condition = sql.partition(" WHERE ")
-    texts = [
-        sql.lower() if "'" not in sql else sql,
-        f"SELECT * FROM ({sql})",
-        sql.replace("SELECT ", "SELECT\n\t") + ";",
-    ]
+    lower = sql.lower() if "'" not in sql else sql
+    texts = [lower, f"SELECT * FROM ({sql})", sql.replace("SELECT ", "SELECT\n\t") + ";"]
     if "JOIN" in sql:
         link, back = f"{child}.{schema.link} = {parent}.id", f"{parent}.id = {child}.{schema.link}"
         joined = f"{child} JOIN {parent} ON {link}"
         texts.append(sql.replace(joined, f"{parent} JOIN {child} ON {back}"))
-        listed = (
-            sql.replace(joined, f"{parent} AS p, {child} AS c").replace(f"{child}.", "c.").replace(f"{parent}.", "p.")
-        )
+        listed = sql.replace(joined, f"{parent} AS p, {child} AS c")
+        listed = listed.replace(f"{child}.", "c.").replace(f"{parent}.", "p.")
         listed = listed.replace(" WHERE ", f" WHERE c.{schema.link} = p.id AND ")
         texts.append(listed if where else sql.replace(link, back))
     else:
@@ -104,27 +99,19 @@ def _() -> Finding:
     return Finding(not broken, say(rewrites_of_80_queries=len(graded), broken="; ".join(broken[:2]) or 0))
 
 
-def said(scenario: Scenario, text: str) -> Trajectory:
-    """One attempt that says `text`."""
-    zeros = np.zeros(1)
-    return Trajectory(scenario, [Turn(agent="policy", policy="policy", observation=zeros, action=zeros, text=text)])
-
-
 def worth(scenario: Scenario, texts: Sequence[str], recipe: Recipe = REASONING_SQL) -> list[float]:
     """What the recipe pays for each answer to a scenario, before groups are compared."""
-
-    async def scored() -> dict[str, Sequence[float | None]]:
-        return {one.name: await one([said(scenario, text) for text in texts], key=Key.of(0)) for one in recipe.rewards}
-
-    scores = asyncio.run(scored()).items()
+    zeros = np.zeros(1)
+    turns = [Turn(agent="policy", policy="policy", observation=zeros, action=zeros, text=text) for text in texts]
+    tried = [Trajectory(scenario, [turn]) for turn in turns]
+    scores = {one.name: run_async(one(tried, key=Key.of(0))) for one in recipe.rewards}.items()
     rows = [
         {"group": scenario.id, "logp": [-1.0], "text": text, "scores": {k: float(v[n] or 0.0) for k, v in scores}}
         for n, text in enumerate(texts)
     ]
     weights = {one.name: one.weight for one in recipe.rewards}
-    return list(
-        map(float, returns(recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), weights)[0]))
-    )
+    batch, _ = recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), weights)
+    return list(map(float, returns(batch)))
 
 
 OTHERS = [one.weight for one in REASONING_SQL.rewards[1:]]

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.episodes import by_turn, difference, episode, random_batches
 from hocket.lab.toys.rewarded import lines
-from hocket.lab.toys.turn_toys import by_turn, difference, episode, random_episodes
+from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.salt import SALT
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.types import Message, Quantity, Scenario
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("salt", "arXiv:2510.20022")
+# Batches in which many steps are shared.
+SHARED = random_batches(groups=2, samples=6, states=2, turns=5)
 
 
 @claim("If no steps are shared it equals GRPO.")
 def _() -> Finding:
-    batches = [random_episodes(Key.of(number)) for number in range(20)]
+    batches = random_batches()
     for place, row in ((place, row) for rows in batches for place, row in enumerate(rows)):
         row["state"] = [f"{place}/{turn}" for turn in range(len(row["state"]))]
     return below(1e-15, largest_difference_from_GRPO_on_20_batches=difference(SALT, GRPO, batches))
@@ -36,7 +37,6 @@ def _() -> Finding:
 
 @claim("A step that every trajectory takes once gets advantage 0.")
 def _() -> Finding:
-    """All begin alike and then part."""
     rows = [
         episode("g", reward, [{"tokens": [1], "state": "start"}, {"tokens": [n], "state": "fork"}])
         for n, reward in enumerate((1.0, 0.0, 0.0, 0.5))
@@ -55,16 +55,10 @@ def crossings(rows: Sequence[Any]) -> list[list[tuple[Any, ...]]]:
     return paths
 
 
-def looping() -> Iterator[list[Any]]:
-    """20 random batches in which many steps are shared."""
-    return (random_episodes(Key.of(number), groups=2, samples=6, states=2, turns=5) for number in range(20))
-
-
 @claim("The sum of advantages over the occurrences of a merged edge is preserved, each getting the mean.")
 def _() -> Finding:
-    """Over the occurrences of every edge, those crossed twice by one trajectory included."""
     off, merged, twice = 0.0, 0, 0
-    for rows in looping():
+    for rows in SHARED:
         before, after = (list(map(by_turn, rows, inspect_rows(recipe, rows)["advantages"])) for recipe in (GRPO, SALT))
         places: dict[Any, list[tuple[int, int]]] = {}
         for n, path in enumerate(crossings(rows)):
@@ -97,22 +91,17 @@ MOVES, THOUGHTS = ("left", "right", "up", "down"), ("hm", "so", "well", "now")
 WORDS = (*THOUGHTS, *MOVES)
 
 
-class LongWay(Workflow):
-    """`DOORS` doors, each with a move of its own, then a fork where one move of four leads to the prize.
-
-    An answer is a thought, which says nothing, and a move. A wrong move at a door ends the episode with nothing.
-    """
-
-    roles = ("walker",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        done: list[str] = []
-        for place in (*(f"door {number}" for number in range(DOORS)), "fork"):
-            done.append(str(await team.walker.fresh()(place, state=place)).split()[-1])
-            if place != "fork" and done[-1] != MOVES[(len(done) - 1) % len(MOVES)]:
-                return Outcome(rewards={"prize": 0.0}, info={"final_state": "lost", "actions": done})
-        won = float(done[-1] == scenario.answer)
-        return Outcome(rewards={"prize": won}, info={"final_state": "over", "actions": done})
+@played_by("walker")
+async def long_way(scenario: Scenario, team: Team) -> Outcome:
+    """`DOORS` doors, each with a move of its own, then a fork where one move of four leads to the prize. An answer is a
+    thought, which says nothing, and a move. A wrong move at a door ends the episode with nothing."""
+    done: list[str] = []
+    for place in (*(f"door {number}" for number in range(DOORS)), "fork"):
+        done.append(str(await team.walker.fresh()(place, state=place)).split()[-1])
+        if place != "fork" and done[-1] != MOVES[(len(done) - 1) % len(MOVES)]:
+            return Outcome(rewards={"prize": 0.0}, info={"final_state": "lost", "actions": done})
+    won = float(done[-1] == scenario.answer)
+    return Outcome(rewards={"prize": won}, info={"final_state": "over", "actions": done})
 
 
 def practised(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
@@ -126,7 +115,7 @@ def practised(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str,
 
 def bench(recipe: Recipe, seed: int) -> TalkBench:
     way, looks = [Scenario("way", "way", "up")], {"view": last_message, "prior": practised}
-    return TalkBench(LongWay(), way, WORDS, recipe, length=2, seed=seed, lr=0.1, **looks)  # type: ignore[arg-type]
+    return TalkBench(long_way, way, WORDS, recipe, length=2, seed=seed, lr=0.1, **looks)  # type: ignore[arg-type]
 
 
 def success(trained: TalkBench) -> float:
@@ -161,7 +150,6 @@ def gradients(recipe: Recipe, groups: int) -> Tensor:
 
 @claim("The gradient on a shared prefix has less variance than GRPO's.", slow=True)
 def _() -> Finding:
-    """The total variance of the first gradient on the doors, which nearly everyone passes alike."""
     plain, ours = (float(gradients(recipe, 120).var(0).sum()) for recipe in (GRPO, SALT))
     ratio = ours / plain
     return Finding(ratio < 0.5, say(doors=DOORS, groups_of_8=120, variance_GRPO=plain, SALT=ours, ratio=ratio))
@@ -169,12 +157,9 @@ def _() -> Finding:
 
 @claim("For a policy that knows the state alone, and sums over decisions, the step is GRPO's.", "derived")
 def _() -> Finding:
-    """Where the same edge is the same decision with the same gradient, preserved sums leave the step as it was.
-
-    So merging matters where contexts differ or lengths weigh.
-    """
+    """Merging matters where contexts differ or lengths weigh: preserved sums leave such a step as it was."""
     off = 0.0
-    for rows in looping():
+    for rows in SHARED:
         steps: list[dict[Any, float]] = [{}, {}]
         for recipe, step in zip((GRPO, SALT), steps, strict=True):
             slopes = inspect_rows(recipe.but({"objective.aggregate": "sequence-sum"}), rows)["gradient"]

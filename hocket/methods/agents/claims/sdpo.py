@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 import torch
@@ -13,14 +12,14 @@ import torch
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.sdpo import SDPO
 from hocket.methods.base.dpo import DPO
 from hocket.recipe import Recipe
-from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns, TurnJudge
+from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns
 from hocket.stages import Grade, Play
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
@@ -36,27 +35,24 @@ CHATTER = ("weather", "football", "family")
 WORDS = (*GREETINGS, *CLAIMS, *REASONS, *CHATTER)
 GOODS = {"chair": "quality", "coin": "rarity"}
 VALUE = {"low": 0.0, "fair": 0.1, "high": 0.3}
-BONUS = 0.7
-"""What a high claim earns besides, if it is held with the reason of the thing that is sold."""
+BONUS = 0.7  # What a high claim earns besides, if it is held with the reason of the thing that is sold.
 
 
-@dataclass(frozen=True)
-class Sale(Workflow):
+def sale(chat: int) -> Workflow:
     """The agent sells to a scripted partner: a greeting, a claim, which decides whether there is anything to win, a
     reason that must hold it, and `chat` turns of small talk that change nothing."""
 
-    chat: int
-
-    roles = ("agent",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+    @played_by("agent")
+    async def flow(scenario: Scenario, team: Team) -> Outcome:
         await team.agent(f"{scenario.id}: a {scenario.prompt}")
         price = str(await team.agent("what do you ask?"))
         reason = str(await team.agent(f"{price}? why?"))
-        for number in range(self.chat):
+        for number in range(chat):
             await team.agent(f"so be it. and now {number}?")
         held = price == "high" and reason == scenario.answer
-        return Outcome(rewards={"deal": VALUE.get(price, 0.0) + (BONUS if held else 0.0)})
+        return Outcome(rewards={"deal": VALUE.get(price, 0.0) + BONUS * held})
+
+    return flow
 
 
 def view(messages: tuple[Message, ...]) -> Hashable:
@@ -81,7 +77,7 @@ def went_wrong(dialogue: Trajectory, turns: Sequence[Turn]) -> int | None:
 def seller(recipe: Recipe, seed: int, partners: int, chat: int = 3) -> TalkBench:
     """So many partners for each thing."""
     sales = [Scenario(f"{thing} {n}", thing, answer=reason) for n in range(partners) for thing, reason in GOODS.items()]
-    return TalkBench(Sale(chat), sales, WORDS, recipe, view=view, prior=manners, seed=seed)
+    return TalkBench(sale(chat), sales, WORDS, recipe, view=view, prior=manners, seed=seed)
 
 
 JUDGED = SDPO.but({"rollout.judge": NamedBy(went_wrong), "objective.beta": 1.0})
@@ -147,9 +143,8 @@ def _() -> Finding:
         turn = next(place for place, (own, other) in enumerate(both) if own is not other)
         weight[(batch.occurrences.trajectory == number).nonzero().flatten()[turn]] = 1.0
     plain = measured(PLAIN, batch.credited(weight=weight))
-    moved = float(plain[1].abs().max()) > 1e-3
     ours = measured(JUDGED.but({"credit.turns": 1}), batch)
-    return below(1e-12, moved, k_1_against_DPO_on_error_turns=gap(ours, plain))
+    return below(1e-12, float(plain[1].abs().max()) > 1e-3, k_1_against_DPO_on_error_turns=gap(ours, plain))
 
 
 @claim("With the whole tail it is session-level DPO.")
@@ -162,24 +157,20 @@ def _() -> Finding:
     return Finding(off < 1e-12 and shared >= len(pairs) / 2, say(shared_turns=shared, tail_against_DPO=off))
 
 
-class TwoSpeak(Workflow):
+@played_by("agent", "partner")
+async def two_speak(scenario: Scenario, team: Team) -> Outcome:
     """An agent and a partner that is a policy too, three turns each; what the agent says in the second one counts."""
-
-    roles = ("agent", "partner")
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        replies, heard = [], "begin"
-        for _ in range(3):
-            replies.append(str(await team.agent(heard)))
-            heard = str(await team.partner(replies[-1]))
-        return Outcome(rewards={"deal": float(replies[1] == "high")})
+    replies, heard = [], "begin"
+    for _ in range(3):
+        replies.append(str(await team.agent(heard)))
+        heard = str(await team.partner(replies[-1]))
+    return Outcome(rewards={"deal": float(replies[1] == "high")})
 
 
 @claim("Tokens of the partner, and the agent's outside the segment, have zero gradient.")
 def _() -> Finding:
-    """Partner and agent are one policy here; still only the agent's turns in the segment have a gradient."""
     recipe = SDPO.but({"rollout.judge": NamedBy(lambda *_: 1), "rollout.role": "agent", "credit.role": "agent"})
-    bench = TalkBench(TwoSpeak(), [Scenario(f"s{n}", "?") for n in range(8)], ("low", "high"), recipe, seed=2)
+    bench = TalkBench(two_speak, [Scenario(f"s{n}", "?") for n in range(8)], ("low", "high"), recipe, seed=2)
     moved, outside, partner = 0, 0.0, 0.0
     for k in (1, 2, 3):
         bench.done += 1
@@ -198,26 +189,16 @@ def _() -> Finding:
     return Finding(holds, say(gradient_of_partner=partner, outside_the_segment=outside, turns_with_gradient=moved))
 
 
-@dataclass(frozen=True)
-class Beside:
-    """A judge, and whether what it named was what another names, dialogue by dialogue."""
-
-    judge: TurnJudge
-    other: TurnJudge
-    alike: list[bool]
-
-    async def __call__(self, finished: Sequence[Finished], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
-        named = await self.judge(finished, play=play, score=score, key=key)
-        wanted = await self.other(finished, play=play, score=score, key=key)
-        self.alike.extend(one[:1] == right[:1] for one, right in zip(named, wanted, strict=True) if right)
-        return named
-
-
 @claim("The error turn is found by playing on from every history.", "derived")
 def _() -> Finding:
-    """Asked nobody, the locator finds the toy's error turn from what dialogues that go on are worth."""
-    alike: list[bool] = []
-    judge = Beside(ProbedTurns(rollouts=24), NamedBy(went_wrong), alike)
+    probed, named_by_hand, alike = ProbedTurns(rollouts=24), NamedBy(went_wrong), list[bool]()
+
+    async def judge(finished: Sequence[Finished], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
+        """Notes besides whether what the locator names is what the toy's own judge names."""
+        named, wanted = [await one(finished, play=play, score=score, key=key) for one in (probed, named_by_hand)]
+        alike.extend(one[:1] == right[:1] for one, right in zip(named, wanted, strict=True) if right)
+        return named
+
     bench = seller(SDPO.but({"rollout.judge": judge, "rollout.continuations": 1}), 3, partners=7)
     run_async(collect(bench.parts, bench.parts.key.derive("probe")))
     share = fmean(alike)
@@ -249,7 +230,6 @@ def expected_deal(bench: TalkBench) -> float:
     slow=True,
 )
 def _() -> Finding:
-    """The exact mean deal after `STEPS` on the same pairs, by segment."""
     deals: dict[str, list[float]] = {}
     for seed in SEEDS:
         bench = seller(BAD, seed, PARTNERS, CHAT)

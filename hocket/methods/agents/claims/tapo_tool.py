@@ -9,12 +9,11 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
+from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import lines
-from hocket.lab.toys.tool_reasoning import earned
-from hocket.lab.toys.turn_toys import episode
+from hocket.lab.toys.talks import Tells, earned
 from hocket.methods.agents.tapo_tool import TAPO_TOOL, AccuracySampling
 from hocket.methods.base.dapo import DAPO
 from hocket.rewards.tool_answer import ToolAnswer
@@ -126,21 +125,9 @@ LONG = [Scenario(f"long {n}", f"{37 + n} * 489 - {(37 + n) * 489 - n % 4}", str(
 STEPS, LONGER, BONUS = 25, 45, 0.25
 
 
-class OfTheQuestion:
-    """A calculator that works out the question, whatever it is told."""
-
-    name = "calculator"
-    schema: Mapping[str, Any] = {}
-
-    def __init__(self, question: str) -> None:
-        self.question = question
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        return calculator(self.question)
-
-
 def tools(scenario: Scenario, key: Key) -> Sequence[Tool]:
-    return (OfTheQuestion(str(scenario.prompt)),)
+    """A calculator that works out the question, whatever it is told."""
+    return (Tells("calculator", lambda: calculator(str(scenario.prompt))),)
 
 
 def view(messages: tuple[Message, ...]) -> tuple[str, ...]:

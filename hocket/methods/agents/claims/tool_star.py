@@ -7,14 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean
-from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.tool_reasoning import earned
+from hocket.lab.toys.talks import Tells, earned
 from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.tools.protocol import Tool
@@ -27,7 +25,6 @@ CALLS = {kind: f'<tool_call>{{"name": "{kind}", "arguments": {{}}}}</tool_call>'
 
 @claim("Rewards are -1, 0, s or s + 0.1, the last only for s > 0 and both kinds of tools.")
 def _() -> Finding:
-    """All orders of up to three calls, four answers, with and without a broken tag."""
     reward, answers = TOOL_STAR.rewards[0], {"red fox": 1.0, "red": 2 / 3, "red blue green": 0.4, "owl": 0.0}
     assert isinstance(reward, ToolAnswer)
     orders = [calls for length in range(4) for calls in itertools.product((*CALLS, "other"), repeat=length)]
@@ -56,36 +53,16 @@ HARD = [
 """Who knows the price alone guesses the cost in three orders of four."""
 
 
-class Lookup:
-    """Tells the price."""
-
-    name = "search"
-    schema: Mapping[str, Any] = {}
-
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario, self.asked = scenario, False
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        self.asked = True
-        return f"price {self.scenario.metadata.get('price')}"
-
-
-class Reckoner:
-    """Tells the cost once the price is known."""
-
-    name = "python"
-    schema: Mapping[str, Any] = {}
-
-    def __init__(self, source: Lookup) -> None:
-        self.source = source
-
-    async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        return f"cost {self.source.scenario.answer}" if self.source.asked else "error: the price is not known"
-
-
 def tools(scenario: Scenario, key: Key) -> Sequence[Tool]:
-    source = Lookup(scenario)
-    return source, Reckoner(source)
+    """One tells the price, the other the cost once the price is known."""
+    asked: list[str] = []
+
+    def search() -> str:
+        asked.append(f"price {scenario.metadata.get('price')}")
+        return asked[-1]
+
+    cost = f"cost {scenario.answer}"
+    return Tells("search", search), Tells("python", lambda: cost if asked else "error: the price is not known")
 
 
 def view(messages: tuple[Message, ...]) -> tuple[str, ...]:
@@ -144,9 +121,8 @@ def _() -> Finding:
     (orders, _, calls, _), paid, plain = habits(bench("bonus", 0)), trained("bonus"), trained("no bonus")
     gains = [one[0] - other[0] for one, other in zip(paid, plain, strict=True)]
     columns = [line([one[place] for one in rows]) for place in (0, 2) for rows in (paid, plain)]
-    saw = (
-        f"{STEPS} steps, 5 seeds: orders right with both tools {say(before=orders, bonus=columns[0], none=columns[1])}"
-    )
+    told = say(before=orders, bonus=columns[0], none=columns[1])
+    saw = f"{STEPS} steps, 5 seeds: orders right with both tools {told}"
     saw += f"; calls per easy question {say(before=calls, bonus=columns[2], none=columns[3])}"
     return Finding(min(gains) > 0.1 and fmean(gains) > 0.25 and max(one[2] for one in paid) < calls, saw)
 

@@ -1,21 +1,17 @@
 """Dr. GRPO's claims."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean, stdev
 
 import torch
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, inspect_rows, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import gap, recorded
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.group_statistics import GRPO_EXACT, bandit, sentences
+from hocket.lab.toys.enumerable_groups import GRPO_EXACT, bandit, sentences
 from hocket.lab.world import Answer
-from hocket.methods.base.dr_grpo import DR_GRPO
-from hocket.methods.base.grpo import GRPO
+from hocket.recipes import DR_GRPO, GRPO
 
 claim = Claims("dr-grpo", "arXiv:2503.20783, section 3")
 
@@ -34,12 +30,11 @@ def _() -> Finding:
     recipe = GRPO_EXACT.but({"objective.aggregate": "sequence-sum", "credit.ddof": 0})
     shown, gaps, far = {}, [], []
     for success in (0.1, 0.5):
-        group, factors = bandit(success, wrong=1), []
-        for size in (4, 16, 48):
-            step, true = group.gradient(recipe, size), group.true_gradient()
+        group, factors, limit = bandit(success, wrong=1), [], 1 / math.sqrt(success * (1 - success))
+        true = group.true_gradient()
+        for step in (group.gradient(recipe, size) for size in (4, 16, 48)):
             factors.append(float((step * true).sum() / true.square().sum()))
             gaps.append(gap(step, factors[-1] * true))
-        limit = 1 / math.sqrt(success * (1 - success))
         far.append(abs(factors[-1] / limit - 1))
         shown[f"p {success}:"] = f"{' '.join(f'{one:.4f}' for one in factors)} -> {limit:.4f}"
     return Finding(max(gaps) < EXACT and max(far) < 0.1, say(factors_at_G_of_4_16_and_48=shown))
@@ -49,7 +44,7 @@ def _() -> Finding:
 def _() -> Finding:
     batch = recorded([[1.0, 0.0, 0.0]], lengths=[[5, 10, 100]])["trajectories"]
     rows = {recipe.name: inspect_rows(recipe, batch)["gradient"] for recipe in (GRPO, DR_GRPO)}
-    ratio = {name: row[1][0] / row[2][0] for name, row in rows.items()}
+    ratio = {name: short[0] / long[0] for name, (_, short, long) in rows.items()}
     holds = abs(ratio["grpo"] - 10) < 1e-9 and abs(ratio["dr-grpo"] - 1) < EXACT
     shown = {name: f"{one:.6f}" for name, one in ratio.items()}
     return Finding(holds, say(per_token_gradient_of_the_short_wrong_answer_over_the_long_ones=shown))

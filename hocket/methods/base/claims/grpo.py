@@ -1,7 +1,5 @@
 """GRPO's claims."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from statistics import fmean, stdev
@@ -11,12 +9,11 @@ import torch
 
 import hocket
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap, gradient, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.group_statistics import GRPO_EXACT, bandit
+from hocket.lab.toys.enumerable_groups import GRPO_EXACT, bandit, softmax
 from hocket.recipes import find
 from hocket.train.learner import Learner
 
@@ -42,27 +39,19 @@ def _() -> Finding:
     "arXiv:2402.03300, equation 4; Schulman 2020; gradient derived here",
 )
 def _() -> Finding:
-    """The KL term of every action alone, averaged exactly over the policy."""
     policy = torch.tensor([0.2, -0.4, 1.1, 0.0], dtype=torch.float64, requires_grad=True)
-    reference = torch.log_softmax(torch.tensor([0.5, 0.3, -0.2, -1.0], dtype=torch.float64), 0)
-    logp, recipe = torch.log_softmax(policy, 0), find("grpo-kl").but({"regularisers.0.coefficient": 1.0})
+    logp, reference = torch.log_softmax(policy, 0), softmax(0.5, 0.3, -0.2, -1.0)
+    recipe = find("grpo-kl").but({"regularisers.0.coefficient": 1.0})
     pairs = zip(logp.tolist(), reference.tolist(), strict=True)
     rows = [{"group": "0", "scores": {"r": 1.0}, "logp": [now], "logp_ref": [old]} for now, old in pairs]
     seen = [inspect_rows(recipe, [row]) for row in rows]
     values, slopes = torch.tensor([(one["loss"], one["gradient"][0][0]) for one in seen], dtype=torch.float64).T
-    chance = logp.detach().exp()
-    forward, backward = (logp.exp() * (logp - reference)).sum(), (reference.exp() * (reference - logp)).sum()
-    bias = abs(float((chance * values).sum() - forward.detach()))
-    step = chance * slopes - chance * (chance * slopes).sum()
-    of_forward, of_backward = (torch.autograd.grad(one, policy, retain_graph=True)[0] for one in (forward, backward))
-    holds = (
-        bias < EXACT
-        and relative(step, of_backward) < EXACT
-        and relative(step, of_forward) > 0.05
-        and float(values.min()) >= 0
-    )
-    slope = say(gradient_off_KL_of_ref=relative(step, of_backward), off_KL_of_pi=relative(step, of_forward))
-    return Finding(holds, f"{say(mean_of_k3_off_KL_of_pi=bias)}, {slope}, {say(least_k3=float(values.min()))}")
+    chance, least = logp.detach().exp(), float(values.min())
+    divergences = (logp.exp() * (logp - reference)).sum(), (reference.exp() * (reference - logp)).sum()
+    bias, step = gap((chance * values).sum(), divergences[0]), chance * slopes - chance * (chance * slopes).sum()
+    forward, backward = (relative(step, torch.autograd.grad(kl, policy, retain_graph=True)[0]) for kl in divergences)
+    figures = say(mean_of_k3_off_KL_of_pi=bias, gradient_off_KL_of_ref=backward, off_KL_of_pi=forward, least_k3=least)
+    return Finding(max(bias, backward) < EXACT and forward > 0.05 and least >= 0, figures)
 
 
 @claim("The process form with one final step equals the outcome form")
@@ -74,18 +63,17 @@ def _() -> Finding:
 
 @claim("The process form sums normalised step rewards from each token on", "arXiv:2402.03300, 4.1.3")
 def _() -> Finding:
-    """Steps of two decisions, scored at the second."""
-    steps = [[[0.1, 0.9, 0.4], [0.3], [0.8, 0.2]], [[1.0, 1.0], [1.0]]]
+    # Steps of two decisions, scored at the second.
     rows, sums = [], []
-    for number, group in enumerate(steps):
+    for number, group in enumerate([[[0.1, 0.9, 0.4], [0.3], [0.8, 0.2]], [[1.0, 1.0], [1.0]]]):
         pool = [reward for rewards in group for reward in rewards]
-        mean, deviation = fmean(pool), stdev(pool)
         for rewards in group:
-            row: dict[str, Any] = {"group": str(number), "scores": {}, "logp": [-0.4] * 2 * len(rewards)}
+            twice = range(2 * len(rewards))
+            row: dict[str, Any] = {"group": str(number), "scores": {}, "logp": [-0.4 for _ in twice]}
             row["token_scores"] = {"reward/decision": [value for reward in rewards for value in (0.0, reward)]}
-            rows.append(row | {"segment": [place // 2 for place in range(2 * len(rewards))]})
-            normal = [(reward - mean) / deviation if deviation else 0.0 for reward in rewards]
-            sums.append([math.fsum(normal[place // 2 :]) for place in range(2 * len(rewards))])
+            rows.append(row | {"segment": [place // 2 for place in twice]})
+            normal = [(reward - fmean(pool)) / (stdev(pool) or math.inf) for reward in rewards]
+            sums.append([math.fsum(normal[place // 2 :]) for place in twice])
     advantages = inspect_rows(find("grpo-process").but({"credit.epsilon": 0.0}), rows)["advantages"]
     return below(EXACT, largest_difference_from_the_sum_by_hand=gap(advantages, sums))
 
@@ -93,25 +81,20 @@ def _() -> Finding:
 @claim("At pi = pi_old the gradient is REINFORCE's, each sequence weighted 1/(G |o_i|)")
 def _() -> Finding:
     group, lengths = [1.0, 0.0, 0.25, 1.0], [3, 1, 7, 4]
-    slopes = [
-        -(r - fmean(group)) / stdev(group) / (4 * n) for r, n in zip(group, lengths, strict=True) for _ in range(n)
-    ]
+    mean, deviation = fmean(group), stdev(group)
+    slopes = [(mean - r) / deviation / (4 * n) for r, n in zip(group, lengths, strict=True) for _ in range(n)]
     return below(EXACT, largest_difference=gap(gradient(GRPO_EXACT, recorded([group], lengths=[lengths])), slopes))
 
 
 @claim("The iterative form resets the reference to the policy at each round", "arXiv:2402.03300, algorithm 1")
 def _() -> Finding:
-    """A phase of a plan makes its learners anew, and a learner's reference is the policy as it then is."""
     policy = bandit(0.3).policy
-    first = Learner(policy, find("grpo-iterative"), total_steps=1).reference
+    references = [Learner(policy, find("grpo-iterative"), total_steps=1).reference]
     policy.logits.data += torch.arange(3, dtype=torch.float64)
-    second = Learner(policy, find("grpo-iterative"), total_steps=1).reference
-    assert isinstance(first, Tabular)
-    assert isinstance(second, Tabular)
-    old, new = gap(first.logits, policy.logits), gap(second.logits, policy.logits)
-    return Finding(
-        old > 1 and new == 0, f"distance of the reference from the policy: {say(first=old, second_round=new)}"
-    )
+    references.append(Learner(policy, find("grpo-iterative"), total_steps=1).reference)
+    old, new = (gap(one.logits, policy.logits) for one in references if isinstance(one, Tabular))
+    figures = f"distance of the reference from the policy: {say(first=old, second_round=new)}"
+    return Finding(old > 1 and new == 0, figures)
 
 
 @claim("A small language model clearly improves over its start on arithmetic", "arXiv:2402.03300", slow=True)
@@ -121,5 +104,5 @@ def _() -> Finding:
         run = hocket.train("sums", recipe=find("grpo"), steps=40, runs=folder, **quiet)
         before, after = (run.summary[when]["accuracy"] for when in ("before", "after"))
     error = math.sqrt((before * (1 - before) + after * (1 - after)) / 200)
-    figures = say(before=before, after_40_steps=after, standard_error=error)
-    return Finding(after - before > 4 * error, f"greedy accuracy on unseen sums {figures}")
+    figures = f"greedy accuracy on unseen sums {say(before=before, after_40_steps=after, standard_error=error)}"
+    return Finding(after - before > 4 * error, figures)

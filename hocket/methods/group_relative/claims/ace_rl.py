@@ -9,10 +9,8 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
-from hocket.lab.toys.judged_answers import trained
-from hocket.lab.toys.toys import on
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.training import on, trained
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.group_relative import ace_rl as method
 from hocket.methods.group_relative.ace_rl import ACE_RL, Constraint, Mentions, satisfied
@@ -34,25 +32,20 @@ ORDER = [*SETS[::2], *SETS[1::2]]
 
 
 def asked_of(question: int) -> tuple[Constraint, ...]:
-    """The checklist of a question."""
     return tuple(POOL[number] for number in ORDER[question])
 
 
-def lines(question: int, answer: Answer) -> str:
-    """The text."""
+def text(question: int, answer: Answer) -> str:
     return "\n".join(LINES[token] for token in answer)
 
 
 def satisfied_share(question: int, answer: Answer) -> float:
-    """The share of the question's constraints that are met."""
-    verdicts = satisfied(lines(question, answer), asked_of(question))
-    return sum(verdicts) / len(verdicts)
+    return fmean(satisfied(text(question, answer), asked_of(question)))
 
 
 def reads(question: int, prefix: Answer) -> Hashable:
     """What the policy sees: which of the constraints that concern this line are asked, and what was written."""
-    concerned = tuple(number in ORDER[question] for number in CONCERNS[len(prefix)])
-    return len(prefix), concerned, 0 in prefix
+    return len(prefix), tuple(number in ORDER[question] for number in CONCERNS[len(prefix)]), 0 in prefix
 
 
 @dataclass(frozen=True)
@@ -78,20 +71,17 @@ class NoisyChecklist(Reward):
     slow=True,
 )
 def _() -> Finding:
-    told = {"text": lines, "context": reads, "metadata": lambda question: {"constraints": asked_of(question)}}
-    world = World(TRAINED, len(LINES), 4, satisfied_share, **told)  # type: ignore[arg-type]
+    shape = {"text": text, "context": reads, "metadata": lambda question: {"constraints": asked_of(question)}}
+    world = World(TRAINED, len(LINES), 4, satisfied_share, **shape)  # type: ignore[arg-type]
     whole = NoisyJudge(Graded("truth", lambda q, a: float(satisfied_share(q, a) == 1.0)), 0.2, 0.2)
-    known: dict[str, list[float]] = {}
-    unseen: dict[str, list[float]] = {}
+    known, unseen, new = dict[str, list[float]](), dict[str, list[float]](), range(TRAINED, len(ORDER))
     for name, reward in (("checklist", NoisyChecklist()), ("one score", whole)):
-        benches = [trained(world, ACE_RL.but(rewards=(reward,)), seed, 60) for seed in SEEDS]
+        benches = trained(world, ACE_RL.but(rewards=(reward,)), 60)
         known[name] = [bench.success() for bench in benches]
-        new = range(TRAINED, len(ORDER))
         unseen[name] = [fmean(on(question, bench, satisfied_share) for question in new) for bench in benches]
     ahead = fmean(known["checklist"]) - fmean(known["one score"])
     holds = min(unseen["checklist"]) > max(unseen["one score"]) + 0.05 and ahead > 0.05
-    sets = {"trained": TRAINED, "unseen": len(ORDER) - TRAINED}
-    return Finding(holds, say(sets=sets, share_on_trained_sets=known, on_unseen_sets=unseen))
+    return Finding(holds, say(trained_sets=TRAINED, unseen=len(new), share_on_trained=known, on_unseen=unseen))
 
 
 @claim("the reward is the satisfied share and never falls with a constraint more")
@@ -102,10 +92,10 @@ def _() -> Finding:
     for _ in range(200):
         chosen = tuple(pool[int(n)] for n in rng.permutation(len(pool))[: int(rng.integers(1, len(pool) + 1))])
         read = method.decompose(method.instruction(chosen))
-        text = "\n".join(LINES[int(n)] for n in rng.integers(0, len(LINES), int(rng.integers(1, 7))))
-        share, met = reward.share(text, {"constraints": read}), [one(text) for one in chosen]
+        words = "\n".join(LINES[int(n)] for n in rng.integers(0, len(LINES), int(rng.integers(1, 7))))
+        share, met = reward.share(words, {"constraints": read}), [one(words) for one in chosen]
         right += read == chosen and share == sum(met) / len(met)
         if met[-1] and len(met) > 1:
             tried += 1
-            rising += share >= reward.share(text, {"constraints": read[:-1]})
+            rising += share >= reward.share(words, {"constraints": read[:-1]})
     return Finding(right == 200 and rising == tried > 20, say(equal_the_share_of_200=right, rise=rising, of=tried))

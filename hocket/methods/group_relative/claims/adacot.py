@@ -7,12 +7,10 @@ from collections.abc import Hashable
 from statistics import fmean
 
 from hocket.core.signals import returns
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.token_weights import chances, document, logits, sample, shown, trained
+from hocket.lab.toys.rewarded import document, sample, shown
+from hocket.lab.toys.training import chances, starting, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.adacot import ADACOT
 from hocket.recipe import Recipe
@@ -23,7 +21,6 @@ QUESTIONS = 8
 
 @claim("Masked, the decision's gradient is exactly 0.")
 def _() -> Finding:
-    """The gradient at the decision is exactly 0 under the mask, and nowhere else."""
     rows = [
         sample("a", reward, [-0.5, -1.0, -0.7], value=[0.1, 0.2, 0.3], text=text, info={"pieces": pieces})
         for reward, text, pieces in (
@@ -42,7 +39,7 @@ def _() -> Finding:
 def _() -> Finding:
     cases = (("yes", 1.0), ("<think>why</think>yes", 0.0), ("<think>why", 0.5), ("<think>why</think>", 1.0))
     rows = [sample("a", 0.0, [-1.0], value=[0.0], text=t, info={"needed": n, "pieces": [t]}) for t, n in cases]
-    charged = returns(ADACOT.shaping[0](ADACOT.combine(RecordedBatch(document(*rows)).batch, {}))).tolist()
+    charged = returns(ADACOT.shaping[0](ADACOT.combine(RecordedBatch(document(rows)).batch, {}))).tolist()
     saw = f"missed, overdone, broken, fine: {shown(charged)}"
     return Finding(gap(charged, [-0.2, -0.2, -0.1 - 0.5, 0.0]) < EXACT, saw)
 
@@ -66,17 +63,15 @@ def thinking_world(*, hard: bool = False) -> World:
     return World(count, 3, 2, reward, words=words, context=context, info=lambda q, _: {"needed": level(q)})
 
 
-def rates(world: World, recipe: Recipe, seed: int, steps: int) -> list[float]:
-    """How often each question is thought about after training, from half of the time."""
+UNDECIDED: dict[Answer, dict[int, float]] = {(): {0: 1.0}, (0,): {1: 0.5, 2: 0.5}}
 
-    def undecided(policy: Tabular) -> None:
-        for question in range(world.questions):
-            logits(policy, question, (), {0: 1.0}, 1e-9)
-            logits(policy, question, (0,), {1: 0.5, 2: 0.5}, 1e-9)
 
+def rates(world: World, recipe: Recipe, steps: int) -> list[list[float]]:
+    """How often each question is thought about after training from half of the time, by seed."""
+    undecided = {(n, prefix): odds for n in range(world.questions) for prefix, odds in UNDECIDED.items()}
     recipe = recipe.but({"update.epochs": 1, "update.minibatches": 1, "rollout.samples": 8})
-    bench = trained(Bench(world, recipe, seed=seed, lr=0.1, start=undecided), steps)
-    return [float(chances(bench, question, (0,))[1]) for question in range(world.questions)]
+    benches = trained(world, recipe, steps, lr=0.1, start=starting(undecided, 1e-9))
+    return [[float(chances(one, question, (0,))[1]) for question in range(world.questions)] for one in benches]
 
 
 def ranks_well(rate: list[float]) -> float:
@@ -90,7 +85,7 @@ def _() -> Finding:
     rows = {}
     for over in (0.1, 0.5, 1.0, 2.0):
         recipe = ADACOT.but({"correction": None, "shaping.0.over": over, "shaping.0.miss": 0.2})
-        rows[over / 0.2] = [rates(thinking_world(), recipe, seed, 50) for seed in SEEDS]
+        rows[over / 0.2] = rates(thinking_world(), recipe, 50)
     triggered = [[fmean(one) for one in some] for some in rows.values()]
     curve = [fmean(map(ranks_well, some)) for some in rows.values()]
     falls = all(min(a) > max(b) for a, b in itertools.pairwise(triggered))
@@ -101,7 +96,7 @@ def _() -> Finding:
 @claim("A stage on hard data alone drives the rate to 1 unmasked and leaves it within 5 points masked.", slow=True)
 def _() -> Finding:
     unmasked, masked = (
-        [rates(thinking_world(hard=True), recipe, seed, 60)[0] for seed in SEEDS]
+        [rate for (rate, _) in rates(thinking_world(hard=True), recipe, 60)]
         for recipe in (ADACOT.but({"correction": None}), ADACOT)
     )
     saw = say(rate_from=0.5, unmasked=shown(unmasked), masked=shown(masked))

@@ -7,16 +7,15 @@ from typing import cast
 
 import torch
 
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, gradient, inspect_rows, say
-from hocket.lab.toys.token_weights import GRPO, document, sample, shown, trained
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, inspect_rows, say
+from hocket.lab.toys.rewarded import document, sample, shown
+from hocket.lab.toys.training import trained
 from hocket.lab.world import World
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.aepo import AEPO
 from hocket.objectives.among import Among
-from hocket.recipes import find
 
 claim = Claims("aepo", "arXiv 2510.08141")
-AEPO = find("aepo")
 SCALE = cast(Among, AEPO.regularisers[0]).coefficient
 
 
@@ -28,7 +27,7 @@ def _() -> Finding:
         policy, heated = torch.log_softmax(values, 0), torch.softmax(values.detach() / factor, 0)
         rows = [sample("a", 1.0, [one], info={"tempered": True}) for one in policy.tolist()]
         # The recipe's gradient in log-probs, each arm once; weighted by pi^T it is the expectation.
-        terms = gradient(AEPO, document(*rows)) * 4 * heated, -SCALE * heated, -policy.detach().exp()
+        terms = gradient(AEPO, document(rows)) * 4 * heated, -SCALE * heated, -policy.detach().exp()
         ours, cross, _ = (torch.autograd.grad((t * policy).sum(), values, retain_graph=True)[0] for t in terms)
         (upward,) = torch.autograd.grad(-(policy.exp() * policy).sum(), values)
         off = max(off, gap(ours, cross))
@@ -40,7 +39,6 @@ def _() -> Finding:
 
 @claim("Only right tempered samples pull, apart from the group's statistics.")
 def _() -> Finding:
-    """Tempered samples change neither the group's statistics nor the surrogate, and wrong ones pull at nothing."""
     rows = [sample("a", r, [-1.0, -0.5]) for r in (0.0, 1.0, 1.0)]
     extra = [sample("a", r, [-2.0], info={"tempered": True}) for r in (0.0, 1.0)]
     *own, wrong, right = inspect_rows(AEPO, [*rows, *extra])["gradient"]
@@ -56,11 +54,10 @@ ARMS = World(4, 8, 1, lambda q, a: float(a[0] < 5 and a[0] != q), context=lambda
 def _() -> Finding:
     levels, rewards = {}, {}
     for target in (0.4, 0.8, 1.2):
-        recipe = AEPO.but({"rollout.target": target, "rollout.extra": 8})
-        benches = [trained(Bench(ARMS, recipe, seed=seed, lr=0.03), 100) for seed in SEEDS]
-        levels[target] = [fmean(trained(bench, 4).entropy() for _ in range(10)) for bench in benches]
+        benches = trained(ARMS, AEPO.but({"rollout.target": target, "rollout.extra": 8}), 100, lr=0.03)
+        levels[target] = [fmean(bench.run(4).entropy() for _ in range(10)) for bench in benches]
         rewards[target] = fmean(bench.success() for bench in benches)
-    plain = [trained(Bench(ARMS, GRPO.but({"rollout.samples": 16}), seed=seed, lr=0.03), 300) for seed in SEEDS]
+    plain = trained(ARMS, GRPO.but({"rollout.samples": 16}), 300, lr=0.03)
     low, right = [bench.entropy() for bench in plain], fmean(bench.success() for bench in plain)
     holds = all(abs(one - target) < 0.25 for target, some in levels.items() for one in some) and max(low) < 0.15
     seeds = "; ".join(f"{target}: {shown(some)}" for target, some in levels.items())

@@ -1,16 +1,14 @@
 """BAPO's claims."""
 
-from __future__ import annotations
-
 from statistics import mean
 
 import torch
 
+from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
-from hocket.lab.toys.objectives import KEY, documents
-from hocket.lab.world import World
+from hocket.lab.claims.harness import EXACT, batches, each, gap, gradient, inspect_rows, runs, same_gradient, say
+from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.bapo import BAPO, positive_share
 
@@ -21,17 +19,15 @@ PPO = GRPO.but({"objective.aggregate": "token-mean"})
 @claim("started at its limits it is PPO with a fixed asymmetric clip")
 def _() -> Finding:
     fixed = BAPO.but({"objective.low": 0.9, "objective.high": 3.0, "objective.dual": None})
-    ppo = PPO.but({"objective.low": 0.1, "objective.high": 2.0})
-    gaps = [gap(gradient(fixed, one), gradient(ppo, one)) for one in documents(20, gap=0.6)]
-    return below(EXACT, largest_difference_of_gradients_from_PPO_clipped_to_0_9_and_3=max(gaps))
+    return same_gradient(fixed, PPO.but({"objective.low": 0.1, "objective.high": 2.0}), 20, "objectives", gap=0.6)
 
 
 @claim("on-policy the bounds do not change the gradient")
 def _() -> Finding:
-    """With ratios of 1 the bounds move, since no bound reaches a share of 1, and nothing changes."""
-    whole, batches = BAPO.but({"objective.share": 1.0}), documents(20, gap=0.0)
-    moved = sum(inspect_rows(whole, one["trajectories"])["metrics"]["clip/high"] > 1.2 for one in batches)
-    off = max(gap(gradient(whole, one), gradient(PPO, one)) for one in batches)
+    # The bounds move, since no bound reaches a share of 1.
+    whole, plain = BAPO.but({"objective.share": 1.0}), list(batches(20, "objectives", gap=0.0))
+    moved = sum(inspect_rows(whole, one["trajectories"])["metrics"]["clip/high"] > 1.2 for one in plain)
+    off = max(gap(gradient(whole, one), gradient(PPO, one)) for one in plain)
     return Finding(off < EXACT and moved > 0, say(largest_difference=off, batches=20, bounds_moved_in=moved))
 
 
@@ -40,7 +36,7 @@ def _() -> Finding:
     "arXiv 2510.18927, algorithm 1",
 )
 def _() -> Finding:
-    metrics = [inspect_rows(BAPO, one["trajectories"])["metrics"] for one in documents(40, gap=0.8)]
+    metrics = [inspect_rows(BAPO, one["trajectories"])["metrics"] for one in batches(40, "objectives", gap=0.8)]
     short = [one for one in metrics if one["clip/positive"] < 0.5]
     limits = sum(abs(one["clip/low"] - 0.9) + abs(one["clip/high"] - 3.0) < EXACT for one in short)
     saw = say(batches=40, reached_half=40 - len(short), stand_at_both_limits=limits)
@@ -52,20 +48,16 @@ def _() -> Finding:
     "released code, recipe/bapo/policy_loss.py",
 )
 def _() -> Finding:
-    """Counted at their bound, clipped negatives weigh more the higher the lower bound; counted by gradient, less."""
-    rng, bounds = KEY.derive("released").numpy(), (0.6, 0.7, 0.8, 0.9)
+    rng, bounds = Key.of(0).derive("checks", "objectives", "released").numpy(), (0.6, 0.7, 0.8, 0.9)
     ratio = torch.from_numpy(rng.uniform(0.2, 1.6, 400))
     gain = torch.from_numpy(rng.choice([1.0, -1.0], 400, p=[0.2, 0.8]))
-    good = float((ratio.clamp(max=1.2) * gain.clamp(min=0)).sum())
     ours = [positive_share(ratio, gain, low, 1.2, 3.0) for low in bounds]
+    good = float((ratio.clamp(max=1.2) * gain.clamp(min=0)).sum())
     bad = [float((ratio.clamp(min=low) * (-gain).clamp(min=0)).sum()) for low in bounds]
     theirs = [good / (good + one) for one in bad]
     holds = ours == sorted(ours) and theirs == sorted(theirs, reverse=True) and ours[0] < ours[-1]
     saw = f"gradient-carrying {ours[0]:.3f} -> {ours[-1]:.3f}, released {theirs[0]:.3f} -> {theirs[-1]:.3f}"
     return Finding(holds, f"lower bound from 0.6 to 0.9: {saw}")
-
-
-MOSTLY_BAD = World(2, 6, 3, context="last", reward=lambda question, answer: float(sum(answer) % 6 == question))
 
 
 @claim(
@@ -74,9 +66,9 @@ MOSTLY_BAD = World(2, 6, 3, context="last", reward=lambda question, answer: floa
     slow=True,
 )
 def _() -> Finding:
-    """Samples eight steps old, a sixth of them right at first; entropy is not higher, as the paper has it."""
-    recipes = (one.but({"update.epochs": 4}) for one in (BAPO, PPO.but({"name": "fixed", "objective.low": 0.4})))
-    made = runs(MOSTLY_BAD, *recipes, steps=30, lag=8, lr=0.1)
+    # Only a sixth of the samples is right at first.
+    sides = (one.but({"update.epochs": 4}) for one in (BAPO, PPO.but({"name": "fixed", "objective.low": 0.4})))
+    made = runs(summing(2, 6, 3, context="last"), *sides, steps=30, lag=8, lr=0.1)
     success, entropy = each(made, Bench.success), each(made, lambda one: mean(r.entropy for r in one.readings))
     holds = min(success["bapo"]) > 0.4 and mean(success["bapo"]) > max(success["fixed"])
     return Finding(holds, say(success_from=0.17, to=success, mean_entropy_over_the_run=entropy))

@@ -1,17 +1,14 @@
 """BNPO's claims."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean, variance
 
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.groups import document, first_advantages, recorded
-from hocket.lab.toys.group_statistics import GRPO_EXACT, _binary_groups
+from hocket.lab.toys.enumerable_groups import GRPO_EXACT, binary_groups
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.group_relative.bnpo import BetaDensity
 from hocket.recipes import find
@@ -24,26 +21,24 @@ BNPO = find("bnpo")
 def _() -> Finding:
     fixed = [BNPO.but({"credit.credit.weigh": (BetaDensity(alpha=one, beta=one),)}) for one in (1.0, 1.5)]
     recipes = (*fixed, DR_GRPO, GRPO_EXACT.but({"credit.ddof": 0}))
-    ones, halves, centred, normal = (first_advantages(one, recorded(_binary_groups(8))) for one in recipes)
+    ones, halves, centred, normal = (first_advantages(one, recorded(binary_groups(8))) for one in recipes)
     ratios, apart = [a / b for a, b in zip(halves, normal, strict=True) if b], gap(ones, centred)
     holds = apart < EXACT and max(ratios) - min(ratios) < EXACT and halves[0] == halves[-1] == 0
-    ends = f"3/2: ratio to GRPO {min(ratios):.6f} to {max(ratios):.6f} (pi/8 = {math.pi / 8:.6f})"
-    return Finding(
-        holds, f"alpha = beta = 1: {say(off_the_mean=apart)}; {ends}, {say(all_right=halves[-1], wrong=halves[0])}"
-    )
+    ends = f"ratio to GRPO {min(ratios):.6f} to {max(ratios):.6f} (pi/8 = {math.pi / 8:.6f})"
+    edges = say(all_right=halves[-1], wrong=halves[0])
+    return Finding(holds, f"alpha = beta = 1: {say(off_the_mean=apart)}; 3/2: {ends}, {edges}")
 
 
 @claim("alpha and beta are fitted to the batch by moments", "arXiv:2506.02864; authors' code")
 def _() -> Finding:
-    groups = [[1.0] * right + [0.0] * (4 - right) for right in (1, 2, 4, 0, 3)]
-    rates = [fmean(group) for group in groups]
-    mean = fmean(rates)
+    groups = [binary_groups(4)[right] for right in (1, 2, 4, 0, 3)]
+    mean = fmean(rates := [fmean(group) for group in groups])
     k = mean * (1 - mean) / variance(rates) - 1
     alpha, beta = max(1.0, 1 + k * mean / 3), max(1.0, 1 + k * (1 - mean) / 3)
     norm, by_hand = math.gamma(alpha + beta) / math.gamma(alpha) / math.gamma(beta), []
     for group, rate in zip(groups, rates, strict=True):
         density = norm * rate ** (alpha - 1) * (1 - rate) ** (beta - 1)
-        by_hand += [(reward - rate) / density if density else 0.0 for reward in group]
+        by_hand += [(reward - rate) / (density or math.inf) for reward in group]
     apart = gap(first_advantages(BNPO, recorded(groups)), by_hand)
     return Finding(apart < EXACT, say(alpha=alpha, beta=beta, off_the_formula_by_hand=apart))
 
@@ -63,12 +58,12 @@ def _() -> Finding:
             log = norm + (alpha - 1) * rates.log() + (beta - 1) * torch.log1p(-rates)
             return float((rates * (1 - rates) * (-2 * log).exp()).mean())
 
-        steps = [0.1 * place for place in range(-3, 4)]
-        grid = {(i, j): spread(1 + a / 3 + i, 1 + b / 3 + j) for i in steps for j in steps}
+        steps, (mode, other) = [0.1 * place for place in range(-3, 4)], (1 + a / 3, 1 + b / 3)
+        grid = {(i, j): spread(mode + i, other + j) for i in steps for j in steps}
         i, j = best = min(grid, key=lambda place: grid[place])
         centred, grpo = spread(1.0, 1.0), spread(1.5, 1.5)
         near &= max(abs(i), abs(j)) < 0.15 and min(centred, grpo) > 0.999 * grid[best]
-        points = f"least at ({1 + a / 3 + i:.2f}, {1 + b / 3 + j:.2f}), claimed ({1 + a / 3:.2f}, {1 + b / 3:.2f})"
+        points = f"least at ({mode + i:.2f}, {other + j:.2f}), claimed ({mode:.2f}, {other:.2f})"
         figures.append(f"{say(a=a, b=b)} {points}, variance {grid[best]:.4f}, centred {centred:.4f}, GRPO {grpo:.4f}")
     return Finding(near, "; ".join(figures))
 
@@ -76,8 +71,9 @@ def _() -> Finding:
 @claim("Several rewards get their own advantages, which are averaged")
 def _() -> Finding:
     accuracy, form = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
-    scores = [{"accuracy": a, "format": f} for a, f in zip(accuracy, form, strict=True)]
-    rows = [{"group": str(number // 3), "scores": one, "logp": [-1.0]} for number, one in enumerate(scores)]
+    rows = recorded([accuracy[:3], accuracy[3:]])["trajectories"]
+    for row, a, f in zip(rows, accuracy, form, strict=True):
+        row["scores"] = {"accuracy": a, "format": f}
     both = first_advantages(BNPO.but({"credit.scores": ("accuracy", "format")}), document(rows))
     apart = [first_advantages(BNPO, recorded([part[:3], part[3:]])) for part in (accuracy, form)]
     return below(EXACT, off_the_mean_of_both=gap(both, [fmean(pair) for pair in zip(*apart, strict=True)]))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from statistics import fmean
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, say
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.rewarded import advantages, line
-from hocket.lab.toys.toys import accuracy, bench, judged, length, patient, work_or_guess
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
+from hocket.lab.toys.instances import judged, patient, work_or_guess
+from hocket.lab.toys.rewarded import advantages, answer, line, lines
+from hocket.lab.toys.training import accuracy, length, trained
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.conciser import CONCISER, CONCISER_1
 
@@ -44,27 +42,24 @@ SHORT = CONCISER.but({"shaping.0.limit": 7}, rewards=(judged(WALK),))
 def _() -> Finding:
     rows = []
     for seed in SEEDS:
-        first = bench(WALK, CONCISER_1.but(rewards=SHORT.rewards), seed, 60, start=patient())
-
-        def reached(policy: Tabular, weights: Tabular = first.policy) -> None:
-            policy.logits.copy_(weights.logits)
-
-        then = bench(WALK, SHORT, seed + 100, 30, start=reached)
+        (first,) = trained(WALK, CONCISER_1.but(rewards=SHORT.rewards), 60, seeds=(seed,), start=patient())
+        after = first.policy.logits.detach()
+        (then,) = trained(WALK, SHORT, 30, seeds=(seed + 100,), start=lambda one, after=after: one.logits.copy_(after))
         rows.append([measure(q, b) for measure in (accuracy, length) for q in (0, 1) for b in (first, then)])
     easy, after_easy, hard, after_hard, long, short, long_hard, short_hard = zip(*rows, strict=True)
     shorter = max(b - a for a, b in zip(long, short, strict=True)) < -0.1 and fmean(short_hard) < fmean(long_hard)
     kept = all(b >= a - 0.005 for a, b in zip(easy + hard, after_easy + after_hard, strict=True))
-    names = ("accuracy, easy", "accuracy, hard", "length, easy", "length, hard (5 needed)")
     means = [fmean(column) for column in zip(*rows, strict=True)]
-    saw = "; ".join(f"{name} {means[2 * n]:.3f} to {means[2 * n + 1]:.3f}" for n, name in enumerate(names))
+    names = ("accuracy_easy", "accuracy_hard", "length_easy", "length_hard_5_needed")
+    saw = lines(**{name: means[2 * n : 2 * n + 2] for n, name in enumerate(names)})
     return Finding(shorter and kept, f"means of 5 seeds, 60 then 30 steps: {saw}")
 
 
 @claim("a length reward that is always on loses accuracy on hard prompts", "the row", slow=True)
 def _() -> Finding:
     gated, always = (
-        [accuracy(1, bench(WALK, SHORT.but({"shaping.0.always": on}), seed, 70, start=patient())) for seed in SEEDS]
+        [accuracy(1, one) for one in trained(WALK, SHORT.but({"shaping.0.always": on}), 70, start=patient())]
         for on in (False, True)
     )
-    saw = say(gated=line(gated), always_on=line(always))
+    saw = lines(gated=gated, always_on=always)
     return Finding(min(gated) > max(always) + 0.2, f"hard accuracy after 70 steps from the same start: {saw}")

@@ -11,10 +11,9 @@ from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.keys import Key
 from hocket.credit.refined import Refined, only
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.token_weights import document, drawn, same, sample
+from hocket.lab.toys.rewarded import drawn, sample
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.cppo import CPPO, largest_in_groups
@@ -33,19 +32,19 @@ def _() -> Finding:
 
 @claim("Pruning samples without advantage leaves the gradient as it is, the normaliser kept.")
 def _() -> Finding:
-    rows = document(*(sample("a", r, [-1.0] * (2 + n)) for n, r in enumerate((0.0, 0.5, 0.5, 1.0))))
-    ours, plain, pruned = (inspect(one, rows) for one in (HALF.but({"credit.normaliser": "all"}), GRPO, HALF))
+    rows = [sample("a", r, [-1.0] * (2 + n)) for n, r in enumerate((0.0, 0.5, 0.5, 1.0))]
+    ours, plain, pruned = (inspect_rows(one, rows) for one in (HALF.but({"credit.normaliser": "all"}), GRPO, HALF))
     alike = ours["gradient"] == plain["gradient"]
-    twice = same(pruned["gradient"], [[2 * x for x in row] for row in plain["gradient"]])
+    twice = gap(pruned["gradient"], [[2 * x for x in row] for row in plain["gradient"]]) <= EXACT
     holds = alike and twice and pruned["kept"] == [True, False, False, True]
     return Finding(holds, say(two_pruned_of_advantage_0="", equal_with_the_normaliser_kept=alike, twice_without=twice))
 
 
 @claim("Over the batch the largest advantages of all groups stay.", "the public recipe for verl")
 def _() -> Finding:
-    groups = {"a": (0.0, 0.0, 0.0, 1.0), "b": (0.0, 0.0, 1.0, 1.0)}
-    rows = document(*(sample(name, reward, [-1.0]) for name, rewards in groups.items() for reward in rewards))
-    group, batch = (inspect(HALF.but(change), rows)["kept"] for change in ({}, {"credit.over": "batch"}))
+    rewards = enumerate((0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0))
+    rows = [sample("ab"[number // 4], reward, [-1.0]) for number, reward in rewards]
+    group, batch = (inspect_rows(HALF.but(change), rows)["kept"] for change in ({}, {"credit.over": "batch"}))
     holds = sum(group[:4]) == sum(group[4:]) == 2 and group[3] and sum(batch) == 4 and batch[3] and not any(batch[:3])
     return Finding(holds, say(kept_per_group=str(group), over_the_batch=str(batch)))
 
@@ -82,9 +81,8 @@ def spent(bench: Bench) -> tuple[int, int, float]:
     slow=True,
 )
 def _() -> Finding:
-    world = World(
-        16, 7, 2, lambda question, answer: float(answer[1] == question // 4 + question % 4), context="position"
-    )
+    # Sums of two numbers below 4.
+    world = World(16, 7, 2, lambda q, answer: float(answer[1] == q // 4 + q % 4), context="position")
     level = CPPO.but({"rollout": Independent(16)})
     recipes = {"grpo": GRPO.but({"rollout.samples": 16}), "cppo": CPPO}
     recipes |= {"without refilling": level, "at random": level.but({"credit": AtRandom()})}
@@ -96,5 +94,5 @@ def _() -> Finding:
     total, per = ({name: fmean(runs[place]) for name, runs in made.items()} for place in (1, 2))
     holds = 3.5 <= per["grpo"] / per["cppo"] <= 4.5 and total["cppo"] < total["grpo"]
     holds &= max(steps["cppo"]) < min(steps["grpo"]) and min(steps["at random"]) > max(steps["without refilling"])
-    listed = {name: str(taken) for name, taken in steps.items()}
+    listed = {name: str(list(taken)) for name, taken in steps.items()}
     return Finding(holds, say(decisions_per_scenario=per, steps_to_90_percent=listed, decisions=total))

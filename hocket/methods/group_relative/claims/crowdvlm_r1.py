@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import answers_of, line, lines, said, shaped
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
+from hocket.lab.toys.rewarded import line, lines, said, shaped
+from hocket.lab.toys.training import answers_of, starting
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.crowdvlm_r1 import CROWDVLM_R1, Closeness, closeness
 
 claim = Claims("crowdvlm-r1", "CrowdVLM-R1, arXiv:2504.03724, released count reward")
-
 COUNTS = (4, 9, 15, 22, 28, 35, 41, 48)
 
 
 def number(answer: Answer) -> int:
-    """The number that digits write."""
     return int("".join(map(str, answer)))
 
 
@@ -37,7 +33,6 @@ COUNTING = World(
 
 @claim("closeness is monotone, 1.5 at the count, 0 from half away, scale free")
 def _() -> Finding:
-    """Every guess 0..150 of every truth 1..50, and texts through the reward itself."""
     off, kept = 0.0, True
     for truth in range(1, 51):
         values = [closeness(guess, truth) for guess in range(151)]
@@ -53,36 +48,30 @@ def _() -> Finding:
     return Finding(holds, f"{figures}; of 40, the texts 44 in format, 44, many, 20 earn {line(whole)}")
 
 
-def undercounting(policy: Tabular) -> None:
+def undercounting() -> dict[tuple[int, Answer], torch.Tensor]:
     """A start that guesses around small counts, and around seven tenths of those above 20; a seventh of it off."""
-    guesses = torch.arange(100, dtype=torch.float64)
+    guesses, odds = torch.arange(100, dtype=torch.float64), dict[tuple[int, Answer], torch.Tensor]()
     for question, count in enumerate(COUNTS):
         centre, width = (1.0 if count <= 20 else 0.7) * count, max(0.5, 0.15 * count)
         table = torch.softmax(-((guesses - centre) / width).square() / 2, 0).reshape(10, 10) + 1e-9
-        policy.logits[policy.row(question, ())] = table.sum(1).log()
-        for tens in range(10):
-            policy.logits[policy.row(question, (tens,))] = table[tens].log()
+        odds |= {(question, (tens,)): row for tens, row in enumerate(table)} | {(question, ()): table.sum(1)}
+    return odds
 
 
-def miss(bench: Bench, questions: Sequence[int]) -> float:
-    """The expected absolute error over some questions."""
-    errors = []
-    for question in questions:
-        answers, chance = answers_of(bench, question)
-        away = torch.tensor([abs(number(answer) - COUNTS[question]) for answer in answers], dtype=torch.float64)
-        errors.append(float(chance @ away))
-    return fmean(errors)
+def miss(bench: Bench, question: int) -> float:
+    answers, chance = answers_of(bench, question)
+    away = torch.tensor([abs(number(answer) - COUNTS[question]) for answer in answers], dtype=torch.float64)
+    return float(chance @ away)
 
 
 @claim("lower absolute error than 0/1 reward at first, most for large counts; it is overtaken once 0/1 hits", slow=True)
 def _() -> Finding:
-    """The same samples per step, graded by closeness or by 0/1; after 40 updates, and after 80, when 0/1 often hits."""
     spans = {"all": range(8), "small": range(4), "large": range(4, 8)}
     errors: dict[tuple[str, int], list[list[float]]] = {}
     for recipe in (CROWDVLM_R1, CROWDVLM_R1.but(rewards=())):
-        benches = [Bench(COUNTING, recipe, seed=seed, start=undercounting) for seed in SEEDS]
+        benches = [Bench(COUNTING, recipe, seed=seed, start=starting(undercounting())) for seed in SEEDS]
         for steps, (name, chosen) in itertools.product((40, 80), spans.items()):
-            values = [miss(bench.run(steps - bench.done, every=steps), chosen) for bench in benches]
+            values = [fmean(miss(one.run(steps - one.done, every=steps), q) for q in chosen) for one in benches]
             errors.setdefault((name, steps), []).append(values)
     gain = {key: fmean(sides[1]) - fmean(sides[0]) for key, sides in errors.items()}
     early, late = errors["all", 40], errors["all", 80]

@@ -6,18 +6,18 @@ to reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.judged_answers import trained
-from hocket.lab.toys.toys import accuracy
+from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.training import accuracy, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF
 from hocket.types import Scenario
@@ -28,33 +28,27 @@ FORMS = ("binary", "choice", "open")
 
 
 def code(problem: int) -> list[int]:
-    """The right tokens."""
     return [(2 * problem + 3 * place + 1) % 6 for place in range(3)]
 
 
 def posed_as(scenario: Scenario, form: str, key: Key) -> Scenario:
-    """The problem in a format."""
     problem = int(scenario.metadata["question"]) % PROBLEMS
     answer = {"binary": "yes", "choice": "AB", "open": f"{'-'.join(map(str, code(problem)))} apples"}
     told = {"question": problem + PROBLEMS * FORMS.index(form), "format": form}
     return replace(scenario, id=f"lab/{problem}/{form}", answer=answer[form], metadata=told)
 
 
-def concluded(vague: str) -> Callable[[int, Answer], str]:
+def concluded(vague: str, question: int, answer: Answer) -> str:
     """What an answer says in the question's format, when a hedge says `vague` to an open question."""
-
-    def text(question: int, answer: Answer) -> str:
-        form, right = FORMS[question // PROBLEMS], code(question % PROBLEMS)
-        if answer[0] == 0:
-            return vague if form == "open" else "perhaps"
-        first, second = (token == wanted for token, wanted in zip(answer[1:3], right, strict=False))
-        if form == "binary":
-            return "yes" if first else "no"
-        if form == "choice":
-            return "AB" if first and second else "A" if first else "C"
-        return f"{'-'.join(map(str, answer[1:]))} {'apples' if [*answer[1:]] == right else 'pears'}"
-
-    return text
+    form, right = FORMS[question // PROBLEMS], code(question % PROBLEMS)
+    if answer[0] == 0:
+        return vague if form == "open" else "perhaps"
+    first, second = (token == wanted for token, wanted in zip(answer[1:3], right, strict=False))
+    if form == "binary":
+        return "yes" if first else "no"
+    if form == "choice":
+        return "AB" if first and second else "A" if first else "C"
+    return f"{'-'.join(map(str, answer[1:]))} {'apples' if [*answer[1:]] == right else 'pears'}"
 
 
 def solved(question: int, answer: Answer) -> float:
@@ -65,20 +59,17 @@ def solved(question: int, answer: Answer) -> float:
 def shared_steps(question: int, prefix: Answer) -> Hashable:
     """Steps that a format needs are taken in contexts that all formats share; all else is its own."""
     problem, form = question % PROBLEMS, question // PROBLEMS
-    return (
-        (problem, form, len(prefix)) if not prefix or not prefix[0] or len(prefix) > form + 1 else (problem, prefix[1:])
-    )
+    own = not prefix or not prefix[0] or len(prefix) > form + 1
+    return (problem, form, len(prefix)) if own else (problem, prefix[1:])
 
 
 def orders_compared(vague: str, *names: str) -> dict[str, list[float]]:
-    """Accuracy on open questions by order, 5 seeds."""
-    world = World(9, 6, 4, solved, text=concluded(vague), context=shared_steps)
+    world = World(9, 6, 4, solved, text=partial(concluded, vague), context=shared_steps)
     base = CURR_REFT.but({"curriculum.pose": posed_as, "curriculum.per_stage": UPDATES * PROBLEMS // 3})
     changes: dict[str, Any] = {"staged": {}, "shuffled": {"curriculum.order": "shuffled"}}
     changes["open alone"] = {"curriculum.stages": ("open",)}
-    how = {"prompts": PROBLEMS, "lr": 0.2}
     return {
-        name: [3 * trained(world, base.but(changes[name]), seed, UPDATES, **how).success() for seed in SEEDS]
+        name: [3 * one.success() for one in trained(world, base.but(changes[name]), UPDATES, prompts=PROBLEMS, lr=0.2)]
         for name in names
     }
 
@@ -119,23 +110,22 @@ def skilled(policy: Tabular) -> None:
         policy.logits[policy.row(0, (first,)), 2] += 3.0
 
 
+def restored(world: World, seed: int) -> list[float]:
+    """Accuracy on the new skill and the old one: at the start, after RL on the new one, and after self-training."""
+    pose = {"curriculum.pose": lambda one, form, key: replace(one, id="lab/0", metadata={"question": 0})}
+    first = Bench(world, CURR_REFT.but(pose, rewards=()), seed, start=skilled)
+    row = [accuracy(question, first) for question in range(2)]
+    after = first.run(60).policy.logits.detach().clone()
+    (second,) = trained(world, CURR_REFT_SELF, 60, seeds=(seed,), start=lambda policy: policy.logits.copy_(after))
+    return row + [accuracy(question, bench) for bench in (first, second) for question in range(2)]
+
+
 @claim("self-training on selected samples restores an old skill that fell during RL, and keeps the new one", slow=True)
 def _() -> Finding:
     # The skills share their second step.
     world = World(2, 4, 2, skills, context=lambda question, prefix: ("shared", prefix) if prefix else question)
-    alone = CURR_REFT.but(
-        {"curriculum.pose": lambda one, form, key: replace(one, id="lab/0", metadata={"question": 0})}, rewards=()
-    )
-    rows = []
-    for seed in SEEDS:
-        bench = Bench(world, alone, seed, start=skilled)
-        row = [accuracy(question, bench) for question in range(2)]
-        after = bench.run(60, every=60).policy.logits.detach().clone()
-        second = Bench(world, CURR_REFT_SELF, seed, start=lambda policy, after=after: policy.logits.copy_(after))  # type: ignore[misc]
-        row += [accuracy(question, one) for one in (bench, second.run(60, every=60)) for question in range(2)]
-        rows.append(row)
+    rows = [restored(world, seed) for seed in SEEDS]
     columns = [fmean(column) for column in zip(*rows, strict=True)]
     least, kept = min(row[5] - row[3] for row in rows), min(row[4] - row[2] for row in rows)
-    pairs = (f"{new:.3f} {old:.3f}" for new, old in zip(columns[::2], columns[1::2], strict=True))
-    saw = say(**dict(zip(("new_and_old_skill_before", "after_RL", "after_self_training"), pairs, strict=True)))
+    saw = lines(new_skill_before_and_after_RL_and_self_training=columns[::2], old_skill=columns[1::2])
     return Finding(columns[3] < columns[1] - 0.2 and least > 0.2 and kept > -0.05, saw)

@@ -1,19 +1,17 @@
 """DeepVideo-R1's claims."""
 
-from __future__ import annotations
-
 from statistics import mean
 
-from hocket.lab.bandit import Bandit, flat, total_variation
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
-from hocket.lab.documents import random_document
+import torch
+
+from hocket.lab.bandit import Bandit, total_variation
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, runs, say
+from hocket.lab.groups import document
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
-from hocket.lab.toys.regressions import KEY, REFERENCE, REWARDS, STALE
+from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, STALE, documents
 from hocket.lab.world import World
-from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.deepvideo_r1 import DEEPVIDEO_R1
+from hocket.recipes import DEEPVIDEO_R1, GRPO
 from hocket.rollout.independent import Independent
 
 claim = Claims("deepvideo-r1", "arXiv 2506.07464, section 4")
@@ -23,7 +21,7 @@ BY_SCALE = {scale: DEEPVIDEO_R1.but({"objective.temperature": 1 / scale}) for sc
 @claim("at the old policy the gradient is proportional to the unclipped GRPO gradient")
 def _() -> Finding:
     grpo = GRPO.but({"objective.aggregate": "sequence-sum"})
-    rows = [random_document(KEY.derive("regressive", number), gap=0.0, graded=True) for number in range(5)]
+    rows = list(documents(5, "regressions", "regressive", gap=0.0, graded=True))
     gaps = [gap(gradient(own, row), 2 / s * gradient(grpo, row)) for s, own in BY_SCALE.items() for row in rows]
     return below(EXACT, off_two_over_s_times_GRPOs=max(gaps))
 
@@ -40,28 +38,25 @@ def _() -> Finding:
 @claim("a too large step leaves a restoring gradient where clipped GRPO gives zero", "arXiv 2506.07464")
 def _() -> Finding:
     old = {"group": "g", "logp_behaviour": [-3.0]}
-    rows = [{**old, "id": "0", "scores": {"reward": 1.0}, "logp": [-1.0]}]
-    rows += [{**old, "id": "1", "scores": {"reward": 0.0}, "logp": [-5.0]}]
-    clipped, fitted = (flat(inspect_rows(recipe, rows)).tolist() for recipe in (GRPO, DEEPVIDEO_R1))
+    rows = [{**old, "scores": {"reward": right}, "logp": [logp]} for right, logp in ((1.0, -1.0), (0.0, -5.0))]
+    clipped, fitted = (gradient(recipe, document(rows)).tolist() for recipe in (GRPO, DEEPVIDEO_R1))
     # The overshot right answer is pushed down again, the overshot wrong one up.
     holds = not any(clipped) and fitted[0] > 0 > fitted[1]
     return Finding(holds, say(clipped_GRPO=str(clipped), regression=str(fitted)))
 
 
 UNEVEN = World(
-    # Two questions ask for one exact answer, two are content with nearly any.
-    *(4, 6, 3, lambda question, answer: float(answer == (4, 2, 5) if question < 2 else answer != (0, 0, 0))),
+    *(4, 6, 3, lambda q, a: float(a == (4, 2, 5) if q < 2 else a != (0, 0, 0))),
     context="last",
-    metadata=lambda question: {"solution": (4, 2, 5)} if question < 2 else {},
+    metadata=lambda q: {"solution": (4, 2, 5)} if q < 2 else {},
 )
+"""Two questions ask for one exact answer, two are content with nearly any."""
 
 
 def easy(policy: Tabular) -> None:
     """Sure of itself where that is good enough, so that neither kind of question tells samples apart."""
-    for question in (2, 3):
-        for row in {row for answer in UNEVEN.answers() for row in policy.path(question, answer)}:
-            policy.logits[row, 1] += 4.0
-            policy.logits[row, 0] += 2.5
+    for row in {row for answer in UNEVEN.answers() for question in (2, 3) for row in policy.path(question, answer)}:
+        policy.logits[row, :2] += torch.tensor([2.5, 4.0])
 
 
 @claim("hints and perturbation lower the share of groups of one reward", slow=True)

@@ -1,17 +1,17 @@
 """DisCO's claims."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from statistics import mean, variance
 
 import torch
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, each, gap, gradient, runs, say
+from hocket.core.keys import Key
+from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, batches, each, gap, gradient, runs, say
+from hocket.lab.groups import recorded
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.objectives import KEY, documents, verdict_document
+from hocket.lab.toys.enumerable_groups import binary_groups
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.disco import DISCO, HingeTrustRegion, discrimination
@@ -22,8 +22,7 @@ claim = Claims("disco", "arXiv 2505.12366")
 
 @claim("as tau grows the loss tends to mean s(wrong) - mean s(right)")
 def _() -> Finding:
-    """The soft-max objective at growing temperatures against plain means."""
-    score = torch.from_numpy(-KEY.derive("disco limit").numpy().exponential(size=24))
+    score = torch.from_numpy(-Key.of(0).derive("checks", "objectives", "disco limit").numpy().exponential(size=24))
     right, group = torch.arange(24) % 3 == 0, torch.arange(24) // 6
     plain = discrimination(score, right, ~right, group, 4, None)
     apart = [score[(group == g) & ~right].mean() - score[(group == g) & right].mean() for g in range(4)]
@@ -35,9 +34,8 @@ def _() -> Finding:
 
 @claim("the penalty's gradient is beta max(0, KL - delta) grad KL")
 def _() -> Finding:
-    """KL computed apart by autograd."""
     off, active = 0.0, 0
-    for number, document in enumerate(documents(30, gap=0.15)):
+    for number, document in enumerate(batches(30, "objectives", gap=0.15)):
         radius, read = (0.0, 0.005, 0.02)[number % 3], RecordedBatch(document)
         leaf = read.logp.clone().requires_grad_()
         loss = HingeTrustRegion(radius=radius, coefficient=7.0)(Evaluation(leaf), read.batch).total()
@@ -55,21 +53,15 @@ def _() -> Finding:
     "a question's weight does not depend on its success rate, GRPO's is sqrt(p(1-p))", "arXiv 2505.12366, proposition 1"
 )
 def _() -> Finding:
-    """How much a question's right answers are raised in all, by its success rate."""
-    rates, soft = range(1, 16), DISCO.but({"regularisers": ()})
-    document = verdict_document(rates)
+    document, soft = recorded(binary_groups(16)[1:16], logp=[-1.0]), DISCO.but({"regularisers": ()})
     recipes = (GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0}), soft.but({"objective.temperature": None}), soft)
-    lifts = [gradient(recipe, document).reshape(15, 16) for recipe in recipes]
-    grpo, *disco = ([-15 * float(row[:rate].sum()) for rate, row in zip(rates, lift, strict=True)] for lift in lifts)
-    wanted = [math.sqrt(rate / 16 * (1 - rate / 16)) for rate in rates]
+    tables = [gradient(recipe, document).reshape(15, 16) for recipe in recipes]
+    # How much a question's right answers are raised in all.
+    grpo, *disco = ([-15 * float(row[:rate].sum()) for rate, row in enumerate(table, start=1)] for table in tables)
+    wanted = [math.sqrt(rate / 16 * (1 - rate / 16)) for rate in range(1, 16)]
     off, flatness = gap(grpo, wanted), gap(disco, [[1.0] * 15] * 2)
     figures = say(GRPOs_weight_off_the_root=off, at_1_of_16=wanted[0], at_the_half=max(wanted), DisCOs_off_1=flatness)
     return Finding(off < 1e-12 and flatness < 1e-12, figures)
-
-
-def reward(question: int, answer: tuple[int, ...]) -> float:
-    """One question in six is easy."""
-    return float(answer[0] < 4 if question == 0 else answer == (question - 1, question))
 
 
 @claim(
@@ -78,14 +70,14 @@ def reward(question: int, answer: tuple[int, ...]) -> float:
     slow=True,
 )
 def _() -> Finding:
-    """Both recipes make four updates of each batch."""
-    radius, hard, epochs = 2e-3, World(6, 6, 2, reward, context="last"), {"update.epochs": 4}
+    # One question in six is easy.
+    hard = World(6, 6, 2, lambda q, a: float(a[0] < 4 if q == 0 else a == (q - 1, q)), context="last")
+    radius, epochs = 2e-3, {"update.epochs": 4}
     made = runs(hard, GRPO.but(epochs), DISCO.but({**epochs, "regularisers.0.radius": radius}), steps=40, every=40)
-    success, own = each(made, lambda bench: bench.success()), made["disco"]
-    entropies = [bench.entropy() for bench in own]
-    kls = [mean(one["kl/trust"] for one in bench.history if "kl/trust" in one) for bench in own]
+    success, entropy = each(made, Bench.success), each(made, Bench.entropy)["disco"]
+    kls = [mean(one["kl/trust"] for one in bench.history if "kl/trust" in one) for bench in made["disco"]]
     error = math.sqrt(sum(map(variance, success.values())) / len(SEEDS))
     ahead = mean(success["disco"]) - mean(success["grpo"])
-    holds = ahead > 3 * error and min(entropies) > 0.1 and max(kls) < 2 * radius
-    figures = say(success_after_40_steps=success, entropy_of_DisCO_in_nats=entropies, mean_KL=mean(kls), radius=radius)
+    holds = ahead > 3 * error and min(entropy) > 0.1 and max(kls) < 2 * radius
+    figures = say(success_after_40_steps=success, entropy_of_DisCO_in_nats=entropy, mean_KL=mean(kls), radius=radius)
     return Finding(holds, f"{figures}, KL from {min(kls):.4f} to {max(kls):.4f}")

@@ -1,21 +1,17 @@
 """Discovered policy optimisation's claims."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable
+from functools import partial
 from statistics import mean
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.discover import Bandits, Strategy, compared
-from hocket.lab.toys.control_runs import SEEDS
-from hocket.lab.toys.trust_regions import ADVANTAGES, _on_par, slope
+from hocket.lab.toys.control import ADVANTAGES, on_par, slope
 from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift, TanhDrift
 from hocket.methods.group_relative.mdpo import ForwardKLDrift
 from hocket.methods.group_relative.spo import QuadraticDrift
@@ -25,31 +21,23 @@ from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.recipes import find
 
 claim = Claims("discovered-policy-optimisation", "arXiv 2210.05639")
-SHIPPED = {"PPO": ClipDrift(), "DPO": TanhDrift(), "learnt": LearntDrift(), "SPO": QuadraticDrift()}
-DRIFTS: Mapping[str, Drift] = {**SHIPPED, "MDPO": ForwardKLDrift()}
-Penalty = Callable[[Tensor, Tensor], Tensor]
-
-
-def network(drawn: NDArray[np.float64]) -> Penalty:
-    weights = torch.from_numpy(drawn)
-    return lambda log_ratio, advantage: network_drift(log_ratio, advantage, weights[:8], weights[8])
-
-
-def clipped(drift: Drift) -> Penalty:
-    return lambda log_ratio, advantage: drift(log_ratio, advantage, 0.5)
+DRIFTS: dict[str, Drift] = {"PPO": ClipDrift(), "DPO": TanhDrift(), "learnt": LearntDrift(), "SPO": QuadraticDrift()}
+DRIFTS["MDPO"] = ForwardKLDrift()
 
 
 @claim("PPO's, DPO's and any learnt f meet the three conditions of a drift.", "arXiv 2201.02373")
 def _() -> Finding:
     log_ratio, noise = torch.linspace(-3, 3, 601, dtype=torch.float64), Key.of(8).numpy()
     least, at_one, slopes = [], [], []
-    for drift in [*map(clipped, DRIFTS.values()), *(network(noise.normal(size=(9, 8))) for _ in range(20))]:
-        for advantage in ADVANTAGES:
-            least.append(float(drift(log_ratio, torch.full_like(log_ratio, advantage)).min()))
-            leaf = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-            value = drift(leaf, torch.tensor([advantage], dtype=torch.float64)).sum()
-            slopes.append(float(torch.autograd.grad(value, leaf)[0].abs()))
-            at_one.append(float(value.detach().abs()))
+    drifts: list[Callable[[Tensor, Tensor], Tensor]] = [partial(drift, progress=0.5) for drift in DRIFTS.values()]
+    for weights in (torch.from_numpy(noise.normal(size=(9, 8))) for _ in range(20)):
+        drifts.append(partial(network_drift, inner=weights[:8], outer=weights[8]))
+    for drift, a in itertools.product(drifts, ADVANTAGES):
+        least.append(float(drift(log_ratio, torch.full_like(log_ratio, a)).min()))
+        leaf = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        value = drift(leaf, torch.tensor([a], dtype=torch.float64)).sum()
+        slopes.append(gap(torch.autograd.grad(value, leaf)[0], 0.0))
+        at_one.append(gap(value, 0.0))
     holds = min(least) >= 0 and max(at_one) == 0 and max(slopes) < EXACT
     saw = say(least_value=min(least), value_at_r_1=max(at_one), slope=max(slopes))
     return Finding(holds, f"{', '.join(DRIFTS)} and 20 random networks: {saw}")
@@ -58,10 +46,9 @@ def _() -> Finding:
 @claim("For all of them the slope at r = 1 is the policy gradient's.", "arXiv 2201.02373")
 def _() -> Finding:
     names = ("ppo", "discovered-policy-optimisation", "learnt-policy-optimisation", "spo", "mdpo", "trpo")
-    off = max(abs(slope(find(name), 1.0, a) - a) for name in names for a in ADVANTAGES)
-    ppo = find("ppo")
+    off, ppo = max(abs(slope(find(name), 1.0, a) - a) for name in names for a in ADVANTAGES), find("ppo")
     clip = ppo.but(name="ppo-as-drift", objective=DriftSurrogate(drift=ClipDrift(), aggregate="token-mean"))
-    places = [(r, a) for a in ADVANTAGES for r in (0.3, 0.79, 0.81, 1.0, 1.19, 1.21, 2.5)]
+    places = itertools.product((0.3, 0.79, 0.81, 1.0, 1.19, 1.21, 2.5), ADVANTAGES)
     same = max(abs(slope(clip, *place) - slope(ppo, *place)) for place in places)
     assert isinstance(ppo.objective, ClippedSurrogate)
     finding = below(EXACT, slope_at_r_1_off_A=off, the_clip_as_a_drift_off_PPO=same)
@@ -71,7 +58,7 @@ def _() -> Finding:
 @claim("The shipped learnt drift is worth more than f = 0 under repeated epochs.", slow=True)
 def _() -> Finding:
     inner, outer = LearntDrift().weights
-    penalties = [lambda x, a: network_drift(x, a, inner, outer), None]
+    penalties = [partial(network_drift, inner=inner, outer=outer), None]
     rows = torch.stack([compared(Bandits(), penalties, 64, Key.of(90 + seed)) for seed in SEEDS])
     (shipped, without), least = rows.mean(0).tolist(), float((rows[:, 0] - rows[:, 1]).min())
     saw = say(seeds_of_64=len(SEEDS), epochs_per_batch=8, return_with_the_shipped_drift=shipped, without=without)
@@ -89,4 +76,4 @@ def _() -> Finding:
     return Finding(mean(gains) > 0 and min(gains) > -0.05, saw)
 
 
-claim("DPO matches PPO within noise on CartPole.", slow=True)(_on_par("discovered-policy-optimisation"))
+claim("DPO matches PPO within noise on CartPole.", slow=True)(on_par("discovered-policy-optimisation"))

@@ -1,19 +1,18 @@
 """Dr. Genré's claims."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, runs, say
 from hocket.lab.microscope import inspect, relation
-from hocket.lab.toys.many_objectives import scored_document, trained
+from hocket.lab.theory import tilted
+from hocket.lab.toys.enumerable_groups import scored_document
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.dr_genre import DR_GENRE
@@ -26,7 +25,6 @@ OBJECTIVES = ("agree", "coherent", "concise")
 
 @claim("with one-hot weights it is training on that objective")
 def _() -> Finding:
-    """Weight 1 on one objective per task, against the recipe given that objective's score alone; 10 batches."""
     kinds, picks = set(), {"fix": "agree", "shorten": "concise"}
     hot = {task: {name: float(name == chosen) for name in OBJECTIVES} for task, chosen in picks.items()}
     for seed in range(10):
@@ -39,14 +37,8 @@ def _() -> Finding:
     return Finding(kinds == {"equal"}, f"10 batches of two tasks: {', '.join(kinds)}")
 
 
-def tilted(logits: Tensor, reward: Tensor, beta: float) -> Tensor:
-    """`pi_ref exp(r / beta) / Z`, `[M]`."""
-    return torch.softmax(torch.log_softmax(logits, 0) + reward / beta, 0)
-
-
 @claim("pi_ref exp(r/beta)/Z is a fixed point, and there dE[r_k]/dw_k = Var(r_k)/beta, never negative")
 def _() -> Finding:
-    """The policy pi_ref exp(r/beta)/Z over nine answers of two tokens, and how E[r_k] moves with w_k there."""
     rng, beta, credit, slope = Key.of(0).derive("tilted").torch(), 0.05, 0.0, 0.0
 
     def stepwise(chances: Tensor, number: int) -> list[float]:
@@ -57,19 +49,19 @@ def _() -> Finding:
     for _ in range(5):
         logits, scores = torch.randn(9, generator=rng).double(), torch.rand(3, 9, generator=rng).double() * beta * 4
         share = torch.rand(3, generator=rng).double().requires_grad_()
-        best, reference = tilted(logits, (share[:, None] * scores).sum(0), beta), torch.softmax(logits, 0)
-        rows = []
-        for n in range(9):
-            row = {"group": "all", "info": {"task": "x"}, "logp": stepwise(best.detach(), n)}
-            named = dict(zip(OBJECTIVES, scores[:, n].tolist(), strict=True))
-            rows.append({**row, "logp_ref": stepwise(reference, n), "scores": named})
+        reference = torch.softmax(logits, 0)
+        best = tilted(reference, (share[:, None] * scores).sum(0), beta)
+        rows: list[dict[str, Any]] = [{"group": "all", "info": {"task": "x"}} for _ in range(9)]
+        for n, row in enumerate(rows):
+            row |= {"logp": stepwise(best.detach(), n), "logp_ref": stepwise(reference, n)}
+            row["scores"] = dict(zip(OBJECTIVES, scores[:, n].tolist(), strict=True))
         weights = {"x": dict(zip(OBJECTIVES, share.tolist(), strict=True))}
         recipe = DR_GENRE.but({"shaping.0.coefficient": beta, "combine.weights": weights})
         credit = max(credit, *(abs(value) for row in inspect_rows(recipe, rows)["advantages"] for value in row))
-        for k in range(3):
-            middle = (best * scores[k]).sum()
+        for k, score in enumerate(scores):
+            middle = (best * score).sum()
             (slopes,) = torch.autograd.grad(middle, share, retain_graph=True)
-            slope = max(slope, gap(slopes[k], (best * (scores[k] - middle).square()).sum() / beta))
+            slope = max(slope, gap(slopes[k], (best * (score - middle).square()).sum() / beta))
     return below(1e-10, largest_advantage_there=credit, slopes_off=slope)
 
 
@@ -79,15 +71,14 @@ PARTS = {"first": lambda q, a: float(SWEEP[0, a[0]]), "second": lambda q, a: flo
 
 @claim("a sweep of the weights follows the exact trade-off curve in order", slow=True)
 def _() -> Finding:
-    """E[r_1], E[r_2] of trained policies against the exact optimum, as w_1 rises from 0 to 1 and w_2 falls."""
     world = World(1, 5, 1, lambda q, a: 0.0, parts=PARTS, metadata=lambda q: {"task": "x"})
     beta, measured, exact = 0.25, [], []
     for share in (0.0, 0.33, 0.67, 1.0):
         weights = {"x": {"first": share, "second": 1 - share}}
         recipe = DR_GENRE.but({"combine.weights": weights, "shaping.0.coefficient": beta})
-        best = tilted(torch.zeros(5).double(), share * SWEEP[0] + (1 - share) * SWEEP[1], beta)
+        best = tilted(torch.full((5,), 0.2).double(), share * SWEEP[0] + (1 - share) * SWEEP[1], beta)
         exact.append([float((best * row).sum()) for row in SWEEP])
-        benches = [trained(world, recipe, seed, 60) for seed in SEEDS]
+        (benches,) = runs(world, recipe, steps=60, every=60).values()
         measured.append([fmean(bench.expected(part) for bench in benches) for part in PARTS.values()])
     order = all(b[0] > a[0] and b[1] < a[1] for a, b in itertools.pairwise(measured))
     (a, b), (c, d) = zip(*measured, strict=True), zip(*exact, strict=True)
@@ -123,7 +114,6 @@ def target(task: str, text: str) -> float:
     slow=True,
 )
 def _() -> Finding:
-    """Per-task weights of three fitted reward models against one preference model of pooled comparisons."""
     names, texts = list(TASKS), [rewritten(0, answer) for answer in itertools.product(range(3), repeat=3)]
     rng, pairs = Key.of(0).derive("pairs").numpy(), []
     for _ in range(400):
@@ -133,21 +123,19 @@ def _() -> Finding:
         pairs += [(left, right)] if ahead > 0 else [(right, left)] if ahead < 0 else []
     pooled = fit_preferences(pairs, buckets=256)
     separate = fit_scores(texts, torch.tensor([traits(text) for text in texts], dtype=torch.float64), ridge=0.1)
-    tasks = {"metadata": lambda q: {"task": names[q]}, "context": "position"}
-    world = World(3, 3, 3, lambda q, a: 0.0, text=rewritten, **tasks)  # type: ignore[arg-type]
+    tasks: Any = {"metadata": lambda q: {"task": names[q]}, "context": "position"}
+    world = World(3, 3, 3, lambda q, a: 0.0, text=rewritten, **tasks)
     weights = {task: dict(zip(OBJECTIVES, values, strict=True)) for task, values in TASKS.items()}
     decoupled = DR_GENRE.but({"combine.weights": weights}, rewards=heads(separate, dict.fromkeys(OBJECTIVES, 1.0)))
-    scalar = DR_GENRE.but(rewards=(TextJudge(pooled, name="preference"),))
+    scalar = DR_GENRE.but(name="pooled", rewards=(TextJudge(pooled, name="preference"),))
 
     def own(task: str) -> Callable[[int, Answer], float]:
         """A task's target on its own question, 0 on the others."""
         return lambda q, a: target(task, rewritten(q, a)) if names[q] == task else 0.0
 
-    means = []
-    for recipe in (decoupled, scalar):
-        benches = [trained(world, recipe, seed, 60) for seed in SEEDS]
-        means.append({task: fmean(3 * bench.expected(own(task)) for bench in benches) for task in names})
-    leads = [means[0][task] - means[1][task] for task in names]
+    made = runs(world, decoupled, scalar, steps=60, every=60).values()
+    ours, pool = ({t: fmean(3 * bench.expected(own(t)) for bench in side) for t in names} for side in made)
+    leads = [ours[task] - pool[task] for task in names]
     met = pair_accuracy(pooled, pairs)
-    figures = say(comparisons_that_the_pooled_model_meets=met, decoupled=means[0], pooled=means[1])
+    figures = say(comparisons_that_the_pooled_model_meets=met, decoupled=ours, pooled=pool)
     return Finding(min(leads) > 0.0 and fmean(leads) > 0.1, figures)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
+from statistics import fmean
 
 import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.agreeing_rewards import four_right
-from hocket.lab.toys.rewarded import advantages, answers_of, group_relative, lines, said, shaped
+from hocket.lab.toys.instances import four_right
+from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
+from hocket.lab.toys.training import answers_of
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.dra_grpo import DRA_GRPO, redundancy
 from hocket.recipe import Recipe
@@ -24,20 +25,18 @@ claim = Claims("dra-grpo", "DRA-GRPO, arXiv:2505.09655, released trainer")
 
 @claim("k equal answers unlike all others weigh 1/k each")
 def _() -> Finding:
-    """Three equal answers and two of their own kind, all right; one wrong."""
     axes = torch.eye(4)[[0, 0, 0, 1, 2, 3]].tolist()
     rows = [said("q", f"t{n}", float(n < 5), embedding=axis) for n, axis in enumerate(axes)]
     weights, wanted = shaped(DRA_GRPO, rows), [1 / (3 + 1e-6)] * 3 + [1 / (1 + 1e-6)] * 2 + [0.0]
     own = shaped(DRA_GRPO, [said("q", text, 1.0) for text in ("maple", "maple", "quartz")])
     holds = gap(weights, wanted) < 1e-12 and gap(advantages(DRA_GRPO, rows), group_relative(wanted)) < 1e-9
-    figures = say(three_equal_ones_earn=f"{sum(weights[:3]):.6f}", one_alone=f"{weights[3]:.6f}")
     holds &= own[0] == own[1] < 0.51 and own[2] > 0.95
-    return Finding(holds, f"{lines(weights=weights, texts=own)}, {figures}")
+    earned = {"three_equal_ones_earn": f"{sum(weights[:3]):.6f}", "one_alone": f"{weights[3]:.6f}"}
+    return Finding(holds, lines(weights=weights, texts=own, **earned))
 
 
 @claim("weights do not depend on the order of the group", "derived here")
 def _() -> Finding:
-    """Eight answers in twenty orders."""
     rng, off = Key.of(1).numpy(), 0.0
     rows = [said("q", f"t{n}", float(n % 3), embedding=rng.normal(size=4).tolist()) for n in range(8)]
     weights = shaped(DRA_GRPO, rows)
@@ -66,33 +65,27 @@ def _() -> Finding:
 
 
 def uneven(policy: Tabular) -> None:
-    """The right answers are not equally likely at first."""
     for question in range(2):
-        for place, logit in enumerate([1.0, 0.5, 0.0, -0.5]):
-            policy.logits[policy.row(question, ()), (place + 4 * question) % 8] = logit
+        tokens = [(place + 4 * question) % 8 for place in range(4)]
+        policy.logits[policy.row(question, ()), tokens] = torch.tensor([1.0, 0.5, 0.0, -0.5], dtype=torch.float64)
 
 
-def right_entropy(bench: Bench) -> float:
-    """The entropy among right answers in nats, mean over questions."""
-    total = 0.0
-    for question in range(bench.world.questions):
-        answers, chance = answers_of(bench, question)
-        own = torch.tensor([bench.world.reward(question, answer) for answer in answers]) * chance
-        share = (own / own.sum()).clamp(min=1e-300)
-        total += float(-(share * share.log()).sum())
-    return total / bench.world.questions
+def right_entropy(bench: Bench, question: int) -> float:
+    answers, chance = answers_of(bench, question)
+    own = torch.tensor([bench.world.reward(question, answer) for answer in answers]) * chance
+    share = (own / own.sum()).clamp(min=1e-300)
+    return float(-(share * share.log()).sum())
 
 
 def entropy_when_accurate(recipe: Recipe, seed: int) -> float:
-    """The entropy among right answers when the success rate first reaches 0.95."""
+    """The entropy among right answers, mean over questions, when the success rate first reaches 0.95."""
     bench = Bench(four_right(), recipe, seed=seed, start=uneven)
     while bench.success() < 0.95 and bench.done < 120:
         bench.step()
-    return right_entropy(bench)
+    return fmean(right_entropy(bench, question) for question in range(2))
 
 
 @claim("at equal accuracy more entropy over right answers than GRPO", slow=True)
 def _() -> Finding:
-    """GRPO and DRA-GRPO from one start, among the 4 right answers at 95 % accuracy."""
     plain, diverse = ([entropy_when_accurate(recipe, seed) for seed in SEEDS] for recipe in (GRPO, DRA_GRPO))
     return Finding(min(diverse) > max(plain) + 0.1, lines(entropy_of_dra_grpo=diverse, grpo=plain, most=math.log(4)))

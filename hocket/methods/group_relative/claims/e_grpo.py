@@ -7,10 +7,9 @@ from statistics import fmean
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import gap, say
-from hocket.lab.toys.graded_rewards import area, runs
-from hocket.lab.toys.rewarded import advantages, group_relative, line, said, shaped
+from hocket.lab.claims.harness import Claims, Finding, gap, runs, say
+from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
+from hocket.lab.toys.training import area
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.e_grpo import E_GRPO, matched_share
@@ -21,7 +20,6 @@ KNOWN = ["Ada Lovelace", "London", "1843", "Babbage"]
 
 @claim("an all-wrong group ranks near misses, equal g gives no signal")
 def _() -> Finding:
-    """Right, near miss, half, blind, and one without an answer; then all-wrong groups with different and equal g."""
     texts = ["I guess.", "Ada Lovelace met Babbage in London.", "Babbage in london", "no idea", "Ada Lovelace, 1843"]
     labels, info = ["x", "y", "y", "y", None], {"entities": KNOWN}
     rows = [said("q", text, float(n == 0), label=labels[n], info=info) for n, text in enumerate(texts)]
@@ -30,20 +28,17 @@ def _() -> Finding:
     plain = advantages(GRPO, rows[1:4])
     holds = gap(rewards, expected) < 1e-12 and gap(wrong, group_relative(expected[1:4])) < 1e-9
     holds &= wrong[0] > wrong[1] > wrong[2] and equal == plain == [0.0] * 3
-    groups = {"all_wrong_groups_get": line(wrong), "by_grpo": line(plain), "with_equal_g": line(equal)}
-    return Finding(holds, say(rewards=line(rewards), **groups))
+    return Finding(holds, lines(rewards=rewards, all_wrong_groups_get=wrong, by_grpo=plain, with_equal_g=equal))
 
 
 @claim("any right answer outranks any wrong one")
 def _() -> Finding:
-    """Random groups at the largest alpha that is allowed but for rounding."""
     generator, leads, recipe = Key.of(5).numpy(), [], E_GRPO.but({"shaping.0.alpha": 0.999})
     for trial in range(40):
         rows = []
         for _ in range(6):
             text = " and ".join([name for name in KNOWN if generator.random() < 0.5])
-            right = float(generator.random() < 0.4)
-            rows.append(said(str(trial), text, right, label="x", info={"entities": KNOWN}))
+            rows.append(said(str(trial), text, float(generator.random() < 0.4), label="x", info={"entities": KNOWN}))
         rewards: dict[float, list[float]] = {0.0: [], 1.0: []}
         for value, row in zip(shaped(recipe, rows), rows, strict=True):
             rewards[row["scores"]["reward"]].append(value)
@@ -55,12 +50,10 @@ HOPS, LINKS = 4, 4
 
 
 def entity(question: int, path: Sequence[int]) -> str:
-    """The name of what following links leads to."""
     return f"node{question}{''.join('abcd'[step] for step in path)}"
 
 
 def trail(question: int) -> Answer:
-    """The links that lead to the answer."""
     return tuple((2 * question + 3 * hop + 1) % LINKS for hop in range(HOPS))
 
 
@@ -91,14 +84,10 @@ def dropped(bench: Bench) -> float:
 @claim("faster than 0/1 reward, without growing entity-dropping", slow=True)
 def _() -> Finding:
     """Four hops of four links: a blind agent is right once in 256 attempts."""
-    plain, graded = (runs(LOOKUPS, recipe, 80, lr=0.1) for recipe in (GRPO, E_GRPO))
-    (theirs, ours), before = (
-        ([area(bench) for bench in side] for side in (plain, graded)),
-        dropped(Bench(LOOKUPS, E_GRPO)),
-    )
-    spam = [dropped(bench) for bench in graded]
+    plain, graded = runs(LOOKUPS, GRPO, E_GRPO, steps=80, every=10, lr=0.1).values()
+    (theirs, ours), before = ([area(one) for one in side] for side in (plain, graded)), dropped(Bench(LOOKUPS, E_GRPO))
+    spam, (ends, end) = [dropped(one) for one in graded], ([one.success() for one in side] for side in (plain, graded))
     holds = all(a > b for a, b in zip(ours, theirs, strict=True)) and fmean(ours) > fmean(theirs) + 0.15
-    ends = {f"end_of_{name}": line([b.success() for b in side]) for name, side in (("E_GRPO", graded), ("0/1", plain))}
-    entities = say(entities_matched_without_the_answer_before=before, after=line(spam))
-    areas = say(mean_success_over_the_run=line(ours), with_0_1_reward=line(theirs))
-    return Finding(holds and max(spam) < before, f"{areas}, {say(**ends)}, {entities}")
+    areas = lines(mean_success_over_the_run=ours, at_its_end=end, with_0_1_reward=theirs, its_end=ends)
+    entities = lines(entities_matched_without_the_answer_before=before, after=spam)
+    return Finding(holds and max(spam) < before, f"{areas}, {entities}")

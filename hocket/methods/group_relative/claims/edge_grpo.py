@@ -1,28 +1,26 @@
-"""EDGE-GRPO's claims."""
+"""EDGE_GRPO-GRPO's claims."""
 
 from __future__ import annotations
 
-import math
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import inspect
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.token_weights import GRPO, drawn, logits, same, sample, shown
+from hocket.lab.toys.rewarded import drawn, sample, shown
+from hocket.lab.toys.training import starting
 from hocket.lab.world import Answer, World
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.edge_grpo import EDGE_GRPO
 from hocket.recipe import Recipe
-from hocket.recipes import find
 
 claim = Claims("edge-grpo", "derived")
-EDGE = find("edge-grpo")
 
 
 @claim("With equal entropies nothing changes.")
 def _() -> Finding:
     rows = [row | {"entropy": [0.7] * len(row["logp"])} for row in drawn(1)["trajectories"]]
-    apart = gap(inspect_rows(EDGE, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"])
+    apart = gap(inspect_rows(EDGE_GRPO, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"])
     return Finding(apart <= 1e-12, f"where every H_i is 0.7: {say(difference_of_advantages=apart)}")
 
 
@@ -33,22 +31,20 @@ def _() -> Finding:
 def _() -> Finding:
     held = 0
     for batch in map(drawn, range(30)):
-        ours, plain = inspect(EDGE, batch), inspect(GRPO, batch)["advantages"]
+        ours, plain = inspect(EDGE_GRPO, batch), inspect(GRPO, batch)["advantages"]
         entropies = [fmean(row["entropy"]) for row in batch["trajectories"]]
         factors = [min(10.0, max(0.1, fmean(entropies) / one)) for one in entropies]
         expected = [[a * factor for a in row] for row, factor in zip(plain, factors, strict=True)]
-        signs = [
-            [[math.copysign(1, a) if a else 0 for a in row] for row in rows] for rows in (ours["advantages"], plain)
-        ]
-        held += signs[0] == signs[1] and same(ours["advantages"], expected) and "gradient_entropy" not in ours
+        signs, kept = ([[(a > 0) - (a < 0) for a in row] for row in rows] for rows in (ours["advantages"], plain))
+        held += signs == kept and gap(ours["advantages"], expected) <= EXACT and "gradient_entropy" not in ours
     return Finding(held == 30, say(batches=30, with_signs_kept_and_A_by_hand_and_no_slope_of_entropies=held))
 
 
 @claim("Entropy alone cannot revive a group of equal rewards, a corrected sample can.", "arXiv 2507.21848")
 def _() -> Finding:
     rows = [sample("a", 0.0, [-1.0] * n, entropy=[0.3 * n] * n) for n in (1, 2, 3)]
-    dead = inspect_rows(EDGE, rows)["advantages"]
-    alive = inspect_rows(EDGE, [*rows, sample("a", 1.0, [-1.0, -2.0], trained=[False, True])])["advantages"]
+    dead = inspect_rows(EDGE_GRPO, rows)["advantages"]
+    alive = inspect_rows(EDGE_GRPO, [*rows, sample("a", 1.0, [-1.0, -2.0], trained=[False, True])])["advantages"]
     holds = not any(map(any, dead)) and all(row[0] < 0 for row in alive[:3]) and alive[3][1] > 0
     figures = say(all_wrong=shown([r[0] for r in dead]), with_a_corrected_sample=shown([r[-1] for r in alive]))
     return Finding(holds, figures)
@@ -63,22 +59,18 @@ def right(question: int, answer: Answer) -> float:
     return float(whole and answer[-2] == question)
 
 
-def start(policy: Tabular) -> None:
-    """Hard at the first attempt, easier at the second, which is rarely made."""
-    for question in range(4):
-        logits(policy, question, (), dict.fromkeys(range(4), 1 / 3) | {question: 1e-5}, 1e-4)
-        logits(policy, question, (0, WAIT), dict.fromkeys(range(4), 0.28) | {question: 0.16}, 1e-4)
-        for token in range(4):
-            logits(policy, question, (token,), {FULL_STOP: 0.99, WAIT: 0.01}, 1e-4)
-            logits(policy, question, (0, WAIT, token), {FULL_STOP: 1.0}, 1e-4)
-
-
+# Hard at the first attempt, easier at the second, which is rarely made.
+FOUR = range(4)
+ODDS: dict[tuple[int, Answer], dict[int, float]] = {(q, ()): dict.fromkeys(FOUR, 1 / 3) | {q: 1e-5} for q in FOUR}
+ODDS |= {(q, (0, WAIT)): dict.fromkeys(FOUR, 0.28) | {q: 0.16} for q in FOUR}
+ODDS |= {(q, (token,)): {FULL_STOP: 0.99, WAIT: 0.01} for q in FOUR for token in FOUR}
+ODDS |= {(q, (0, WAIT, token)): {FULL_STOP: 1.0} for q in FOUR for token in FOUR}
 WORLD = World(4, 6, 4, right, end=FULL_STOP, words=("0", "1", "2", "3", "w", "."), context="last")
 
 
-def trained(recipe: Recipe, seed: int) -> tuple[float, float]:
+def course(recipe: Recipe, seed: int) -> tuple[float, float]:
     """Success after 80 steps, and the mean variance of advantages in the first 40."""
-    bench, variances = Bench(WORLD, recipe, seed=seed, lr=0.1, start=start), []
+    bench, variances = Bench(WORLD, recipe, seed=seed, lr=0.1, start=starting(ODDS, 1e-4)), []
     for _ in range(80):
         batch = bench.step().batch
         assert batch is not None
@@ -93,9 +85,8 @@ def trained(recipe: Recipe, seed: int) -> tuple[float, float]:
 )
 def _() -> Finding:
     # 12 are as many as 8 and the 4 continuations of half of 8 wrong ones.
-    recipes = (EDGE.but({"rollout.cues": ("w",)}), GRPO.but({"rollout.samples": 12}))
-    (edge, wide), (grpo, narrow) = (zip(*(trained(one, seed) for seed in SEEDS), strict=True) for one in recipes)
-    rates = say(accuracy=shown(edge), of_GRPO=shown(grpo))
-    variances = say(variance_of_advantages=shown(wide), of_GRPO=shown(narrow))
-    told = f"hard questions, 80 steps of 12 rollouts: {rates}, {variances}"
-    return Finding(min(edge) > fmean(grpo) and min(wide) > max(narrow), told)
+    ours, plain = EDGE_GRPO.but({"rollout.cues": ("w",)}), GRPO.but({"rollout.samples": 12})
+    (edge, wide), (grpo, narrow) = (zip(*(course(one, n) for n in SEEDS), strict=True) for one in (ours, plain))
+    rates = say(accuracy=shown(edge), of_GRPO=shown(grpo), variance_of_advantages=shown(wide), its=shown(narrow))
+    holds = min(edge) > fmean(grpo) and min(wide) > max(narrow)
+    return Finding(holds, f"hard questions, 80 steps of 12 rollouts: {rates}")

@@ -11,18 +11,15 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import say
+from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import inspect
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import lines
-from hocket.lab.toys.token_weights import GRPO, chances, document, drawn, logits, same, sample, trained
+from hocket.lab.toys.rewarded import drawn, lines, sample
+from hocket.lab.toys.training import chances, starting, trained
 from hocket.lab.world import Answer, World
-from hocket.methods.group_relative.fc_entropy_grpo import CallMatch, calls_of, entropy_lift
-from hocket.recipes import find
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.fc_entropy_grpo import FC_ENTROPY_GRPO, CallMatch, calls_of, entropy_lift
 
 claim = Claims("fc-entropy-grpo", "derived for the form chosen")
-CALLS = find("fc-entropy-grpo")
 
 
 @claim("The bonus keeps signs and zeros, and c = 0 is GRPO to the bit.")
@@ -31,9 +28,11 @@ def _() -> Finding:
     advantage = torch.from_numpy(noise.normal(size=10_000)) * torch.from_numpy(noise.integers(0, 2, 10_000))
     entropy = torch.from_numpy(noise.exponential(size=10_000) * 100)
     signs = int((torch.sign(entropy_lift(advantage, entropy, 0.4, 0.5)) == torch.sign(advantage)).sum())
-    plain, batches = CALLS.but({"credit.gain": 0.0}), [drawn(seed, 2) for seed in range(10)]
+    plain, batches = FC_ENTROPY_GRPO.but({"credit.gain": 0.0}), [drawn(seed, 2) for seed in range(10)]
     equal = sum(inspect(plain, one)["gradient"] == inspect(GRPO, one)["gradient"] for one in batches)
-    dead = inspect(CALLS, document(sample("a", 0.0, [-1.0], entropy=[2.0]), sample("a", 0.0, [-2.0])))["advantages"]
+    dead = inspect_rows(FC_ENTROPY_GRPO, [sample("a", 0.0, [-1.0], entropy=[2.0]), sample("a", 0.0, [-2.0])])[
+        "advantages"
+    ]
     figures = say(signs_kept=signs, batches_of_10_equal_to_GRPO=equal, all_wrong_group=str(dead))
     return Finding(signs == 10_000 and equal == 10 and dead == [[0.0], [0.0]], figures)
 
@@ -78,15 +77,12 @@ def reward(question: int, answer: Answer) -> float:
     return CallMatch().verify(text(question, answer), WANTED[question]) or 0.0 if whole else 0.0
 
 
-def start(policy: Tabular) -> None:
-    """No preference among thoughts, nor among one to three calls."""
-    for question, place in itertools.product(range(3), range(7)):
-        fitting = (0, 1) if place < 2 else (2,) if place == 2 else (3, 4, 5, 6)
-        logits(policy, question, (0,) * place, {token: 1 / len(fitting) for token in fitting}, 1e-3)
+# No preference among thoughts, nor among one to three calls.
+FITTING = ((0, 1), (0, 1), (2,), *[(3, 4, 5, 6)] * 4)
+ODDS = {(q, (0,) * n): dict.fromkeys(some, 1 / len(some)) for q in range(3) for n, some in enumerate(FITTING)}
 
 
 def reasoning_entropy(bench: Bench) -> float:
-    """Mean entropy of the two words of reasoning, nats."""
     rows = torch.stack([chances(bench, question, (0,) * place) for question in range(3) for place in (0, 1)])
     return float(-(rows * rows.log()).sum(-1).mean())
 
@@ -97,15 +93,13 @@ def reasoning_entropy(bench: Bench) -> float:
     slow=True,
 )
 def _() -> Finding:
-    shape = {"end": 6, "context": lambda question, prefix: (question, len(prefix)), "words": CALL_WORDS, "text": text}
-    world = Calling(3, 7, 7, reward, **shape)  # type: ignore[arg-type]
-    entropy, success = dict[str, float](), dict[str, float]()
-    for recipe in (GRPO, CALLS):
-        recipe = recipe.but({"rollout.samples": 16})
-        benches = [trained(Bench(world, recipe, seed=seed, lr=0.1, start=start), 60) for seed in range(8)]
+    world = Calling(3, 7, 7, reward, 6, context=lambda q, prefix: (q, len(prefix)), words=CALL_WORDS, text=text)
+    entropy, success, start = dict[str, float](), dict[str, float](), starting(ODDS, 1e-3)
+    for recipe in (GRPO, FC_ENTROPY_GRPO):
+        benches = trained(world, recipe.but({"rollout.samples": 16}), 60, seeds=range(8), lr=0.1, start=start)
         entropy[recipe.name] = fmean(map(reasoning_entropy, benches))
         success[recipe.name] = fmean(bench.success() for bench in benches)
-    holds = success[CALLS.name] >= success["grpo"] - 0.01 and entropy[CALLS.name] <= entropy["grpo"]
+    holds = success[FC_ENTROPY_GRPO.name] >= success["grpo"] - 0.01 and entropy[FC_ENTROPY_GRPO.name] <= entropy["grpo"]
     figures = say(seeds=8, accuracy=success, entropy_of_reasoning_in_nats=entropy, at_the_start=math.log(2))
     return Finding(holds, f"{figures}: the published claim fails")
 
@@ -129,5 +123,5 @@ def _() -> Finding:
         drift = max(drift, float(expected.abs().max()))
         factors.append(right * up**2 + (1 - right) * down**2)
         wanted.append(1 + share**2 + 2 * share * (1 - 2 * right))
-    holds = same(factors, wanted, 1e-6) and factors[0] > 1 > factors[2] and drift < 1e-12
+    holds = gap(factors, wanted) <= 1e-6 and factors[0] > 1 > factors[2] and drift < 1e-12
     return Finding(holds, lines(expected_gradient=drift, success="0.1, 0.5, 0.9", second_moment_multiplied_by=factors))

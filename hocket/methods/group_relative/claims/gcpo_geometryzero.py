@@ -11,11 +11,11 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench, Player
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
 from hocket.lab.microscope import RecordedBatch
+from hocket.lab.toys.instances import Instances, by_instance, nothing
 from hocket.lab.toys.rewarded import document, lines, said
-from hocket.lab.toys.toys import Instances, Verdict, on
+from hocket.lab.toys.training import on
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.gcpo_geometryzero import GCPO_GEOMETRYZERO, ContrastBonus, contrast_sign
 from hocket.types import Assignment, Trajectory
@@ -25,16 +25,14 @@ claim = Claims("gcpo-geometryzero", "arXiv:2506.07160")
 
 @claim("the mask has the right sign and is 0 inside the band")
 def _() -> Finding:
-    """81 pairs of accuracies in eighths, and a rollout that constructs."""
     shares = torch.arange(0, 9, dtype=torch.float64) / 8
     with_it, without = torch.meshgrid(shares, shares, indexing="ij")
     signs = contrast_sign(with_it, without, 0.1)
     wanted = torch.tensor([[(a > o + 0.1) - (a < o - 0.1) for o in shares.tolist()] for a in shares.tolist()])
-    earned = []
-    for pair in ((0.75, 0.25), (0.25, 0.75), (0.55, 0.5)):
-        info = dict(zip(("accuracy_with", "accuracy_without"), pair, strict=True))
-        batch = RecordedBatch(document([said("g", "<tool_call>", info=info)])).batch
-        earned.append(float(returns(ContrastBonus(weight=0.5)(batch))[0]))
+    pairs = ((0.75, 0.25), (0.25, 0.75), (0.55, 0.5))
+    contrasts = (dict(zip(("accuracy_with", "accuracy_without"), pair, strict=True)) for pair in pairs)
+    batch = RecordedBatch(document([said("g", "<tool_call>", info=info) for info in contrasts])).batch
+    earned = returns(ContrastBonus(weight=0.5)(batch)).tolist()
     holds = bool((signs == wanted).all()) and gap(earned, [0.5, -0.5, 0.0]) < 1e-12
     return Finding(holds, lines(pairs_of_accuracies=signs.numel(), constructing_gets=earned))
 
@@ -42,23 +40,18 @@ def _() -> Finding:
 TOOL = 0
 
 
-def used(question: int, answer: Answer) -> bool:
-    return answer[0] == TOOL
-
-
 def scratched(told: Mapping[str, Any], answer: Answer) -> float:
     """Right in nine of ten instances where the tool helps and is used, or hurts and is not; else in five."""
-    fits = (answer[0] == TOOL) == (told["question"] == 0)
     # Which instances are solved differs between the two answers, so that no instance gives the rule away.
-    return float((told["luck"] + 5 * answer[1]) % 10 < (9 if fits else 5))
+    return float((told["luck"] + 5 * answer[1]) % 10 < (9 if (answer[0] == TOOL) == (told["question"] == 0) else 5))
 
 
 SCRATCH = Instances(
     # A scratch tool helps on the first kind of problem and hurts on the second: use it or not, then answer.
-    *(2, 2, 2, lambda question, answer: 0.0),
-    correct=lambda question, answer: 0.9 if used(question, answer) == (question == 0) else 0.5,
+    *(2, 2, 2, nothing),
+    correct=lambda question, answer: 0.9 if (answer[0] == TOOL) == (question == 0) else 0.5,
     context="position",
-    info=lambda question, answer: {"constructs": used(question, answer)},
+    info=lambda question, answer: {"constructs": answer[0] == TOOL},
     count=20,
     about=lambda number: {"question": number // 10, "luck": number % 10},
 )
@@ -74,16 +67,13 @@ class Obedient(Player):
 
 
 def tool_rates(unconditional: bool, seed: int) -> list[float]:
-    """How often the tool is used on either kind of problem after training.
-
-    Formats and lengths are equal in this world; the bonus is what is compared.
-    """
+    """How often the tool is used on either kind of problem after training; the bonus is what is compared."""
     bonus = {"shaping.0.weight": 1.0, "shaping.0.unconditional": unconditional}
-    recipe = GCPO_GEOMETRYZERO.but(bonus, rewards=(Verdict(scratched),))
+    recipe = GCPO_GEOMETRYZERO.but(bonus, rewards=(by_instance(scratched),))
     made = Bench(SCRATCH, recipe, seed=seed, steps=30, prompts=SCRATCH.count)
     made.parts.player = Obedient(SCRATCH, {"policy": made.policy, "reference": made.reference})
     made.run(30, every=31)
-    return [on(question, made, used) for question in range(2)]
+    return [on(question, made, lambda _, answer: answer[0] == TOOL) for question in range(2)]
 
 
 @claim("the tool is used where it helps and not where it hurts; an unconditional bonus drives both up", slow=True)

@@ -1,7 +1,5 @@
 """GMPO's claims."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from statistics import mean
@@ -11,10 +9,10 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.segments import segment_mean
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import batches, below, each, runs, same_gradient, say
+from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import Claims, Finding, batches, below, each, runs, same_gradient, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.off_policy import TANGLED
+from hocket.lab.toys.quick_worlds import TANGLED
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.gmpo import GMPO, GeometricMean, clipped_log_ratio
 from hocket.stages import Policy
@@ -76,7 +74,7 @@ def _() -> Finding:
 
     often = {"update.epochs": 8, "rollout.samples": 16}
     made = runs(TANGLED, GMPO.but(often), GRPO.but(often), steps=40, lag=8, seeds=range(10), lr=0.3, after=watch)
-    kept = each(made, lambda bench: bench.success())
+    kept = each(made, Bench.success)
     lost = {name: sum(one < 0.2 for one in group) for name, group in kept.items()}
     spans = {name: [mean(one) for one in group] for name, group in ranges.items()}
     holds = mean(spans["gmpo"]) < mean(spans["grpo"]) and lost["gmpo"] < lost["grpo"]

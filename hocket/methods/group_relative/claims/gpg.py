@@ -1,22 +1,18 @@
 """GPG's claims."""
 
-from __future__ import annotations
-
 from itertools import product
 from statistics import fmean
 
 import torch
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, each, gradient, runs, say
+from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import gap, recorded
-from hocket.lab.toys.group_statistics import bandit
-from hocket.lab.toys.group_statistics_training import guessing, mixed
-from hocket.methods.base.grpo import GRPO
-from hocket.recipes import find
+from hocket.lab.toys.enumerable_groups import bandit
+from hocket.lab.toys.quick_worlds import guessing, mixed
+from hocket.recipes import GPG, GRPO, find
 
 claim = Claims("gpg", "arXiv:2504.02546")
-GPG = find("gpg")
 
 
 @claim("On-policy it is token-mean, mean-centred GRPO without clip and KL; with F_norm = std, GRPO")
@@ -47,7 +43,6 @@ def _() -> Finding:
 
 @claim("On a bandit alpha = 1 gives (G-1)/G of the true gradient; alpha keeps direction and enlarges", "derived here")
 def _() -> Finding:
-    """One group: (G-1)/G of the true gradient. Two groups of one prompt: 1 + P(the other has no signal) times that."""
     group, size = bandit(0.3, wrong=1), 3
     share, idle = group.true_gradient() * (size - 1) / size, 0.3**size + 0.7**size
     plain = gap(group.gradient(GPG.but({"credit.weigh": ()}), size), share)
@@ -55,16 +50,16 @@ def _() -> Finding:
     for (first, left), (second, right) in product(group.samples(size), repeat=2):
         rows = [group.row(n, "0") for n in left] + [group.row(n, "1") for n in right]
         step += first * second * group.step(GPG, rows, (*left, *right))
-    figures = below(
-        EXACT, alpha_1_off_its_share=plain, two_groups_with_alpha_off_a_multiple=gap(step, share * (1 + idle))
-    )
+    # Two groups of one prompt: 1 + P(the other has no signal) times the share of one.
+    both = gap(step, share * (1 + idle))
+    figures = below(EXACT, alpha_1_off_its_share=plain, two_groups_with_alpha_off_a_multiple=both)
     return Finding(figures.holds, f"{figures.saw}, {say(multiple=1 + idle)}")
 
 
 @claim("On par with GRPO with less memory and time than GRPO with its KL term", slow=True)
 def _() -> Finding:
     made = runs(guessing(), find("grpo-kl"), GPG, GRPO, steps=80, every=10, start=mixed)
-    success = each(made, lambda bench: bench.success())
+    success = each(made, Bench.success)
     times = {k: sorted(one["time/update"] for b in benches for one in b.history) for k, benches in made.items()}
     seconds = {name: ranked[len(ranked) // 4] for name, ranked in times.items()}
     sets = {name: 1 + (benches[0].learner.reference is not None) for name, benches in made.items()}

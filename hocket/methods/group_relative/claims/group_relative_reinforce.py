@@ -1,24 +1,20 @@
 """Group-relative REINFORCE's claims."""
 
-from __future__ import annotations
-
 from statistics import mean
+from typing import Any
 
 import torch
 
-from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.claims.pages import write
-from hocket.lab.documents import random_documents
-from hocket.lab.toys.off_policy import TANGLED
+from hocket.lab.toys.enumerable_groups import documents
+from hocket.lab.toys.quick_worlds import TANGLED
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative import group_relative_reinforce as rec
 from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5
 from hocket.recipe import Recipe
 
 claim = Claims("group-relative-reinforce", "arXiv 2509.24203, section 4")
-KEY = Key.of(0).derive("checks", "off-policy")
 
 
 @claim(
@@ -30,38 +26,34 @@ def _() -> Finding:
     gaps = []
     for number, tau in enumerate((0.05, 0.3, 1.0, 4.0)):
         recipe = rec.REC_OPMD.but({"regularisers.0.coefficient": tau / 2})
-        for batch in random_documents(KEY.derive("square", number), 4, groups=1, samples=6, graded=True):
-            rows = [
-                (one["scores"]["reward"], sum(one["logp_proximal"]), sum(one["logp"])) for one in batch["trajectories"]
-            ]
-            reward, old, now = torch.tensor(rows, dtype=torch.float64).T.requires_grad_()
+        for batch in documents(4, "off-policy", "square", number, groups=1, samples=6, graded=True):
+            rows = batch["trajectories"]
+            numbers = [(row["scores"]["reward"], sum(row["logp_proximal"]), sum(row["logp"])) for row in rows]
+            reward, old, now = torch.tensor(numbers, dtype=torch.float64).T.requires_grad_()
             (slope,) = torch.autograd.grad((reward - reward.mean() - tau * (now - old)).square().mean(), now)
-            gaps.append(
-                gap(slope, [2 * tau * row[0] for row in inspect_rows(recipe, batch["trajectories"])["gradient"]])
-            )
+            gaps.append(gap(slope, [2 * tau * row[0] for row in inspect_rows(recipe, rows)["gradient"]]))
     return Finding(max(gaps) < 1e-10, f"largest difference over 16 batches, tau 0.05 to 4: {max(gaps):.1e}")
+
+
+def same(left: Recipe, right: Recipe, name: str, **settings: Any) -> Finding:
+    """Two recipes have equal gradients on random batches."""
+    gaps = [gap(gradient(left, one), gradient(right, one)) for one in documents(10, "off-policy", name, **settings)]
+    return below(EXACT, largest_difference_on_10_batches=max(gaps))
 
 
 @claim("REINFORCE with the quadratic leash is Kimi's regression", "arXiv 2509.24203, section 3")
 def _() -> Finding:
-    kimi = KIMI_K1_5.but({"shaping": [], "objective.temperature": 0.4})
     opmd = rec.REC_OPMD.but({"regularisers.0.coefficient": 0.2})
-    gaps = [
-        gap(gradient(kimi, one), gradient(opmd, one)) for one in random_documents(KEY.derive("kimi"), 10, graded=True)
-    ]
-    return below(EXACT, largest_difference_on_10_batches=max(gaps))
+    return same(KIMI_K1_5.but({"shaping": [], "objective.temperature": 0.4}), opmd, "kimi", graded=True)
 
 
 @claim("one step at pi_old is group-relative REINFORCE, whoever generated the samples", "arXiv 2509.24203, section 2")
 def _() -> Finding:
     plain, gaps = rec.REC_REINFORCE.but({"objective.aggregate": "sequence-sum"}), []
-    for batch, other in zip(
-        random_documents(KEY.derive("any"), 10, gap=0.0),
-        random_documents(KEY.derive("other"), 10, gap=0.0),
-        strict=True,
-    ):
+    both = (documents(10, "off-policy", name, gap=0.0) for name in ("any", "other"))
+    for batch, other in zip(*both, strict=True):
         pairs = zip(batch["trajectories"], other["trajectories"], strict=True)
-        strangers = [(row, (drawn_["logp"] * len(row["logp"]))[: len(row["logp"])]) for row, drawn_ in pairs]
+        strangers = [(row, (drawn["logp"] * len(row["logp"]))[: len(row["logp"])]) for row, drawn in pairs]
         rows = [{**row, "logp_behaviour": logp, "logp_proximal": row["logp"]} for row, logp in strangers]
         strange = gradient(rec.REC_OPMD, {"version": 1, "trajectories": rows})
         gaps.append(gap(strange, gradient(plain, batch)))
@@ -71,7 +63,7 @@ def _() -> Finding:
 @claim("lowering the baseline by d adds a d-weighted likelihood term", "arXiv 2506.20520")
 def _() -> Finding:
     gaps = []
-    for batch in random_documents(KEY.derive("shift"), 10, graded=True):
+    for batch in documents(10, "off-policy", "shift", graded=True):
         plain = gradient(rec.REC_REINFORCE, batch)
         for shift in (0.05, 0.5):
             # The likelihood term -shift * mean over decisions of log pi has this slope everywhere.
@@ -83,19 +75,15 @@ def _() -> Finding:
 @claim("mask and ratio together are PPO's clipped surrogate", "arXiv 2509.24203, section 3")
 def _() -> Finding:
     ppo = GRPO.but({"credit.scale": None, "objective.aggregate": "token-mean"})
-    gaps = [
-        gap(gradient(rec.REC_ONE_SIDE_IS, one), gradient(ppo, one))
-        for one in random_documents(KEY.derive("mask"), 10, gap=0.5)
-    ]
-    return below(EXACT, largest_difference_on_10_batches=max(gaps))
+    return same(rec.REC_ONE_SIDE_IS, ppo, "mask", gap=0.5)
 
 
 @claim("dropping leaves no more negatives than positives and centres again")
 def _() -> Finding:
     sums, surplus = [], []
-    for batch in random_documents(KEY.derive("drop"), 10, samples=8):
+    for batch in documents(10, "off-policy", "drop", samples=8):
         rows, seen = batch["trajectories"], inspect_rows(rec.REC_DROP, batch["trajectories"])
-        for group in sorted({row["group"] for row in rows}):
+        for group in {row["group"] for row in rows}:
             kept = [n for n, row in enumerate(rows) if row["group"] == group and seen["kept"][n]]
             credit = [seen["advantages"][n][0] for n in kept]
             sums.append(abs(sum(credit)))
@@ -104,18 +92,13 @@ def _() -> Finding:
     return Finding(max(sums) < EXACT and max(surplus) <= 0, figures)
 
 
-BOUNDED = (
-    rec.REC_ONE_SIDE,
-    rec.REC_ONE_SIDE_IS,
-    rec.REC_OPMD.but({"regularisers.0.coefficient": 0.25}),
-    rec.REC_ASYMRE.but({"correction.shift": 0.3}),
-)
-OFTEN = {"rollout.samples": 16}
+ASYMRE, OPMD = rec.REC_ASYMRE.but({"correction.shift": 0.3}), rec.REC_OPMD.but({"regularisers.0.coefficient": 0.25})
+BOUNDED = (rec.REC_ONE_SIDE, rec.REC_ONE_SIDE_IS, OPMD, ASYMRE)
 
 
 def final(*recipes: Recipe, lag: int, lr: float, steps: int) -> dict[str, list[float]]:
     """The mean success of the last three readings, by recipe and seed."""
-    benches = runs(TANGLED, *(one.but(OFTEN) for one in recipes), steps=steps, lag=lag, lr=lr)
+    benches = runs(TANGLED, *(one.but({"rollout.samples": 16}) for one in recipes), steps=steps, lag=lag, lr=lr)
     return each(benches, lambda bench: mean(reading.success for reading in bench.readings[-3:]))
 
 
@@ -150,8 +133,7 @@ def _() -> Finding:
 @claim("at small steps, removing only the importance ratio while keeping the clip's mask changes little", slow=True)
 def _() -> Finding:
     success = final(rec.REC_ONE_SIDE, rec.REC_ONE_SIDE_IS, lag=16, lr=0.2, steps=60)
-    masked, clipped = map(mean, success.values())
-    apart = abs(masked - clipped)
+    apart = gap(*map(mean, success.values()))
     return Finding(apart < 0.1, say(steps_stale=16, success=success, difference_of_means=apart))
 
 

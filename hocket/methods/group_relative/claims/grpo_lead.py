@@ -9,11 +9,10 @@ from statistics import fmean, pstdev
 
 import torch
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
-from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.rewarded import advantages, group_relative, line
-from hocket.lab.toys.toys import accuracy, bench, judged, patient, right_length, work_or_guess
+from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.toys.instances import judged, patient, work_or_guess
+from hocket.lab.toys.rewarded import advantages, answer, group_relative, lines
+from hocket.lab.toys.training import accuracy, right_length, trained
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.grpo_lead import GRPO_LEAD, logistic_weight
 
@@ -25,8 +24,8 @@ def _() -> Finding:
     weight = logistic_weight(torch.linspace(0, 1, 101, dtype=torch.float64), 0.4, 1.1, 10.0, 0.75).tolist()
     ends = [weight[0], weight[75], weight[-1]]
     falls, off = all(a > b for a, b in pairwise(weight)), gap(ends, [1.5, 0.95, 0.4 + 1.1 / (1 + math.exp(2.5))])
-    weights = dict(zip(("w(0)", "w(0.75)", "w(1)"), (f"{one:.4f}" for one in ends), strict=True))
-    return Finding(falls and off < 1e-3, say(**weights, points=101, falling=falls))
+    saw = " ".join(f"{one:.4f}" for one in ends)
+    return Finding(falls and off < 1e-3, say(**{"w at 0, 0.75, 1": saw}, points=101, falling=falls))
 
 
 def by_hand(verdicts: Sequence[int], lengths: Sequence[int], alpha: float = 0.05) -> list[float]:
@@ -56,25 +55,22 @@ def _() -> Finding:
 )
 def _() -> Finding:
     world, sides = work_or_guess((0, 5), 7, lucky=False), []
+    measures = ((0, accuracy), (1, accuracy), (0, right_length))
     for recipe in (GRPO, GRPO_LEAD):
-        method = recipe.but(rewards=(judged(world),))
-        benches = [bench(world, method, seed, 40, start=patient(0.6)) for seed in SEEDS]
-        sides.append(
-            [[measure(k, b) for b in benches] for k, measure in ((0, accuracy), (1, accuracy), (0, right_length))]
-        )
+        benches = trained(world, recipe.but(rewards=(judged(world),)), 40, start=patient(0.6))
+        sides.append([[measure(question, one) for one in benches] for question, measure in measures])
     (easy, hard, plain), (own_easy, own_hard, own) = sides
     shorter, equal = all(b < a - 0.2 for a, b in zip(plain, own, strict=True)), gap(easy, own_easy) < 0.01
-    lengths = say(length_of_right_easy_answers=line(plain), under_LEAD=line(own), easy_accuracy=line(own_easy))
-    told = f"{lengths}, {say(hard_accuracy=line(hard), under_LEAD=line(own_hard))}"
-    return Finding(shorter and equal and fmean(own_hard) >= fmean(hard), told)
+    lengths = lines(length_of_right_easy_answers=plain, under_LEAD=own, easy_accuracy=own_easy)
+    saw = f"{lengths}, {lines(hard_accuracy=hard, under_LEAD=own_hard)}"
+    return Finding(shorter and equal and fmean(own_hard) >= fmean(hard), saw)
 
 
 @claim("without the -1 for wrong answers precision falls", slow=True)
 def _() -> Finding:
-    """Short guesses then pay."""
     world, rates = work_or_guess((0, 3), 7), []
     for wrong in (-1.0, 0.0):
         recipe = GRPO_LEAD.but({"shaping.0.alpha": 0.5, "shaping.0.wrong": wrong}, rewards=(judged(world),))
-        rates.append([accuracy(1, bench(world, recipe, seed, 80, start=patient())) for seed in SEEDS])
-    told = f"hard accuracy after 80 steps, alpha 0.5: with -1 {line(rates[0])}, with 0 {line(rates[1])}"
-    return Finding(min(rates[0]) > max(rates[1]) + 0.1, told)
+        rates.append([accuracy(1, one) for one in trained(world, recipe, 80, start=patient())])
+    figures = lines(hard_accuracy_with_minus_1=rates[0], with_0=rates[1])
+    return Finding(min(rates[0]) > max(rates[1]) + 0.1, f"after 80 steps, alpha 0.5: {figures}")

@@ -1,7 +1,5 @@
 """The claims on GRPO's success amplification, and their page."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -10,21 +8,21 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.bandit import Bandit, minimised
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, gap
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
 from hocket.lab.claims.pages import write
 from hocket.lab.theory import amplified, fixed_points, grpo_advantage, slope, success, success_map, success_path
+from hocket.lab.toys.enumerable_groups import binary_groups
 from hocket.methods.base.grpo import GRPO
 
 claim = Claims("grpo-success-amplification", "arXiv 2503.06639, section 2")
-KEY = Key.of(0).derive("checks", "amplification")
 SETTINGS = list(itertools.product((0.01, 0.1, 0.3, 0.5, 0.7, 0.9), (0.3, 1.0, 3.0, 10.0), (1e-4, 1e-2, 0.1)))
 """Success rates of the reference, beta, epsilon."""
 
 
 def answers(rate: float, number: int) -> tuple[Tensor, Tensor]:
     """A reference over six answers, the first two of which are right with probability `rate` together."""
-    weights = torch.from_numpy(KEY.derive("answers", number).numpy().uniform(0.2, 1.0, 6))
+    noise = Key.of(0).derive("checks", "amplification", "answers", number).numpy()
+    weights = torch.from_numpy(noise.uniform(0.2, 1.0, 6))
     right = torch.arange(6) < 2
     return torch.where(right, rate * weights / weights[:2].sum(), (1 - rate) * weights / weights[2:].sum()), right
 
@@ -51,55 +49,40 @@ def _() -> Finding:
 
 @claim("GRPO's advantages are w_plus and -w_minus")
 def _() -> Finding:
-    """The recipe's advantages against w_plus and w_minus; and w_plus + w_minus = 1/sqrt(p(1-p) + e)."""
-    worst, recipe = 0.0, GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0})
-    for right in range(1, 16):
-        p, blank = right / 16, torch.zeros(16, dtype=torch.float64)
-        reward = (torch.arange(16) < right).double()
-        ours = Bandit(reward.tolist(), blank, blank, [1] * 16).batch(recipe).occurrences.advantage
-        wanted = grpo_advantage(reward > 0, p, 0.0)
+    # Also w_plus + w_minus = 1/sqrt(p(1-p) + e).
+    worst, recipe, blank = 0.0, GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0}), torch.zeros(16).double()
+    for right, rewards in enumerate(binary_groups(16)[1:16], start=1):
+        ours = Bandit(rewards, blank, blank, [1] * 16).batch(recipe).occurrences.advantage
+        p, wanted = right / 16, grpo_advantage(torch.tensor(rewards) > 0, right / 16, 0.0)
         worst = max(worst, gap(ours, wanted), gap(wanted.max() - wanted.min(), 1 / math.sqrt(p * (1 - p))))
     return Finding(worst < EXACT, f"largest difference at success rates 1/16 to 15/16: {worst:.1e}")
 
 
 @claim("one round's optimum is the closed-form tilt of the reference", "arXiv 2503.06639, theorem 1", slow=True)
 def _() -> Finding:
-    """L-BFGS on the round's own objective, written out, ends at the tilt."""
-
-    def off(number: int, rate: float, beta: float) -> float:
+    worst = 0.0
+    for number, (rate, beta) in enumerate(((0.05, 0.5), (0.3, 2.0), (0.8, 1.0))):
         reference, right = answers(rate, number)
         advantage = grpo_advantage(right, rate, 1e-4)
 
-        def loss(logits: Tensor) -> Tensor:
+        def loss(logits: Tensor, old: Tensor = reference, beta: float = beta, gain: Tensor = advantage) -> Tensor:
             logp = torch.log_softmax(logits, 0)
-            return beta * (logp.exp() * (logp - reference.log())).sum() - (logp.exp() * advantage).sum()
+            return beta * (logp.exp() * (logp - old.log())).sum() - (logp.exp() * gain).sum()
 
         tilt = amplified(reference, reference, right, beta=beta, epsilon=1e-4)
-        return gap(minimised(loss, reference.log(), 60), tilt)
-
-    worst = max(off(number, *setting) for number, setting in enumerate(((0.05, 0.5), (0.3, 2.0), (0.8, 1.0))))
+        worst = max(worst, gap(minimised(loss, reference.log(), 60), tilt))
     return Finding(worst < 1e-6, f"largest difference of probabilities over 3 settings: {worst:.1e}")
-
-
-UNCLIPPED: dict[str, object] = {
-    "credit.ddof": 0,
-    "credit.epsilon": 0.0,
-    "objective.low": 1.0,
-    "objective.high": 1e9,
-    "objective.aggregate": "token-mean",
-}
 
 
 @claim("a softmax policy trained on the recipe's loss has success p_n after round n", "arXiv 2503.06639", slow=True)
 def _() -> Finding:
-    """A softmax policy trained by the recipe's own loss, unclipped with an unbiased KL term, round after round.
-
-    Two answers stand for the two kinds; each round's samples hold them in the old policy's shares, rounded to 1/200, so
-    that nothing else is left to chance, and h is taken at the rounded share.
-    """
+    # Two answers stand for the two kinds; each round's samples hold them in the old policy's shares, rounded to 1/200,
+    # so that nothing else is left to chance, and h is taken at the rounded share. Unclipped, with an unbiased KL term.
     beta, number, worst, paths = 1.5, 200, 0.0, []
-    leash = {"estimator": "k1", "coefficient": beta, "unbiased": True, "aggregate": "token-mean"}
-    recipe = GRPO.but({**UNCLIPPED, "regularisers": [{"type": "hocket.objectives.KLToReference", **leash}]})
+    leash = {"type": "hocket.objectives.KLToReference", "estimator": "k1", "coefficient": beta, "unbiased": True}
+    exact = {"credit.ddof": 0, "credit.epsilon": 0.0, "objective.low": 1.0, "objective.high": 1e9}
+    mean = {"regularisers": [{**leash, "aggregate": "token-mean"}], "objective.aggregate": "token-mean"}
+    recipe = GRPO.but(exact | mean)
     for share in (0.05, 0.1, 0.3):
         reference, rates = torch.tensor([share, 1 - share], dtype=torch.float64).log(), [share]
         for _ in range(3):

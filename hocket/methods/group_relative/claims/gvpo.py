@@ -1,15 +1,11 @@
 """GVPO's claims."""
 
-from __future__ import annotations
-
 import torch
 
 from hocket.lab.bandit import Bandit, descended, total_variation
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows
-from hocket.lab.documents import random_documents
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows
 from hocket.lab.theory import tilted
-from hocket.lab.toys.regressions import KEY, REFERENCE, REWARDS, STALE, softmax
+from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, STALE, documents, softmax
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.group_relative.gvpo import GVPO
 
@@ -18,16 +14,14 @@ claim = Claims("gvpo", "arXiv 2504.19599, section 3")
 
 @claim("its gradient is that of 0.5/(k-1) sum (centred R - beta centred d)^2")
 def _() -> Finding:
-    """The recipe's gradient against the weights formula, and both against autograd of the squared error, apart."""
     gaps, beta = [], 0.1
-    for batch in random_documents(KEY.derive("gvpo"), 20, graded=True):
+    for batch in documents(20, "regressions", "gvpo", graded=True):
         rows = batch["trajectories"]
         numbers = [(sum(row["logp"]) - sum(row["logp_ref"]), row["scores"]["reward"]) for row in rows]
         drift, reward = torch.tensor(numbers, dtype=torch.float64).T.requires_grad_()
         names = [row["group"] for row in rows]
         square, weights = torch.zeros((), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.float64)
-        for name in sorted(set(names)):
-            own = torch.tensor([n == name for n in names])
+        for own in (torch.tensor([n == name for n in names]) for name in sorted(set(names))):
             error = reward[own] - reward[own].mean() - beta * (drift[own] - drift[own].mean())
             share = 1 / (len(set(names)) * (int(own.sum()) - 1))
             square = square + 0.5 * share * error.square().sum()
@@ -43,7 +37,6 @@ def _() -> Finding:
     slow=True,
 )
 def _() -> Finding:
-    """Fixed samples of three distributions, gradient descent to the end; GRPO with the same leash beside it."""
     beta, ends, drifted = 0.5, {}, {}
     optimum = tilted(REFERENCE.exp(), torch.tensor(REWARDS, dtype=torch.float64), beta)
     leash = {"type": "hocket.objectives.KLToReference", "coefficient": beta}

@@ -1,11 +1,7 @@
 """HRPO's claims."""
 
-from __future__ import annotations
-
 import asyncio
-import math
-from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -15,8 +11,8 @@ from hocket.core.batch import Batch
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.toys.quick_worlds import lead
 from hocket.lab.world import World
 from hocket.nano.model import new_model
 from hocket.policies.latent import LATENTS, THINKING, LatentLM, LatentPlayer
@@ -28,8 +24,6 @@ from hocket.types import Assignment, Decoding, Quantity, Scenario
 
 claim = Claims("hrpo", "arXiv 2505.18454")
 SYMBOLS, HOPS, THOUGHTS = 3, 2, 2
-AFTER = (2, 0, 1)
-"""Where a hop leads from each symbol."""
 
 
 def _policy(seed: int, thoughts: int, *, marker: int | None = None, least: float = 0.99, lr: float = 3e-3) -> LatentLM:
@@ -43,15 +37,11 @@ def _policy(seed: int, thoughts: int, *, marker: int | None = None, least: float
     return LatentLM(model, key=Key.of(seed).derive("gate"), thoughts=thoughts, marker=marker, least=least, lr=lr)
 
 
-def _right(question: int, answer: Sequence[int]) -> float:
-    symbol = question // HOPS
-    for _ in range(question % HOPS + 1):
-        symbol = AFTER[symbol]
-    return float(answer[-1] == symbol)
-
-
-WORLD = World(SYMBOLS * HOPS, SYMBOLS + HOPS + 1, THOUGHTS + 1, _right)
-"""Which symbol is so many hops from this one? Two thoughts, then the answer."""
+WORLD = World(
+    *(SYMBOLS * HOPS, SYMBOLS + HOPS + 1, THOUGHTS + 1),
+    reward=lambda question, answer: float(answer[-1] == (question // HOPS - question % HOPS - 1) % SYMBOLS),
+)
+"""Which symbol is so many hops from this one, if a hop leads to the one before? Two thoughts, then the answer."""
 
 
 def _asked(scenario: Scenario) -> list[int]:
@@ -89,12 +79,10 @@ def _() -> Finding:
 
 @claim("The squared mix weights sum to 1.")
 def _() -> Finding:
-    policy, gaps, shares = _policy(1, 4, least=0.9), [], []
-    noise = Key.of(6).torch()
+    policy, gaps, shares, noise = _policy(1, 4, least=0.9), [], [], Key.of(6).torch()
     for scale in (0.0, 1.0, 30.0):
-        share, rest = (
-            one.double().detach() for one in policy.gate.weights(scale * torch.randn(64, 32, generator=noise))
-        )
+        weights = policy.gate.weights(scale * torch.randn(64, 32, generator=noise))
+        share, rest = (one.double().detach() for one in weights)
         gaps.append(gap(share.square() + rest.square(), torch.ones_like(share)))
         shares += [float(share.min()), float(share.max())]
     holds = max(gaps) < 1e-6 and min(shares) >= 0.9 - 1e-6 and max(shares) <= 1
@@ -105,8 +93,7 @@ def _() -> Finding:
 def _() -> Finding:
     gaps, moved = [], []
     for seed, marker in ((0, None), (1, 2)):
-        policy = _policy(seed, 5, marker=marker, least=0.5)
-        batch = _batch(policy)
+        batch = _batch(policy := _policy(seed, 5, marker=marker, least=0.5))
         now = policy.evaluate(batch, {Quantity.LOGP}).logp
         gaps.append(gap(now, batch.logp["behaviour"].values))
         moved.append(gap(policy.evaluate(_without(batch, LATENTS), {Quantity.LOGP}).logp, now))
@@ -146,8 +133,7 @@ def _trained(seed: int, thoughts: int, steps: int = 40) -> tuple[float, float]:
 @claim("On multi-hop questions it matches token-only GRPO within noise, and the mean of a moves.", slow=True)
 def _() -> Finding:
     (ours, moved), (theirs, still) = (zip(*(_trained(s, n) for s in SEEDS), strict=True) for n in (THOUGHTS, 0))
-    gains = [left - right for left, right in zip(ours, theirs, strict=True)]
-    error = stdev(gains) / math.sqrt(len(SEEDS))
-    holds = fmean(gains) > -2 * error and min(moved) > 5 * max(still) and fmean(ours) > 0.45
-    figures = say(chance=1 / 6, success=ours, of_token_only_GRPO=theirs, gain=fmean(gains), standard_error=error)
+    gain, error = lead(ours, theirs)
+    holds = gain > -2 * error and min(moved) > 5 * max(still) and fmean(ours) > 0.45
+    figures = say(chance=1 / 6, success=ours, of_token_only_GRPO=theirs, gain=gain, standard_error=error)
     return Finding(holds, f"{figures}, {say(least_move_of_a=min(moved), largest_of_token_only=max(still))}")

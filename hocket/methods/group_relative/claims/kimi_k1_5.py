@@ -1,7 +1,5 @@
 """Kimi k1.5's claims."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -12,16 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core.keys import Key
 from hocket.lab.bandit import minimised
-from hocket.lab.bench import Player
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, each, gap, gradient, inspect_rows, runs, say
-from hocket.lab.documents import random_documents
+from hocket.lab.bench import Bench, Player
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
-from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.regressions import KEY, REFERENCE, REWARDS
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, documents
+from hocket.lab.toys.quick_worlds import uneven
+from hocket.lab.toys.rewarded import answer, line
 from hocket.lab.world import World, answer_of
 from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5, ByFailure
 from hocket.objectives.regression import squared_residual
@@ -31,6 +28,7 @@ from hocket.types import Assignment
 
 claim = Claims("kimi-k1-5", "arXiv 2501.12599, section 2.3.3")
 REWARD = torch.tensor(REWARDS, dtype=torch.float64)
+KEY = Key.of(0).derive("checks", "regressions")
 
 
 def regressed(baseline: Tensor, tau: float, start: Tensor) -> Tensor:
@@ -45,16 +43,15 @@ def regressed(baseline: Tensor, tau: float, start: Tensor) -> Tensor:
 
 @claim("with the true normaliser the regression's optimum is pi_i exp(r/tau)/Z", "arXiv 2501.12599, equation 2")
 def _() -> Finding:
-    gaps = []
+    gaps, start = [], torch.zeros(5, dtype=torch.float64)
     for tau in (0.5, 1.0, 4.0):
-        log_z, start = tau * torch.logsumexp(REFERENCE + REWARD / tau, 0), torch.zeros(5, dtype=torch.float64)
-        gaps.append(gap(regressed(log_z, tau, start), tilted(REFERENCE.exp(), REWARD, tau)))
+        reached = regressed(tau * torch.logsumexp(REFERENCE + REWARD / tau, 0), tau, start)
+        gaps.append(gap(reached, tilted(REFERENCE.exp(), REWARD, tau)))
     return Finding(max(gaps) < 1e-6, f"tau 0.5, 1, 4: {say(largest_difference_of_probabilities=max(gaps))}")
 
 
 @claim("the mean-reward surrogate is off by a share of the step that falls about as 1/tau^2", "derived")
 def _() -> Finding:
-    """How far the surrogate's log-policy lies from the optimum, as a share of the step from the anchor."""
     shares = []
     for tau in (0.5, 1.0, 2.0, 4.0):
         optimum = tilted(REFERENCE.exp(), REWARD, tau).log()
@@ -69,7 +66,7 @@ def _() -> Finding:
 def _() -> Finding:
     recipe, gaps = KIMI_K1_5.but({"shaping": []}), []
     tau = recipe.objective.temperature  # type: ignore[attr-defined]
-    for batch in random_documents(KEY.derive("kimi"), 20, graded=True):
+    for batch in documents(20, "regressions", "kimi", graded=True):
         rows, slopes = batch["trajectories"], []
         for row in rows:
             mean = fmean(other["scores"]["reward"] for other in rows if other["group"] == row["group"])
@@ -81,20 +78,14 @@ def _() -> Finding:
 
 @claim("lengths 10, 20, 30 give 0.5, 0, -0.5, at most 0 if wrong, after the warm-up")
 def _() -> Finding:
-    """The advantages of the whole recipe, weight 1, tell the rewards apart from the group's mean."""
-    recipe = KIMI_K1_5.but({"shaping.0.weight": 1.0})
-
     def shaped(rewards: Sequence[float], lengths: Sequence[int] = (10, 20, 30), progress: float = 0.5) -> list[float]:
+        """Advantages of the whole recipe at weight 1, less the centred rewards."""
         rows = [answer(*pair) for pair in zip(rewards, lengths, strict=True)]
-        advantages = [row[0] for row in inspect_rows(recipe, rows, progress=progress)["advantages"]]
-        return [round(a - r + sum(rewards) / len(rewards), 12) for a, r in zip(advantages, rewards, strict=True)]
+        seen = inspect_rows(KIMI_K1_5.but({"shaping.0.weight": 1.0}), rows, progress=progress)["advantages"]
+        return [round(a - r + fmean(rewards), 12) for (a, *_), r in zip(seen, rewards, strict=True)]
 
-    right, wrong, equal, early = (
-        shaped((1, 1, 1)),
-        shaped((0, 0, 0)),
-        shaped((1, 0, 1), (7, 7, 7)),
-        shaped((1, 1, 1), progress=0.1),
-    )
+    right, wrong, equal = shaped((1, 1, 1)), shaped((0, 0, 0)), shaped((1, 0, 1), (7, 7, 7))
+    early = shaped((1, 1, 1), progress=0.1)
     # Centred: (0.5, 0, -0.5) has mean 0, (0, 0, -0.5) has mean -1/6.
     centred = [round(value + 1 / 6, 12) for value in (0.0, 0.0, -0.5)]
     holds = right == [0.5, 0.0, -0.5] and wrong == centred and not any(equal) and not any(early)
@@ -108,53 +99,41 @@ def _() -> Finding:
     slow=True,
 )
 def _() -> Finding:
-    """Answers cut after each token and resumed."""
     world = World(questions=1, tokens=3, horizon=3, end=2, reward=lambda question, answer: 0.0)
     policy = Tabular(world)
-    with torch.no_grad():
-        policy.logits.copy_(torch.from_numpy(KEY.derive("resume").numpy().normal(size=tuple(policy.logits.shape))))
+    uneven(KEY.derive("resume"))(policy)
     player, scenario, samples = Player(world, {"policy": policy}), world.scenario("train", 0), 4_000
     pending, finished, gaps = Counter[tuple[int, ...]]({(): samples}), Counter[tuple[int, ...]](), []
     for budget in (1, 2, 3):
         following = Counter[tuple[int, ...]]()
         for prefix, number in pending.items():
-            asked, key = (
-                Assignment(scenario, number, prefix=prefix, budget=budget),
-                KEY.derive(f"round {budget} {prefix}"),
-            )
-            for one in run_async(player.play([asked], key=key)):
+            asked = Assignment(scenario, number, prefix=prefix, budget=budget)
+            for one in run_async(player.play([asked], key=KEY.derive(f"round {budget} {prefix}"))):
                 tokens = answer_of(one)
                 if world.finished(tokens):
                     finished[tokens] += 1
-                    logp = sum(float(value) for turn in one.turns if turn.logp is not None for value in turn.logp)
-                    gaps.append(abs(logp - float(policy.logp(0, [tokens])[0].detach())))
+                    logp = sum(float(turn.logp.sum()) for turn in one.turns if turn.logp is not None)
+                    gaps.append(abs(logp - float(policy.logp(0, [tokens]).detach())))
                 else:
                     following[tokens] += 1
         pending = following
-    answers, exact = list(world.answers()), policy.logp(0).exp().detach().numpy()
-    shares = np.array([finished[one] for one in answers]) / samples
-    chi, freedom = float((samples * (shares - exact) ** 2 / exact).sum()), len(answers) - 1
+    exact, freedom = policy.logp(0).exp().detach().numpy(), len(list(world.answers())) - 1
+    expected, counts = samples * exact, np.array([finished[one] for one in world.answers()])
+    chi, most = float(((counts - expected) ** 2 / expected).sum()), max(gaps)
     # Chi-squared with K - 1 degrees of freedom: mean K - 1, deviation sqrt(2 (K - 1)).
-    holds = chi < freedom + 5 * math.sqrt(2 * freedom) and max(gaps) < 1e-5 and finished.total() == samples
-    return Finding(
-        holds, say(chi_squared=chi, degrees_of_freedom=freedom, answers=samples, logprobs_chain_to=max(gaps))
-    )
+    holds = chi < freedom + 5 * math.sqrt(2 * freedom) and most < 1e-5 and finished.total() == samples
+    return Finding(holds, say(chi_squared=chi, degrees_of_freedom=freedom, answers=samples, logprobs_chain_to=most))
 
 
-SPOKEN = World(
-    # Any answer may be padded with token 0; it is right when its last word before the end is the question's.
-    *(2, 4, 5, lambda question, answer: float(len(answer) > 1 and answer[-1] == 3 and answer[-2] == question + 1)),
-    end=3,
-    context="last",
-)
+SPOKEN = World(2, 4, 5, lambda q, a: float(a[-2:] == (q + 1, 3)), end=3, context="last")
+"""Any answer may be padded with token 0; it is right when its last word before the end is the question's."""
 
 
 @claim("on a toy task tokens fall without loss of accuracy", slow=True)
 def _() -> Finding:
-    """With and without the length reward; padding costs nothing else."""
     sides = [KIMI_K1_5.but({"name": name, "shaping.0.weight": w}) for name, w in (("with", 0.5), ("without", 0.0))]
     benches = runs(SPOKEN, *sides, steps=60, every=60, lr=0.1)
-    lengths, success = each(benches, lambda b: b.readings[-1].length), each(benches, lambda b: b.success())
+    lengths, success = each(benches, lambda b: b.readings[-1].length), each(benches, Bench.success)
     holds = max(lengths["with"]) < min(lengths["without"])
     holds &= fmean(success["with"]) > fmean(success["without"]) - 0.03
     return Finding(holds, say(length=lengths, success=success))
@@ -162,15 +141,12 @@ def _() -> Finding:
 
 @claim("prompts are asked in proportion to their failure rate", "arXiv 2501.12599, section 2.3.4")
 def _() -> Finding:
-    """A ledger of two solved and two failed scenarios: how often each is asked, against its share of 1 - s."""
-    ledger, world, curriculum = Ledger(), World(4, 2, 1, reward=lambda q, a: 0.0), ByFailure(prompts=1, pool=4)
-    rates = (1.0, 0.9, 0.5, 0.0)
+    ledger, world, rates = Ledger(), World(4, 2, 1, reward=lambda q, a: 0.0), (1.0, 0.9, 0.5, 0.0)
     for number, rate in enumerate(rates):
         ledger.record(f"lab/{number}", 1, rate)
-    asked = Counter(curriculum(world, 4 + n, 1, ledger, KEY)[0].id for n in range(2000))
+    asked = Counter(ByFailure(prompts=1, pool=4)(world, 4 + n, 1, ledger, KEY)[0].id for n in range(2000))
     shares = [asked[f"lab/{number}"] / 2000 for number in range(4)]
-    expected = [(1.05 - rate) / sum(1.05 - one for one in rates) for rate in rates]
+    expected = [(1.05 - rate) / math.fsum(1.05 - one for one in rates) for rate in rates]
     errors = max(abs(a - b) / math.sqrt(b * (1 - b) / 2000) for a, b in zip(shares, expected, strict=True))
-    return Finding(
-        errors < 4.5, f"{say(asked=str(shares), expected=line(expected), largest_error=errors)} standard errors"
-    )
+    figures = say(asked=str(shares), expected=line(expected), largest_error=errors)
+    return Finding(errors < 4.5, f"{figures} standard errors")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.early_answers import NEVER, STEP, Thought
-from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.rewarded import lines, shaped
-from hocket.lab.toys.toys import Verdict, bench
+from hocket.lab.toys.instances import NEVER, Ended, by_instance, nothing
+from hocket.lab.toys.rewarded import answer, lines, shaped
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.lc_r1 import LC_R1, FirstMention
@@ -49,16 +46,14 @@ def _() -> Finding:
     return Finding(off < 1e-12 and wrong == [0.0, 0.0], figures)
 
 
-RESULT, CLOSE, DONE = 1, 2, 3
+STEP, RESULT, CLOSE, DONE = range(4)
 
 
 def chain(size: int) -> Answer:
-    """Two steps and the result, again and again."""
     return tuple(([STEP, STEP, RESULT] * size)[:size])
 
 
-@dataclass(frozen=True)
-class Derivation(Thought):
+class Derivation(Ended):
     """Two steps, then the result, then as many re-checks (the same again) as one likes; tag; answer.
 
     Who never wrote the result down answers right by luck: in one instance of two.
@@ -68,18 +63,12 @@ class Derivation(Thought):
         yield from ((*chain(size), CLOSE, DONE) for size in range(self.horizon - 1))
         yield from ((*chain(self.horizon - 1), CLOSE), chain(self.horizon))
 
-    def finished(self, tokens: Sequence[int]) -> bool:
-        return len(tokens) > 0 and (tokens[-1] == DONE or len(tokens) >= self.horizon)
 
-    def right(self, question: int, answer: Answer) -> float:
-        """How likely an answer is right."""
-        return 0.0 if answer[-1] != DONE else (1.0 if RESULT in answer else 0.5)
-
-
-WORLD: Derivation = Derivation(
+WORLD = Derivation(
     # One question, two instances: luck is with the first.
-    *(1, 4, 13, lambda question, answer: 0.0),
-    correct=lambda question, answer: WORLD.right(question, answer),
+    *(1, 4, 13, nothing),
+    correct=lambda _, answer: 0.0 if answer[-1] != DONE else (1.0 if RESULT in answer else 0.5),
+    last=(DONE,),
     context="last",
     words=("s ", "7 ", "</think>", "<answer>7</answer>"),
     count=2,
@@ -100,27 +89,22 @@ def rechecking(policy: Tabular) -> None:
             policy.logits[policy.row(0, [*whole[: place - 1], CLOSE]), DONE] = 0.0
 
 
-def derived(told: Mapping[str, Any], answer: Answer) -> float:
-    """The verdict: the result was written down, or luck."""
-    return float(answer[-1] == DONE and (RESULT in answer or told["lucky"]))
-
-
 def measured(made: Bench) -> tuple[float, float]:
-    """Length and accuracy, exact."""
     return made.expected(lambda _, answer: len(answer)), made.success()
 
 
-def trained(recipe: Recipe) -> list[Any]:
-    return list(zip(*(measured(bench(WORLD, recipe, s, 50, start=rechecking, lr=0.1)) for s in SEEDS), strict=True))
+def after(recipe: Recipe) -> list[Any]:
+    return list(zip(*map(measured, trained(WORLD, recipe, 50, start=rechecking, lr=0.1)), strict=True))
 
 
 @claim("length falls by 40 percent or more with accuracy within 2 points; without -c2 accuracy falls", slow=True)
 def _() -> Finding:
-    terms = {"shaping.0.weight": 2.0, "credit.bonus": 2.0, "credit.penalty": 2.0}
-    recipe = LC_R1.but(terms, rewards=(Verdict(derived),))
-    (lengths, after), (_, without) = map(trained, (recipe, recipe.but({"credit.penalty": 0.0})))
+    # Who is right wrote the result down, or had luck.
+    derived = by_instance(lambda told, answer: float(answer[-1] == DONE and (RESULT in answer or told["lucky"])))
+    recipe = LC_R1.but({"shaping.0.weight": 2.0, "credit.bonus": 2.0, "credit.penalty": 2.0}, rewards=(derived,))
+    (lengths, right), (_, without) = map(after, (recipe, recipe.but({"credit.penalty": 0.0})))
     length, accuracy = measured(Bench(WORLD, GRPO, start=rechecking))
     shorter = [1 - n / length for n in lengths]
-    holds = min(shorter) >= 0.4 and min(after) - accuracy >= -0.02 and max(without) < accuracy - 0.05
-    figures = lines(steps=50, length_before=length, accuracy_before=accuracy, shorter_by=shorter, accuracy=after)
+    holds = min(shorter) >= 0.4 and min(right) - accuracy >= -0.02 and max(without) < accuracy - 0.05
+    figures = lines(steps=50, length_before=length, accuracy_before=accuracy, shorter_by=shorter, accuracy=right)
     return Finding(holds, figures + ", " + lines(accuracy_without_the_penalty=without))

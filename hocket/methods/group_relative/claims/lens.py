@@ -1,19 +1,16 @@
 """LENS's claims."""
 
-from __future__ import annotations
-
 import math
 from statistics import mean, variance
 
 import torch
 from torch import Tensor
 
+from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import below, gap, inspect_rows, say
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.preferences import KEY
-from hocket.lab.world import World
+from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.groups import document, first_advantages
+from hocket.lab.toys.quick_worlds import choosing, leaning
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.lens import LENS, calibrated_reward
 from hocket.recipe import Recipe
@@ -23,8 +20,7 @@ claim = Claims("lens", "arXiv 2510.08696")
 
 @claim("the gradient of the likelihood is the policy gradient of the calibrated reward")
 def _() -> Finding:
-    """Finite differences of E[r log p + (1 - r) log(1 - p)], p = pi/D, against the reward's policy gradient."""
-    rng, worst, eye = KEY.derive("lens").numpy(), 0.0, torch.eye(6, dtype=torch.float64)
+    rng, worst, eye = Key.of(0).derive("checks", "preferences", "lens").numpy(), 0.0, torch.eye(6, dtype=torch.float64)
 
     def likelihood(moved: Tensor) -> float:
         p = torch.softmax(moved, 0) / difficulty
@@ -43,7 +39,7 @@ def _() -> Finding:
 
 @claim("the reward is 1 for right answers, in (-inf, 0] for wrong ones, and falls with pi")
 def _() -> Finding:
-    """Over a grid of confidences below D = 0.9."""
+    # Confidences below D = 0.9.
     grid = torch.linspace(0, 0.89, 90, dtype=torch.float64)
     zeros, ones, limit = torch.zeros_like(grid), torch.ones_like(grid), torch.full_like(grid, 0.9)
     cases = ((zeros, None), (zeros, 1.0), (ones, None))
@@ -58,36 +54,32 @@ def _() -> Finding:
 def _() -> Finding:
     logps = ([-0.1, -0.2], [-1.0, -0.6], [-2.0, -1.5], [-0.9])
     rows = [{"group": "g", "scores": {"reward": 0.0}, "logp": logp} for logp in logps]
-    plain, advantages = inspect_rows(GRPO, rows)["gradient"], [row[0] for row in inspect_rows(LENS, rows)["advantages"]]
+    plain, advantages = inspect_rows(GRPO, rows)["gradient"], first_advantages(LENS, document(rows))
     sure = [math.exp(mean(logp)) for logp in logps]
     falls = [advantage for _, advantage in sorted(zip(sure, advantages, strict=True))] == sorted(advantages)[::-1]
     saw = f"GRPO 0; advantages {[round(a, 2) for a in advantages]} at confidences {[round(s, 2) for s in sure]}"
     return Finding(not any(map(any, plain)) and falls and min(advantages) < 0, saw)
 
 
-RARE = World(questions=16, tokens=12, horizon=1, reward=lambda question, answer: float(answer == (question % 11 + 1,)))
-
-
-def rare(policy: Tabular) -> None:
-    """A policy with a favourite mistake, right about once in fifty answers."""
-    policy.logits[:, 0] += 3.7
+RARE = choosing(16, 12, lambda question, token: float(token == question % 11 + 1))
+UNLIKELY = leaning(0, 3.7)
+"""A favourite mistake, so that about one in fifty answers is right."""
 
 
 def firsts(recipe: Recipe, seed: int, steps: int) -> list[int]:
     """The step at which each question was first answered rightly, `steps` + 1 if never; two samples a step."""
-    bench = Bench(RARE, recipe.but({"rollout.samples": 2}), seed=seed, lr=0.3, steps=steps, start=rare)
+    bench = Bench(RARE, recipe.but({"rollout.samples": 2}), seed=seed, lr=0.3, steps=steps, start=UNLIKELY)
     first: dict[str, int] = {}
     while len(first) < RARE.questions and bench.done < steps:
         right = [one.scenario.id for one in bench.step().trajectories if RARE.success(one) > 0]
         first = dict.fromkeys(right, bench.done) | first
-    return [first.get(f"lab/{question}", steps + 1) for question in range(RARE.questions)]
+    return [*first.values(), *[steps + 1] * (RARE.questions - len(first))]
 
 
 @claim("from a 2 percent solve rate the first right answer is found earlier than by GRPO", slow=True)
 def _() -> Finding:
-    """Sixteen questions and eight seeds; the difference against its standard error."""
     lens, grpo = ([step for seed in range(8) for step in firsts(recipe, seed, 70)] for recipe in (LENS, GRPO))
     error = math.sqrt(sum(variance(steps) / len(steps) for steps in (lens, grpo)))
-    saw = say(success_at_first=Bench(RARE, GRPO, start=rare).success(), questions_each=len(lens))
+    saw = say(success_at_first=Bench(RARE, GRPO, start=UNLIKELY).success(), questions_each=len(lens))
     saw += ", " + say(first_right_answer_at_step=mean(lens), GRPO=mean(grpo), standard_error_of_the_difference=error)
     return Finding(mean(grpo) - mean(lens) > 3 * error, saw)

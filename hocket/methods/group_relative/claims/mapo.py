@@ -1,19 +1,14 @@
 """MAPO's claims."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
-from hocket.lab.groups import first_advantages, recorded
-from hocket.lab.toys.group_statistics import GRPO_EXACT, _binary_groups
-from hocket.lab.toys.group_statistics_training import guessing, mixed
-from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.mapo import MAPO
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.toys.enumerable_groups import GRPO_EXACT, binary_advantages, binary_groups
+from hocket.lab.toys.quick_worlds import guessing, mixed
+from hocket.recipes import GRPO, MAPO
 
 claim = Claims("mapo", "arXiv:2509.18849")
 
@@ -21,9 +16,8 @@ claim = Claims("mapo", "arXiv:2509.18849")
 @claim("The table of binary groups: GRPO at p = 1/2, no mirror symmetry, rare successes up, rare failures down")
 def _() -> Finding:
     mapo, grpo = MAPO.but({"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0}), GRPO_EXACT.but({"credit.ddof": 0})
-    groups, mirrored, ordered = _binary_groups(8), True, True
-    flat = (first_advantages(recipe, recorded(groups)) for recipe in (mapo, grpo))
-    ours, plain = ([row[n : n + 8] for n in range(0, 72, 8)] for row in flat)
+    ours, plain = (binary_advantages(recipe, 8) for recipe in (mapo, grpo))
+    groups, mirrored, ordered = binary_groups(8), True, True
     error = gap(ours[0] + ours[8], [0.0] * 16)
     for right in range(1, 8):
         p = right / 8
@@ -42,8 +36,7 @@ def _() -> Finding:
 def near_solved_sizes(bench: Bench, steps: int) -> list[float]:
     """|advantage| in mixed groups of which more than half are right, over `steps` further steps."""
     sizes: list[float] = []
-    for _ in range(steps):
-        batch = bench.step().batch
+    for batch in (bench.step().batch for _ in range(steps)):
         assert batch is not None
         at, value = batch.occurrences, returns(batch)
         for members in (batch.scenario == scenario for scenario in set(batch.scenario.tolist())):

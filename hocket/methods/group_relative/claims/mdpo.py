@@ -1,7 +1,5 @@
 """MDPO's claims."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -11,25 +9,17 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
-from hocket.core.packing import pack
 from hocket.lab import bandit
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap, say
-from hocket.lab.toys.trust_regions import ADVANTAGES, Process, _on_par, slope, softened
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.groups import document
+from hocket.lab.microscope import RecordedBatch
+from hocket.lab.toys.control import ADVANTAGES, Process, on_par, slope, softened
 from hocket.methods.group_relative.mdpo import MDPO, ForwardKLDrift, forward_kl_drift
 from hocket.methods.group_relative.trpo import TRPO
 from hocket.objectives.drift import DriftSurrogate
-from hocket.types import Evaluation, Scenario, Trajectory, Turn
+from hocket.types import Evaluation
 
 claim = Claims("mdpo", "arXiv 2005.09814")
-
-
-def bandit_batch(old: Tensor, advantage: Tensor) -> Batch:
-    """Every action of a bandit once, as a trajectory of its own, weighted by its probability under `old`."""
-    turns = [Turn("agent", "policy", np.zeros(1, np.int64), np.array([a]), logp=None) for a in range(len(old))]
-    batch = pack([Trajectory(Scenario("bandit"), [turn], sample=a) for a, turn in enumerate(turns)])
-    column = batch.logp["behaviour"]._replace(values=old.log(), present=torch.ones(len(old), dtype=torch.bool))
-    return batch.but(logp={"behaviour": column}).credited(advantage=advantage, weight=old)
 
 
 @claim("The maximiser is pi exp(t A)/Z, and the inner SGD approaches it.", slow=True)
@@ -39,8 +29,10 @@ def _() -> Finding:
         old, advantage = torch.from_numpy(noise.dirichlet(np.full(4, 5.0))), torch.from_numpy(noise.normal(size=4))
         advantage = advantage - (old * advantage).sum()
         exact = torch.softmax(old.log() + t * advantage, -1)
+        # Every action once, as a trajectory of its own, weighted by its probability.
+        rows = [{"group": "bandit", "scores": {}, "logp": [logp]} for logp in old.log().tolist()]
+        batch = RecordedBatch(document(rows)).batch.credited(advantage=advantage, weight=old)
         objective = DriftSurrogate(drift=ForwardKLDrift(first=t, last=t), aggregate="token-mean")
-        batch = bandit_batch(old, advantage)
 
         def loss(logits: Tensor, objective: DriftSurrogate = objective, batch: Batch = batch) -> Tensor:
             return objective(Evaluation(torch.log_softmax(logits, -1)), batch).total() * len(logits)
@@ -63,8 +55,7 @@ def _() -> Finding:
 @claim("The KL term is unbiased for KL(new || old) in value and gradient.", "derived")
 def _() -> Finding:
     noise = Key.of(4).numpy()
-    old = torch.from_numpy(noise.dirichlet(np.ones(7)))
-    logits = torch.from_numpy(noise.normal(size=7)).requires_grad_()
+    old, logits = torch.from_numpy(noise.dirichlet(np.ones(7))), torch.from_numpy(noise.normal(size=7)).requires_grad_()
     logp = torch.log_softmax(logits, -1)
     both = (logp.exp() * (logp - old.log())).sum(), (old * forward_kl_drift(logp - old.log())).sum()
     (left,), (right,) = (torch.autograd.grad(one, logits, retain_graph=True) for one in both)
@@ -78,8 +69,7 @@ def _() -> Finding:
 def _() -> Finding:
     excess, falls = -math.inf, 0
     for process in map(Process, range(10)):
-        best, policy = process.best(), np.full((process.states, process.actions), 1 / process.actions)
-        apart, last = 1 - process.discount, -math.inf
+        best, policy, last, apart = process.best(), process.uniform, -math.inf, 1 - process.discount
         for step in range(1, 201):
             value, advantage, _ = process.solved(policy)
             falls += value < last - 1e-12
@@ -90,4 +80,4 @@ def _() -> Finding:
     return Finding(falls == 0 and excess <= 0, saw)
 
 
-claim("CartPole on par with PPO.", slow=True)(_on_par("mdpo"))
+claim("CartPole on par with PPO.", slow=True)(on_par("mdpo"))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, say
-from hocket.lab.toys.judged_answers import trained
-from hocket.lab.toys.toys import on
-from hocket.lab.world import Answer, World
+from hocket.lab.claims.harness import EXACT, Claims, Finding, say
+from hocket.lab.toys.instances import Instances
+from hocket.lab.toys.training import on, trained
+from hocket.lab.world import Answer
 from hocket.methods.group_relative.mixed_r1 import MIXED_R1, bag_similarity, box_overlap, near_number, overlap
 from hocket.stages import Curriculum
 from hocket.types import Scenario
@@ -55,18 +54,7 @@ MIXTURE = (
 """Kind, reference and the answers a policy can give."""
 
 
-@dataclass(frozen=True)
-class Mixture(World):
-    """Questions of several kinds, each with a reference answer."""
-
-    def scenario(self, split: Any, number: int) -> Scenario:
-        kind, reference, _ = MIXTURE[number]
-        told = replace(super().scenario(split, number), answer=reference)
-        return replace(told, metadata={**told.metadata, "reward": kind})
-
-
 def graded(question: int, answer: Answer) -> float:
-    """The grade that the question's own reward gives."""
     kind, reference, options = MIXTURE[question]
     route: Any = next(route for route in MIXED_R1.rewards if route.name == kind)
     return float(route.graded(options[answer[0]], reference))
@@ -83,22 +71,25 @@ class Only(Curriculum):
         return [task.scenario("train", self.numbers[(asked + n) % len(self.numbers)]) for n in range(count)]
 
 
-def accuracy(bench: Bench, questions: Collection[int]) -> float:
-    return fmean(on(question, bench, graded) for question in questions)
-
-
 @claim("one policy on a mixture of tasks loses no accuracy on any, and each task's reward is reported apart", slow=True)
 def _() -> Finding:
-    world = Mixture(len(MIXTURE), 6, 1, graded, text=lambda question, answer: MIXTURE[question][2][answer[0]])
-    asked: dict[str, list[int]] = {}
-    for question, (kind, _, _) in enumerate(MIXTURE):
-        asked.setdefault(kind, []).append(question)
-    benches, worst = [trained(world, MIXED_R1, seed, 60) for seed in SEEDS], 0.0
-    together, alone = {}, {}
+    kinds = [kind for kind, _, _ in MIXTURE]
+    world = Instances(
+        *(len(MIXTURE), 6, 1, graded),
+        text=lambda question, answer: MIXTURE[question][2][answer[0]],
+        count=len(MIXTURE),
+        about=lambda number: {"question": number, "answer": MIXTURE[number][1], "reward": kinds[number]},
+    )
+    asked = {kind: [n for n, one in enumerate(kinds) if one == kind] for kind in dict.fromkeys(kinds)}
+
+    def accuracy(benches: Sequence[Bench], questions: Sequence[int]) -> float:
+        return fmean(fmean(on(question, bench, graded) for question in questions) for bench in benches)
+
+    benches, together, alone, worst = trained(world, MIXED_R1, 60), {}, {}, 0.0
     for kind, mine in asked.items():
-        own, how = MIXED_R1.but({"curriculum": Only(tuple(mine))}), {"prompts": len(mine)}
-        together[kind] = fmean(accuracy(bench, mine) for bench in benches)
-        alone[kind] = fmean(accuracy(trained(world, own, seed, 60, **how), mine) for seed in SEEDS)
+        own = MIXED_R1.but({"curriculum": Only(tuple(mine))})
+        together[kind] = accuracy(benches, mine)
+        alone[kind] = accuracy(trained(world, own, 60, prompts=len(mine)), mine)
     for last in (bench.step() for bench in benches):
         for kind in asked:
             ours = [one.scores[kind].value for one in last.trajectories if one.scenario.metadata["reward"] == kind]

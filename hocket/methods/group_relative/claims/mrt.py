@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.toys import Instances, Verdict
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
+from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, answer_of
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.mrt import MRT, ProgressBonus, cumulative_regret, progress, progress_to_go
@@ -60,52 +57,32 @@ def _() -> Finding:
 def _() -> Finding:
     """A quick guess that is often right against an exploration that shows nothing until its end."""
     own, to_go = ([row[0] for row in rows] for rows in credited([0.3, 0.6, 0.6], [0.3, 0.2, 1.0]))
-    figures = say(own=line(own), to_go=line(to_go))
-    return Finding(own[0] > own[1] and to_go[0] < to_go[1], f"first block of guess (0.6) and explore (1.0): {figures}")
+    figures = f"first block of guess (0.6) and explore (1.0): {lines(own=own, to_go=to_go)}"
+    return Finding(own[0] > own[1] and to_go[0] < to_go[1], figures)
 
 
 SAY = 4
 
-
-@dataclass(frozen=True)
-class Search(Instances):
-    """Guess and check: every token but the last is a try, checked as it is made; token 0 tries what is promising.
-
-    Instance i needs i + 1 promising tries. Whoever made them is right when they answer (token 4), others are wrong.
-    """
-
-    def finished(self, tokens: Sequence[int]) -> bool:
-        return len(tokens) > 0 and (tokens[-1] == SAY or len(tokens) >= self.horizon)
-
-    def answers(self) -> Iterator[Answer]:
-        yield from ((*[0] * size, SAY) for size in range(self.horizon))  # A policy of positions alone: these name all.
-        yield (0,) * self.horizon
-
-
-# Four instances that one policy cannot tell apart.
-SEARCH = Search(
-    *(1, 5, 10, lambda question, answer: 0.0),
+# Guess and check: every token but the last is a try, checked as it is made; token 0 tries what is promising. Instance i
+# needs i + 1 promising tries; who made them is right when they answer (token 4). One policy cannot tell the four apart.
+SEARCH = Ended(
+    *(1, 5, 10, nothing),
     context="position",
     words=("a ", "b ", "c ", "d ", "<answer>"),
     count=4,
     about=lambda number: {"question": 0, "needed": number + 1},
+    last=(SAY,),
 )
 
 
 def searched(told: Mapping[str, Any], answer: Answer) -> float:
-    """The verdict on a search."""
     return float(answer[-1] == SAY and answer.count(0) >= told["needed"])
-
-
-def hesitant(policy: Tabular) -> None:
-    """A start that tries anything and answers seldom."""
-    policy.logits.copy_(torch.tensor([0.23] * 4 + [0.08], dtype=torch.float64).log().expand_as(policy.logits))
 
 
 def outcomes(recipe: Recipe, seed: int) -> list[float]:
     """Accuracy, length, and cumulative regret after 1 to 9 tries, over 128 samples of every instance after training."""
-    method = recipe.but(rewards=(Verdict(searched),))
-    bench = Bench(SEARCH, method, seed=seed, steps=75, prompts=4, start=hesitant).run(75, every=76)
+    start, method = everywhere(*[0.23] * 4, 0.08), recipe.but(rewards=(by_instance(searched),))
+    (bench,) = trained(SEARCH, method, 75, seeds=(seed,), start=start)
     asked = [Assignment(SEARCH.scenario("eval", number), samples=128) for number in range(4)]
     rows = []
     for one in asyncio.run(bench.parts.player.play(asked, key=Key.of(99))):
@@ -125,6 +102,6 @@ def _() -> Finding:
     (right, size, *regret), (own_right, own_size, *own_regret) = means
     shorter = [a[1] - b[1] for a, b in zip(plain, ours, strict=True)]
     lower = all(b < a for a, b in zip(regret, own_regret, strict=True))
-    pairs = say(accuracy=line([right, own_right]), tokens=line([size, own_size]), fewer_by_seed=line(shorter))
-    regrets = say(regret_after_1_to_9_tries=line(regret), of_MRT=line(own_regret))
-    return Finding(own_right >= right - 0.01 and min(shorter) > 0.2 and lower, f"GRPO and MRT: {pairs}, {regrets}")
+    saw = lines(accuracy=[right, own_right], tokens=[size, own_size], fewer_by_seed=shorter)
+    saw += f", {lines(regret_after_1_to_9_tries=regret, of_MRT=own_regret)}"
+    return Finding(own_right >= right - 0.01 and min(shorter) > 0.2 and lower, f"GRPO and MRT: {saw}")

@@ -9,10 +9,9 @@ from statistics import fmean
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, each, inspect_rows, runs, say
-from hocket.lab.toys.agreeing_rewards import TREES, four_right
-from hocket.lab.toys.rewarded import line, said, shaped
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, inspect_rows, runs, say
+from hocket.lab.toys.instances import TREES, four_right
+from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.multirole_r1 import MULTIROLE_R1, distinct_n, roles_of
@@ -56,9 +55,8 @@ def _() -> Finding:
     made = runs(world, GRPO, MULTIROLE_R1, steps=120, every=120)
     roles = each(made, lambda bench: bench.expected(lambda *asked: float(len(roles_of(opinions(*asked))))))
     variety = each(made, lambda bench: bench.expected(lambda *asked: distinct_n(opinions(*asked))))
-    right = each(made, lambda bench: bench.success())
+    right = each(made, Bench.success)
     holds = min(roles["multirole-r1"]) > max(roles["grpo"]) + 0.3
     holds &= min(variety["multirole-r1"]) > max(variety["grpo"]) + 0.01
     holds &= fmean(right["multirole-r1"]) >= fmean(right["grpo"]) - 0.02
-    figures = {"roles": roles, "distinct-2": variety, "right": right}
-    return Finding(holds, say(**{n: {k: line(v) for k, v in by.items()} for n, by in figures.items()}))
+    return Finding(holds, lines(**{"roles": roles, "distinct-2": variety, "right": right}))

@@ -1,7 +1,5 @@
 """NFT's claims."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from statistics import mean, variance
@@ -9,23 +7,22 @@ from typing import Any
 
 import torch
 
-from hocket.lab.claims import harness as lab
+from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, gradient, say
+from hocket.lab.claims.harness import SEEDS, batches, below, each, gap, gradient, runs, same_gradient, say
 from hocket.lab.groups import recorded
-from hocket.lab.toys.objectives import KEY
-from hocket.lab.world import World
+from hocket.lab.toys.enumerable_groups import binary_groups
+from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.nft import NFT, implied_negative
 
 claim = Claims("nft", "arXiv 2505.18116, section 4")
-SUMS = World(2, 5, 2, context="last", reward=lambda question, answer: float(sum(answer) % 5 == question))
 BY_DEVIATION = NFT.but({"objective.prompts": "deviation"})
 
 
 @claim("at ratio 1 with weight sqrt((1-q)/q) the coefficients are (R - mean)/std")
 def _() -> Finding:
-    groups = torch.tensor([[float(n < rate) for n in range(16)] for rate in range(1, 16)], dtype=torch.float64)
+    groups = torch.tensor(binary_groups(16)[1:16], dtype=torch.float64)
     own = -gradient(BY_DEVIATION.but({"objective.aggregate": "sequence-sum"}), recorded(groups.tolist()))
     q = groups.mean(1, keepdim=True)
     wanted = ((groups - q) / (q * (1 - q)).sqrt()).flatten()
@@ -36,7 +33,7 @@ def _() -> Finding:
 def _() -> Finding:
     grpo = GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0, "objective.aggregate": "token-mean"})
     nft = BY_DEVIATION.but({"objective.aggregate": "token-mean"})
-    return lab.same_gradient(nft, grpo, 20, "objectives", gap=0.0, samples=8)
+    return same_gradient(nft, grpo, 20, "objectives", gap=0.0, samples=8)
 
 
 @claim("without the negative term it is rejection-sampling fine-tuning", "arXiv 2505.18116")
@@ -47,15 +44,15 @@ def _() -> Finding:
         rows = document["trajectories"]
         rewards = {row["group"]: {r["scores"]["reward"] for r in rows if r["group"] == row["group"]} for row in rows}
         own = [-float(row["scores"]["reward"] == 1 and len(rewards[row["group"]]) > 1) / len(rows) for row in rows]
-        wanted = [slope for row, slope in zip(rows, own, strict=True) for _ in row["logp"]]
-        return gap(gradient(recipe, document), torch.tensor(wanted, dtype=torch.float64))
+        slopes = [slope for row, slope in zip(rows, own, strict=True) for _ in row["logp"]]
+        return gap(gradient(recipe, document), slopes)
 
-    return below(1e-12, off_the_likelihood_gradient=max(map(off, lab.batches(20, "objectives", gap=0.5))))
+    return below(1e-12, off_the_likelihood_gradient=max(map(off, batches(20, "objectives", gap=0.5))))
 
 
 @claim("the implied negative policy sums to 1", "arXiv 2505.18116, equation 6")
 def _() -> Finding:
-    rng, errors = KEY.derive("negative policy").numpy(), []
+    rng, errors = Key.of(0).derive("checks", "objectives", "negative policy").numpy(), []
     for _ in range(200):
         old, now = (torch.softmax(torch.from_numpy(rng.normal(size=12)) * 2, 0) for _ in range(2))
         rate = torch.tensor(float(rng.uniform(0.02, 0.98)), dtype=torch.float64)
@@ -71,9 +68,9 @@ def _() -> Finding:
 @claim("off-policy it beats rejection fine-tuning and is no worse than GRPO", "arXiv 2505.18116, section 5", slow=True)
 def _() -> Finding:
     rejection = NFT.but({"name": "rejection", "objective.negatives": 0.0})
-    made = lab.runs(SUMS, NFT, rejection, GRPO, steps=40, lag=4, lr=0.1)
-    success = lab.each(made, lambda bench: mean(one.success for one in bench.readings))
+    made = runs(summing(2, 5, 2, context="last"), NFT, rejection, GRPO, steps=40, lag=4, lr=0.1)
+    success = each(made, lambda bench: mean(one.success for one in bench.readings))
     noise = 2 * math.sqrt((variance(success["nft"]) + variance(success["grpo"])) / len(SEEDS))
-    ours = mean(success["nft"])
-    holds = min(success["nft"]) > mean(success["rejection"]) and ours > mean(success["grpo"]) - noise
+    kept = mean(success["nft"]) > mean(success["grpo"]) - noise
+    holds = min(success["nft"]) > mean(success["rejection"]) and kept
     return Finding(holds, say(mean_success_over_40_steps=success))

@@ -1,18 +1,14 @@
 """NGRPO's claims."""
 
-from __future__ import annotations
-
 import math
-from statistics import fmean, stdev, variance
+from statistics import fmean, variance
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap, say
-from hocket.lab.groups import first_advantages, recorded
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.group_statistics import _binary_groups
-from hocket.lab.toys.group_statistics_training import choosing, recipe_of, trained
-from hocket.methods.group_relative.ngrpo import NGRPO
+from hocket.lab.claims.harness import EXACT, Claims, Finding, each, gap, runs, say
+from hocket.lab.toys.enumerable_groups import binary_advantages
+from hocket.lab.toys.quick_worlds import choosing, lead, leaning
+from hocket.recipe import Recipe
+from hocket.recipes import GRPO, NGRPO
 
 claim = Claims("ngrpo", "arXiv:2509.18851")
 
@@ -21,27 +17,25 @@ claim = Claims("ngrpo", "arXiv:2509.18851")
 def _() -> Finding:
     recipe, errors, means, wrong = NGRPO.but({"credit.epsilon": 0.0}), [], list[float](), {}
     for size in (1, 2, 4, 8):
-        flat = first_advantages(recipe, recorded(_binary_groups(size)))
-        rows = [flat[size * right : size * (right + 1)] for right in range(size + 1)]
+        rows = binary_advantages(recipe, size)
         errors += [gap(rows[0], [-1 / math.sqrt(size + 1)] * size), gap(rows[-1], [0.0] * size)]
         means, wrong[f"G {size}:"] = [*means, *map(fmean, rows)], rows[0][0]
-    holds = below(EXACT, max(means) <= EXACT, error=max(errors)).holds
-    return Finding(holds, say(all_wrong=wrong, error=max(errors), largest_mean_of_the_real_ones=max(means)))
+    figures = say(all_wrong=wrong, error=max(errors), largest_mean_of_the_real_ones=max(means))
+    return Finding(max(errors) < EXACT and max(means) <= EXACT, figures)
 
 
-def steps_to_success(name: str, seed: int) -> int:
+def steps_to_success(recipe: Recipe, seed: int) -> int:
     """Steps until one of 80 answers is first right; 61 when that takes more than 60."""
-    bench = Bench(choosing(1, 80, lambda question, token: float(token == 0)), recipe_of(name), seed=seed, lr=0.3)
+    bench = Bench(choosing(1, 80, lambda question, token: float(token == 0)), recipe, seed=seed, lr=0.3)
     return next((step for step in range(1, 61) if bench.step().metrics["reward/mean"] > 0), 61)
 
 
 @claim("On a hard task the first success comes sooner than under GRPO", slow=True)
 def _() -> Finding:
-    grpo, ngrpo = ([steps_to_success(name, seed) for seed in range(24)] for name in ("grpo", "ngrpo"))
-    ahead = [a - b for a, b in zip(grpo, ngrpo, strict=True)]
-    error = stdev(ahead) / math.sqrt(24)
-    saw = say(steps_to_the_first_success={"grpo": fmean(grpo), "ngrpo": fmean(ngrpo)}, ahead=fmean(ahead), error=error)
-    return Finding(fmean(ahead) > 2 * error, saw)
+    steps = {one.name: [steps_to_success(one, seed) for seed in range(24)] for one in (GRPO, NGRPO)}
+    ahead, error = lead(*steps.values())
+    means = {name: fmean(some) for name, some in steps.items()}
+    return Finding(ahead > 2 * error, say(steps_to_the_first_success=means, ahead=ahead, error=error))
 
 
 @claim(
@@ -50,17 +44,12 @@ def _() -> Finding:
     slow=True,
 )
 def _() -> Finding:
-    def start(policy: Tabular) -> None:
-        policy.logits[:, 0] = 3.0
-
     # Nothing is right and one answer dominates; eight updates per batch, so that clips matter.
-    world, often = choosing(4, 6, lambda question, token: 0.0), {"update.epochs": 8}
-    clips = {"0.16 below, 0.24 above": {}, "0.9 both": {"objective.low": 0.9, "objective.high": 0.9}}
-    made = {
-        label: [trained("ngrpo", world, 10, seed, {**often, **clip}, lr=0.05, start=start) for seed in range(8)]
-        for label, clip in clips.items()
-    }
-    entropy = {label: [bench.entropy() for bench in benches] for label, benches in made.items()}
+    world, often = choosing(4, 6, lambda question, token: 0.0), NGRPO.but({"update.epochs": 8})
+    loose = often.but({"name": "0.9 both", "objective.low": 0.9, "objective.high": 0.9})
+    sides = (often.but({"name": "0.16 below, 0.24 above"}), loose)
+    made = runs(world, *sides, steps=10, every=10, seeds=range(8), lr=0.05, start=leaning(0, 3.0))
+    entropy = each(made, Bench.entropy)
     tight, wide = entropy.values()
     before = made["0.9 both"][-1].readings[0].entropy
     error = math.sqrt((variance(tight) + variance(wide)) / 8)

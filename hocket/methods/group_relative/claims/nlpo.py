@@ -1,13 +1,13 @@
 """NLPO's claims."""
 
-from __future__ import annotations
-
 import functools
 import math
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.batch import Batch
@@ -16,16 +16,15 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
+from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.lab.world import World
-from hocket.methods.base.ppo import PPO_RLHF
-from hocket.methods.group_relative.nlpo import NLPO
 from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.heads import read_head
 from hocket.recipe import Recipe
+from hocket.recipes import NLPO, PPO_RLHF
 from hocket.rollout.nucleus import DELAYED, NucleusMask
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -36,39 +35,40 @@ NARROW = NLPO.but({"rollout.samples": 8, "rollout.mass": 0.6})
 WORDS = World(2, 10, 3, lambda question, answer: sum(word % 3 == 0 for word in answer) / len(answer), context="last")
 
 
-def like_language(policy: Tabular) -> None:
-    """A starting model that expects few words after each."""
-    policy.logits.data = torch.from_numpy(1.5 * Key.of(11).numpy().normal(size=tuple(policy.logits.shape)))
+LIKE_LANGUAGE = uneven(Key.of(11), 1.5)
+"""A starting model that expects few words after each."""
 
 
 @claim("With p = 1 losses and weights are PPO's.")
 def _() -> Finding:
-    world = World(2, 5, 3, lambda question, answer: float(sum(answer) % 5 == question))
     whole = NLPO.but({"rollout.samples": 8, "rollout.mass": 1.0, "update.every": 2, **CHARGE})
-    ppo = PPO_RLHF.but({"rollout.samples": 8})
-    ours, theirs = (Bench(world, recipe, seed=1, start=like_language).run(6) for recipe in (whole, ppo))
+    recipes = (whole, PPO_RLHF.but({"rollout.samples": 8}))
+    ours, theirs = (Bench(summing(2, 5, 3), recipe, seed=1, start=LIKE_LANGUAGE).run(6) for recipe in recipes)
     weights = gap(ours.policy.logits, theirs.policy.logits)
-    losses = gap([row["loss"] for row in ours.history], [row["loss"] for row in theirs.history])
+    losses = gap(*([row["loss"] for row in bench.history] for bench in (ours, theirs)))
     return Finding(weights == 0 == losses, say(weights_off_PPOs_after_six_steps=weights, losses=losses))
+
+
+def nuclei(batch: Batch) -> NDArray[np.bool_]:
+    """What may be said at every decision, `[T, tokens]`."""
+    return np.concatenate([turn for turn in batch.allowed if turn is not None])
 
 
 @claim("Masked tokens have probability and gradient exactly 0.")
 def _() -> Finding:
-    bench = Bench(WORDS, NARROW, seed=0, start=like_language)
+    bench = Bench(WORDS, NARROW, seed=0, start=LIKE_LANGUAGE)
     batch, policy = bench.step().batch, bench.policy
     assert batch is not None
-    masks = np.concatenate([turn for turn in batch.allowed if turn is not None])
-    sizes = masks.sum(1).tolist()
-    now = policy.evaluate(batch, {Quantity.LOGP, Quantity.ENTROPY})
-    noise = torch.from_numpy(Key.of(5).numpy().normal(size=batch.decisions))
+    now, masks = policy.evaluate(batch, {Quantity.LOGP, Quantity.ENTROPY}), nuclei(batch)
+    noise, sizes = torch.from_numpy(Key.of(5).numpy().normal(size=batch.decisions)), masks.sum(1).tolist()
     (slope,) = torch.autograd.grad(((now.logp + now.get(Quantity.ENTROPY)) * noise).sum(), policy.logits)
     ever = torch.zeros(tuple(policy.logits.shape), dtype=torch.bool)
-    for row, mask in zip(np.concatenate([np.asarray(one) for one in batch.observation]).tolist(), masks, strict=True):
+    for row, mask in zip(np.concatenate(batch.observation).tolist(), masks, strict=True):
         ever[row] |= torch.from_numpy(mask)
     leaked, felt = gap(slope[~ever], 0.0), gap(slope[ever], 0.0)
-    chance = torch.softmax(policy.logits.detach().masked_fill(~ever, -torch.inf), -1)[~ever].nan_to_num()
-    saw = say(nuclei_of_10_words=sizes, gradient_on_masked=leaked, on_others=felt, probability=float(chance.max()))
-    return Finding(leaked == 0 < felt and float(chance.max()) == 0 and max(sizes) < 10, saw)
+    chance = gap(torch.softmax(policy.logits.masked_fill(~ever, -torch.inf), -1)[~ever].nan_to_num(), 0.0)
+    saw = say(nuclei_of_10_words=sizes, gradient_on_masked=leaked, on_others=felt, probability=chance)
+    return Finding(leaked == chance == 0 < felt and max(sizes) < 10, saw)
 
 
 @claim("So they have in a language model's head.", "derived")
@@ -78,18 +78,17 @@ def _() -> Finding:
     weight = torch.randn(40, 16, generator=noise) / 4
 
     def watched(inputs: Tensor) -> Tensor:
-        made: Tensor = inputs @ weight.T
-        if made.requires_grad:
-            made.retain_grad()
-            logits.append(made)
-        return made
+        logits.append(inputs @ weight.T)
+        if logits[-1].requires_grad:
+            logits[-1].retain_grad()
+        return logits[-1]
 
     allowed = torch.rand(6, 40, generator=noise) < 0.3
     action = allowed.double().argmax(1)
     scores = read_head(watched, features, action, torch.full((6,), 0.7), entropy=True, allowed=allowed)
     assert scores.entropy is not None
     (scores.logp + scores.entropy).sum().backward()  # type: ignore[no-untyped-call]
-    slope = logits[-1].grad
+    slope = next(one.grad for one in reversed(logits) if one.requires_grad)
     assert slope is not None
     expected = torch.log_softmax((features @ weight.T / 0.7).masked_fill(~allowed, -torch.inf), 1)
     off = gap(scores.logp, expected.gather(1, action[:, None])[:, 0])
@@ -108,11 +107,11 @@ def sampled() -> tuple[CausalLM, Batch]:
             weight.add_(0.02 * weight.abs().mean() * torch.randn(weight.shape, generator=noise))
     prompts = ["What is 3 + 4?", "What is 12 + 7?", "What is 3 + 4?", "Say it again."]
     way = Decoding(temperature=0.9, max_tokens=12, mask=NucleusMask(0.7))
-    tokens = [tuple(policy.tokenizer(text)["input_ids"]) for text in prompts]
-    asked = [Request(context, way, Key.of(20 + number)) for number, context in enumerate(tokens)]
-    for number, (request, one) in enumerate(zip(asked, LocalEngine(policy).sample(asked), strict=True)):
-        recorded = {"logp": one.logp, "decoding": way, "extras": dict(one.extras)}
-        turn = Turn("agent", "policy", np.array(request.tokens, np.int64), one.tokens, **recorded)  # type: ignore[arg-type]
+    contexts = [tuple(policy.tokenizer(text)["input_ids"]) for text in prompts]
+    asked = [Request(context, way, Key.of(20 + number)) for number, context in enumerate(contexts)]
+    for number, one in enumerate(LocalEngine(policy).sample(asked)):
+        known: Any = {"logp": one.logp, "decoding": way, "extras": dict(one.extras)}
+        turn = Turn("agent", "policy", np.array(contexts[number], np.int64), one.tokens, **known)
         played.append(Trajectory(Scenario(f"s{number}"), [turn]))
     return policy, pack(played)
 
@@ -124,7 +123,7 @@ def logps(policy: Tabular | CausalLM, batch: Batch) -> Tensor:
 
 @claim("At unchanged weights every ratio is 1, even after the copy was refreshed.", slow=True)
 def _() -> Finding:
-    bench = Bench(WORDS, NARROW, seed=0, start=like_language).run(3)
+    bench = Bench(WORDS, NARROW, seed=0, start=LIKE_LANGUAGE).run(3)
     batch = bench.step().batch
     assert batch is not None
     before = logps(bench.policy, batch)
@@ -144,7 +143,7 @@ def _() -> Finding:
 @claim("Every sampled token is in the nucleus recorded for it.", slow=True)
 def _() -> Finding:
     policy, batch = sampled()
-    masks = np.concatenate([turn for turn in batch.allowed if turn is not None])
+    masks = nuclei(batch)
     inside = bool(masks[np.arange(batch.decisions), batch.action.numpy()].all())
     sizes, vocabulary = masks.sum(1).tolist(), policy.model.config.vocab_size
     saw = say(tokens=batch.decisions, inside=inside, nuclei=sizes, of=vocabulary)
@@ -153,18 +152,20 @@ def _() -> Finding:
 
 def reached(recipe: Recipe, seed: int) -> tuple[float, float]:
     """Once the sampled reward reaches 0.8: that reward, and the samples' perplexity under the starting model."""
-    bench = Bench(WORDS, recipe.but({"rollout.samples": 64}), seed=seed, lr=0.02, start=like_language)
+    bench = Bench(WORDS, recipe.but({"rollout.samples": 64}), seed=seed, lr=0.02, start=LIKE_LANGUAGE)
     for result in (bench.step() for _ in range(80)):
-        if result.metrics["reward/mean"] >= 0.8 and result.batch is not None:
-            cost = float(-result.batch.logp["reference"].values.double().mean())
-            return result.metrics["reward/mean"], math.exp(cost)
-    return result.metrics["reward/mean"], math.nan
+        reward, batch = result.metrics["reward/mean"], result.batch
+        if reward >= 0.8 and batch is not None:
+            return reward, float((-batch.logp["reference"].values.double().mean()).exp())
+    return reward, math.nan
 
 
 @claim("NLPO reaches PPO's reward with lower perplexity under the starting model.", slow=True)
 def _() -> Finding:
-    ours, theirs = ([reached(recipe, seed) for seed in SEEDS] for recipe in (NLPO.but(CHARGE), PPO_RLHF))
-    odd = {name: [one for _, one in ends] for name, ends in (("nlpo", ours), ("ppo", theirs))}
-    rewards = {"nlpo": fmean(reward for reward, _ in ours), "ppo": fmean(reward for reward, _ in theirs)}
-    holds = all(a < b for a, b in zip(*odd.values(), strict=True)) and min(r for r, _ in [*ours, *theirs]) >= 0.8
+    sides = {"nlpo": NLPO.but(CHARGE), "ppo": PPO_RLHF}
+    ends = {name: [reached(recipe, seed) for seed in SEEDS] for name, recipe in sides.items()}
+    odd = {name: [perplexity for _, perplexity in some] for name, some in ends.items()}
+    rewards = {name: fmean(reward for reward, _ in some) for name, some in ends.items()}
+    ahead = all(one < other for one, other in zip(odd["nlpo"], odd["ppo"], strict=True))
+    holds = ahead and min(min(some)[0] for some in ends.values()) >= 0.8
     return Finding(holds, say(reward_at_equal_KL_charge=rewards, perplexity_under_the_starting_model=odd))

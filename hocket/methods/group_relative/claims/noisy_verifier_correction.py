@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.bench import Bench
 from hocket.lab.claims import pages
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows
+from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect, relation
-from hocket.lab.toys.judged_answers import span, trained
+from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative import noisy_verifier_correction as method
@@ -35,7 +35,6 @@ Rates = Sequence[tuple[float, float]]
 
 
 def beside(rates: tuple[float, float]) -> dict[str, Any]:
-    """Error rates as the correction reads them beside an answer."""
     return dict(zip(("false_positive", "false_negative"), rates, strict=True))
 
 
@@ -68,7 +67,7 @@ def expected_gradient(recipe: Recipe, rates: Rates | None, *, told: bool = False
 
 @claim(
     "by enumeration the expected gradient under backward correction is the clean one, for rates of the "
-    "verifier and rates per answer",
+    "verifier and rates per answer"
 )
 def _backward() -> Finding:
     plain, known = BACKWARD.but(shaping=()), BACKWARD.but(shaping=(NoiseCorrection("backward", *RATES[0]),))
@@ -81,8 +80,7 @@ def _backward() -> Finding:
 
 
 @claim(
-    "by enumeration the expected gradient under forward correction is 1 - rho0 - rho1 times the clean one, "
-    "rho0 unknown",
+    "by enumeration the expected gradient under forward correction is 1 - rho0 - rho1 times the clean one, rho0 unknown"
 )
 def _forward() -> Finding:
     factor = 1 - sum(RATES[0])
@@ -102,16 +100,15 @@ def _affine() -> Finding:
     centred = scaled.but({"credit.scale": None})
     documents = [random_document(Key.of(number)) for number in range(10)]
 
-    def rated(document: Mapping[str, Any], part: int) -> dict[str, Any]:
-        """The batch with rates beside each answer, by the first or second number of its id."""
-        place = {row["id"]: int(row["id"].split("/")[part]) % 5 for row in document["trajectories"]}
-        rows = [{**row, "info": beside(OWN_RATES[place[row["id"]]])} for row in document["trajectories"]]
-        return {**document, "trajectories": rows}
+    def rated(row: dict[str, Any], part: int) -> dict[str, Any]:
+        return {**row, "info": beside(OWN_RATES[int(row["id"].split("/")[part]) % 5])}
 
     def kinds(recipe: Recipe, kind: Any, part: int | None = None) -> set[str]:
-        corrected = recipe.but(shaping=(NoiseCorrection(kind, 0.15, 0.3),))
-        pairs = [(one, one if part is None else rated(one, part)) for one in documents]
-        return {relation(inspect(recipe, one), inspect(corrected, other)) for one, other in pairs}
+        corrected, relations = recipe.but(shaping=(NoiseCorrection(kind, 0.15, 0.3),)), set()
+        for one in documents:
+            rows = [row if part is None else rated(row, part) for row in one["trajectories"]]
+            relations.add(relation(inspect(recipe, one), inspect_rows(corrected, rows)))
+        return relations
 
     kept = {"scaled": kinds(scaled, "backward"), "centred": kinds(centred, "backward")}
     kept |= {"forward": kinds(centred, "forward"), "scaled, rates per scenario": kinds(scaled, "backward", 0)}
@@ -123,7 +120,6 @@ def _affine() -> Finding:
 
 
 def right(question: int, answer: Answer) -> float:
-    """The answer to question q is token q."""
     return float(answer == (question,))
 
 
@@ -153,10 +149,9 @@ class Fickle(Reward):
 )
 def _misled() -> Finding:
     world = World(4, 4, 1, right, info=lambda question, answer: beside(looks(question, answer)))
-    recipes = [recipe.but(rewards=(Fickle(),)) for recipe in (GRPO, BACKWARD)]
-    raw, corrected = ([trained(world, recipe, seed, 120).success() for seed in SEEDS] for recipe in recipes)
-    saw = f"success from 0.25 in 120 steps, 5 seeds: uncorrected {span(raw)}, corrected {span(corrected)}"
-    return Finding(max(raw) < 0.1 and min(corrected) > 0.75, saw)
+    recipes = (recipe.but(rewards=(Fickle(),)) for recipe in (GRPO, BACKWARD))
+    raw, corrected = ([one.success() for one in trained(world, recipe, 120)] for recipe in recipes)
+    return Finding(max(raw) < 0.1 and min(corrected) > 0.75, say(success_uncorrected=raw, corrected=corrected))
 
 
 @claim(
@@ -166,26 +161,25 @@ def _misled() -> Finding:
 def _appeals() -> Finding:
     # After 4,608 answers, half of the rejected ones appealed, the estimate has a standard error of some 0.018.
     truth = Graded("truth", right)
-    erring = AppealedCorrection("forward", 0.1, judge_false_positive=0.1, judge_false_negative=0.1)
     cases = {
-        "a verifier that only rejects wrongly": (0.0, NoisyJudge(truth), AppealedCorrection("forward")),
-        "one that also accepts wrongly (0.1), and a judge that errs (0.1, 0.1)": (
-            *(0.1, NoisyJudge(truth, 0.1, 0.1), erring),
+        "only_rejects_wrongly": (0.0, NoisyJudge(truth), AppealedCorrection("forward")),
+        "accepts_0_1_wrongly_and_a_judge_errs_in_0_1": (
+            *(0.1, NoisyJudge(truth, 0.1, 0.1)),
+            AppealedCorrection("forward", 0.1, judge_false_positive=0.1, judge_false_negative=0.1),
         ),
     }
-    gaps: dict[str, tuple[float, float, float]] = {}
+    errors, holds = {}, True
     for name, (false_positive, judge, correction) in cases.items():
         sampled = {"rollout.judge": judge, "rollout.samples": 48, "rollout.share": 0.5}
         stages = {"rewards": (NoisyJudge(truth, false_positive, 0.3),), "shaping": (correction,)}
-        recipe, errors = method.NOISY_VERIFIER_APPEALS.but(sampled, **stages), []
-        for bench in (Bench(World(4, 4, 1, right), recipe, seed, lr=0.02) for seed in SEEDS):
-            for steps in (3, 21):
-                memory = bench.run(steps, every=steps).learner.memory["shaping.0"]
-                errors.append(abs(correction.estimate(memory) - 0.3))
-        gaps[name] = (sum(errors[::2]) / 5, sum(errors[1::2]) / 5, max(errors[1::2]))
-    saw = "; ".join(f"{name}: {a:.3f}, then {b:.3f}, at worst {c:.3f}" for name, (a, b, c) in gaps.items())
-    holds = all(late < early and worst < 0.05 for early, late, worst in gaps.values())
-    return Finding(holds, f"mean error in rho1 = 0.3 after 3 and after 24 steps, 5 seeds: {saw}")
+        benches = trained(World(4, 4, 1, right), method.NOISY_VERIFIER_APPEALS.but(sampled, **stages), 3, lr=0.02)
+        early, late = (
+            [abs(correction.estimate(one.run(more).learner.memory["shaping.0"]) - 0.3) for one in benches]
+            for more in (0, 21)
+        )
+        holds &= fmean(late) < fmean(early) and max(late) < 0.05
+        errors[name] = line([fmean(early), fmean(late), max(late)])
+    return Finding(holds, f"mean error in rho1 = 0.3 after 3 and 24 steps, and the worst: {say(**errors)}")
 
 
 PAGE = """# Verifiers that err

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 
 from hocket.core.signals import returns
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, say
+from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.lengths import answer
-from hocket.lab.toys.rewarded import document, line, lines
-from hocket.lab.toys.toys import LEFT, WORK, Verdict, WorkOrGuess, bench
+from hocket.lab.toys.instances import WORK, WorkOrGuess, by_instance, everywhere, held, nothing
+from hocket.lab.toys.rewarded import answer, document, line, lines
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.otc import OTC, efficiency
@@ -66,31 +64,19 @@ def calls_of(question: int, answer: Answer) -> int:
     return sum(token == WORK for token in answer)
 
 
-def chance(question: int, answer: Answer) -> float:
-    """How likely an answer is right."""
-    return 0.0 if answer[-1] == WORK else 1.0 if question == 0 or answer[0] == WORK else 0.5
-
-
 def calculated(told: Mapping[str, Any], answer: Answer) -> float:
-    """The verdict on an answer to the calculator's questions."""
-    known = told["question"] == 0 or answer[0] == WORK or answer[-1] == told["holds"]
-    return float(answer[-1] != WORK and known)
+    return float(answer[-1] != WORK and (told["question"] == 0 or answer[0] == WORK or answer[-1] == told["holds"]))
 
 
 CALCULATOR = WorkOrGuess(
     # Half of the questions need no call (a piece of work); the others hold left or right, which one call reveals.
-    *(2, 3, 6, lambda question, answer: 0.0),
-    correct=chance,
+    *(2, 3, 6, nothing),
+    correct=lambda q, answer: 0.0 if answer[-1] == WORK else 1.0 if q == 0 or answer[0] == WORK else 0.5,
     context="position",
     info=lambda question, answer: {"tool_calls": calls_of(question, answer)},
     count=4,
-    about=lambda number: {"question": number // 2, "holds": LEFT + number % 2},
+    about=held,
 )
-
-
-def eager(policy: Tabular) -> None:
-    """A start that calls again with probability 0.6."""
-    policy.logits.copy_(torch.tensor([0.6, 0.2, 0.2], dtype=torch.float64).log().expand_as(policy.logits))
 
 
 @claim(
@@ -98,8 +84,9 @@ def eager(policy: Tabular) -> None:
 )
 def _() -> Finding:
     rates = []
-    for recipe in (one.but(rewards=(Verdict(calculated),)) for one in (GRPO, OTC)):
-        made = [bench(CALCULATOR, recipe, seed, 60, start=eager) for seed in SEEDS]
+    for recipe in (GRPO, OTC):
+        # The start calls again with probability 0.6.
+        made = trained(CALCULATOR, recipe.but(rewards=(by_instance(calculated),)), 60, start=everywhere(0.6, 0.2, 0.2))
         rates.append(([one.success() for one in made], [one.expected(calls_of) for one in made]))
     (plain, many), (ours, few) = rates
     saved = [1 - (f / o) / (m / p) for p, m, o, f in zip(plain, many, ours, few, strict=True)]

@@ -10,19 +10,18 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.schedules import Constant, Linear
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gradient
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import lines
-from hocket.lab.toys.token_weights import chances, drawn, same, trained
+from hocket.lab.toys.rewarded import drawn, lines
+from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import World
+from hocket.methods.base.grpo import GRPO_KL
+from hocket.methods.base.sft import SFT
+from hocket.methods.group_relative.othink_mr1 import OTHINK_MR1
 from hocket.objectives.divergence import kl_estimate
 from hocket.recipe import Recipe
-from hocket.recipes import find
 
 claim = Claims("othink-mr1", "arXiv 2503.16081")
-OTHINK, GRPO_KL = find("othink-mr1"), find("grpo-kl")
 
 
 def weighing(weight: Any) -> dict[str, Any]:
@@ -31,21 +30,19 @@ def weighing(weight: Any) -> dict[str, Any]:
 
 @claim("With equal ends the schedule is GRPO with KL.")
 def _() -> Finding:
-    """At every point of the run; else the loss is that of the constant weight reached."""
     held = []
     for seed, progress in itertools.product(range(5), (0.0, 0.3, 1.0)):
         batch = {**drawn(seed), "state": {"progress": progress}}
         for row in batch["trajectories"]:
             row["logp_ref"] = [one - 0.2 for one in row["logp"]]
-        level, constant = OTHINK.but(weighing(Linear(0.04, 0.04))), GRPO_KL.but(weighing(Constant(0.04 * progress)))
+        level, constant = OTHINK_MR1.but(weighing(Linear(0.04, 0.04))), GRPO_KL.but(weighing(Constant(0.04 * progress)))
         held.append(bool((gradient(level, batch) == gradient(GRPO_KL, batch)).all()))
-        held.append(same(inspect(OTHINK, batch)["loss"], inspect(constant, batch)["loss"]))
+        held.append(gap(inspect(OTHINK_MR1, batch)["loss"], inspect(constant, batch)["loss"]) <= EXACT)
     return Finding(all(held), f"{sum(held)} of {len(held)} comparisons at progress 0, 0.3 and 1")
 
 
 @claim("k3 is non-negative and unbiased for KL(pi || ref).", "Schulman 2020")
 def _() -> Finding:
-    """By enumeration."""
     noise, off, least = Key.of(1).numpy(), [], []
     for _ in range(200):
         own, other = (torch.log_softmax(torch.from_numpy(noise.normal(size=7) * 2), 0) for _ in range(2))
@@ -63,10 +60,9 @@ WORLD = World(1, 8, 1, lambda q, answer: float(RULES[0, answer[0]]), metadata=la
 
 def figures(recipe: Recipe) -> tuple[float, ...]:
     """Reward on A, on B, and the KL from the prior after training: means over seeds."""
-    rows, start = [], lambda policy: policy.logits.copy_(PRIOR.log())
-    for seed in SEEDS:
-        bench = Bench(WORLD, recipe, seed, 0.05, steps=120, start=start)
-        own = chances(trained(bench, 120))
+    rows = []
+    for bench in trained(WORLD, recipe, 120, steps=120, start=lambda policy: policy.logits.copy_(PRIOR.log())):
+        own = chances(bench)
         rows.append((*(float((own * rule).sum()) for rule in RULES), float((own * (own / PRIOR).log()).sum())))
     return tuple(map(fmean, zip(*rows, strict=True)))
 
@@ -76,9 +72,8 @@ def figures(recipe: Recipe) -> tuple[float, ...]:
     slow=True,
 )
 def _() -> Finding:
-    """Trained on A and tested on a related B: a rising weight against constant ones, and against imitation."""
-    constant = {f"{weight}": figures(OTHINK.but(weighing(weight))) for weight in (0.0, 0.05, 0.1, 0.2, 0.4)}
-    rising, copied = figures(OTHINK.but(weighing(Linear(0.0, 0.2)))), figures(find("sft"))[1]
+    constant = {f"{weight}": figures(OTHINK_MR1.but(weighing(weight))) for weight in (0.0, 0.05, 0.1, 0.2, 0.4)}
+    rising, copied = figures(OTHINK_MR1.but(weighing(Linear(0.0, 0.2)))), figures(SFT)[1]
     # Against the constant weights that stray no further than it does.
     holds = all(rising[0] >= row[0] - 0.02 for row in constant.values() if row[2] <= rising[2] + 0.05)
     holds &= rising[2] < constant["0.0"][2] and rising[1] >= copied - 0.02

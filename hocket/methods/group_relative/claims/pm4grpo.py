@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import each, gap, runs, say
+from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
 from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.gspo import GSPO
 from hocket.methods.group_relative.pm4grpo import PM4GRPO, activities, conformance, harmonic_mean
 
 claim = Claims("pm4grpo", "PM4GRPO, arXiv:2510.25065, released checker")
-
-
-def needs_pm4py(run: Callable[[], Finding]) -> Callable[[], Finding]:
-    """A check that says so, and does not hold, where pm4py is not installed."""
-
-    @functools.wraps(run)
-    def checked() -> Finding:
-        if importlib.util.find_spec("pm4py") is None:
-            return Finding(False, "not run: pm4py is not installed (pip install 'hocket[process]')")
-        return run()
-
-    return checked
 
 
 def of(policy: str, teacher: str) -> float:
@@ -47,8 +32,8 @@ def own_words(policy: str, teacher: str) -> tuple[float, float]:
 
     def log(trace: str) -> Any:
         times = pandas.date_range("2020-01-01", periods=len(trace), freq="s")
-        columns = {"case:concept:name": ["1"] * len(trace), "concept:name": list(trace), "time:timestamp": times}
-        return pandas.DataFrame(columns)
+        names = ("case:concept:name", "concept:name", "time:timestamp")
+        return pandas.DataFrame(dict(zip(names, (["1"] * len(trace), list(trace), times), strict=True)))
 
     with contextlib.redirect_stderr(io.StringIO()):
         net = pm4py.discover_petri_net_inductive(log(policy))
@@ -57,9 +42,7 @@ def own_words(policy: str, teacher: str) -> tuple[float, float]:
 
 
 @claim("equal traces give 1, disjoint ones 0, as pm4py counts", slow=True)
-@needs_pm4py
 def _() -> Finding:
-    """Traces with and without repeats, equal, disjoint and mixed, through the reward and through pm4py itself."""
     equal = [("abcd", "abcd"), ("a", "a"), ("badc", "badc")]
     pairs = [*equal, ("abc", "xyz"), ("abcd", "acbd"), ("axbcd", "abcd"), ("abcbcd", "abcd")]
     off = max(gap(conformance(tuple(p), tuple(q)), own_words(p, q)) for p, q in pairs)
@@ -74,9 +57,7 @@ def _() -> Finding:
 
 
 @claim("repeats and leading activities: the measure's pitfalls", "measured here")
-@needs_pm4py
 def _() -> Finding:
-    """Repeats against themselves, one leading activity too many, and further repeats, which are not monotone."""
     itself = of("abcbcd", "abcbcd")
     to_abcd = {trace: of(trace, "abcd") for trace in ("xabcd", "axbcd", "abcbcd", "abcdd")}
     leading, *rising = to_abcd.values()
@@ -97,35 +78,26 @@ def spoken(answer: Answer) -> str:
 
 PROCEDURE = World(
     # Restate, derive, check, conclude: right if all four sentences stand in this order, the right conclusion last.
-    questions=1,
-    tokens=len(SENTENCES),
-    horizon=4,
+    *(1, len(SENTENCES), 4, lambda question, answer: float(answer == (0, 1, 2, 3))),
     context="last",
-    reward=lambda question, answer: float(answer == (0, 1, 2, 3)),
     text=lambda question, answer: f"<think>{spoken(answer)}</think><answer>7</answer>",
     metadata=lambda question: {"teacher": TEACHER},
 )
 
 
-def adherence(bench: Bench) -> float:
-    """The chance of all four activities standing in the teacher's order."""
-
-    def ordered(question: int, answer: Answer) -> float:
-        trace = iter(activities(spoken(answer)))
-        return float(all(name in trace for name in TEACHER))
-
-    return bench.expected(ordered)
+def ordered(question: int, answer: Answer) -> float:
+    """Whether all four activities stand in the teacher's order."""
+    trace = iter(activities(spoken(answer)))
+    return float(all(name in trace for name in TEACHER))
 
 
 @claim("adherence and accuracy above outcome only, not with a shuffled teacher", slow=True)
-@needs_pm4py
 def _() -> Finding:
-    """Outcome alone, the teacher's log, and the same log shuffled."""
     other = replace(PROCEDURE, metadata=lambda question: {"teacher": ("conclude", "check", "restate", "derive")})
     taught, outcome = (recipe.but({"rollout.samples": 16}) for recipe in (PM4GRPO, GSPO))
     made = runs(PROCEDURE, taught.but(name="taught"), outcome.but(name="outcome"), steps=75, lr=0.1)
     made |= runs(other, taught.but(name="shuffled"), steps=75, lr=0.1)
-    keeps, right = each(made, adherence), each(made, Bench.success)
+    keeps, right = each(made, lambda bench: bench.expected(ordered)), each(made, Bench.success)
     holds = all(fmean(of["taught"]) > fmean(of["outcome"]) + 0.4 for of in (keeps, right))
     holds &= all(max(of["shuffled"]) <= max(of["outcome"]) + 0.01 for of in (keeps, right))
     return Finding(holds, f"adherence {lines(**keeps)}; accuracy {lines(**right)}")

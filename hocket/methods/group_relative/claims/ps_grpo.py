@@ -14,11 +14,11 @@ import torch
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import answers_of, document, line, said, shaped
+from hocket.lab.toys.rewarded import document, lines, said, shaped
+from hocket.lab.toys.training import answers_of, trained
 from hocket.lab.world import World
 from hocket.methods.group_relative.ps_grpo import PS_GRPO, GroupSimilarity
 from hocket.rewards.similarity import bleu, rouge_1
@@ -28,13 +28,11 @@ NINE = {"p": ["a b", "a c", "d"], "q": ["a b", "d", "d"], "r": ["c", "a b", "a b
 
 
 def paraphrased(texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Recorded answers by paraphrase."""
     return [said(name, text, info={"origin": "q"}) for name, own in texts.items() for text in own]
 
 
 @claim("the sub-sampled reward is unbiased, and equal where it covers everything")
 def _() -> Finding:
-    """The full sum counted anew, the draws that cover everything, and the mean over 300 seeds of smaller ones."""
     recipe, rows = PS_GRPO.but({"shaping.0.similarity": "rouge-1"}), paraphrased(NINE)
     full, covered = shaped(recipe, rows), shaped(recipe.but({"shaping.0.others": 2, "shaping.0.rollouts": 3}), rows)
     by_hand = [  # r_ij: the mean over other paraphrases of the mean over their rollouts.
@@ -42,14 +40,12 @@ def _() -> Finding:
         for name, own in NINE.items()
         for text in own
     ]
-    batch, few = (
-        recipe.combine(RecordedBatch(document(rows)).batch, {}),
-        GroupSimilarity("rouge-1", others=1, rollouts=2),
-    )
+    batch = recipe.combine(RecordedBatch(document(rows)).batch, {})
+    few = GroupSimilarity("rouge-1", others=1, rollouts=2)
     table = torch.tensor([returns(replace(few, seed=seed)(batch)).tolist() for seed in range(300)], dtype=torch.float64)
     error = (table.std(0) / math.sqrt(len(table))).clamp(min=EXACT)
     z = float(((table.mean(0) - torch.tensor(full, dtype=torch.float64)).abs() / error).max())
-    saw = say(full_sum=line(full), off_by_hand=gap(full, by_hand), with_kappa_n_1_and_s_g_off=gap(covered, full))
+    saw = lines(full_sum=full, off_by_hand=gap(full, by_hand), with_kappa_n_1_and_s_g_off=gap(covered, full))
     holds = gap(full, by_hand) < EXACT and gap(covered, full) < EXACT and z < 4.0 and float(table.std(0).max()) > 0.05
     return Finding(holds, f"{saw}; means over 300 seeds lie within {z:.3f} standard errors")
 
@@ -71,21 +67,17 @@ QUESTIONS = [asked.format(place) for place in PLACES for asked in ASKED]
 FORMS = ("the tree that grows in {} is {}", "{} timber is famous and it is {}", "known for its wood {} sells {}")
 
 
-def passages() -> list[list[str]]:
-    """Per place a right passage, and one that is wrong; for the last two places two of three are wrong. In words."""
-    texts = []
-    for number, place in enumerate(PLACES):
-        right, wrong = WOODS[number % 5], WOODS[(number + 2) % 5]
-        usual, other = (right, wrong) if number < 4 else (wrong, right)
-        texts += [form.format(place, wood) for form, wood in zip(FORMS, (usual, usual, other), strict=True)]
-    return [text.split() for text in texts]
+def passages(number: int, place: str) -> list[list[str]]:
+    """Two right passages of a place and a wrong one, in words; of the last two places two wrong ones and a right."""
+    right, wrong = WOODS[number % 5], WOODS[(number + 2) % 5]
+    usual, other = (right, wrong) if number < 4 else (wrong, right)
+    return [form.format(place, wood).split() for form, wood in zip(FORMS, (usual, usual, other), strict=True)]
 
 
-DOCUMENTS = passages()
+DOCUMENTS = [words for number, place in enumerate(PLACES) for words in passages(number, place)]
 
 
 def bm25(question: str, words: Sequence[str], *, k: float = 1.5, b: float = 0.75) -> float:
-    """Okapi BM25 of a document."""
     mean, counts, score = fmean(map(len, DOCUMENTS)), Counter(words), 0.0
     for word in question.split():
         holding = sum(word in other for other in DOCUMENTS)
@@ -97,10 +89,7 @@ def bm25(question: str, words: Sequence[str], *, k: float = 1.5, b: float = 0.75
 # The two best passages for every paraphrase.
 RETRIEVED = [sorted(range(len(DOCUMENTS)), key=lambda n: -bm25(question, DOCUMENTS[n]))[:2] for question in QUESTIONS]
 WORLD = World(
-    questions=len(QUESTIONS),
-    tokens=len(WOODS),
-    horizon=1,
-    reward=lambda question, answer: float(answer[0] == (question // len(ASKED)) % 5),
+    *(len(QUESTIONS), len(WOODS), 1, lambda question, answer: float(answer[0] == (question // len(ASKED)) % 5)),
     text=lambda question, answer: WOODS[answer[0]],
     info=lambda question, answer: {"origin": PLACES[question // len(ASKED)]},
 )
@@ -121,16 +110,15 @@ def alike(of: Sequence[Any], measure: Callable[[Any, Any], float]) -> float:
 
 @claim("agreement across paraphrases rises without labels, on wrong answers as well", slow=True)
 def _() -> Finding:
-    """Paraphrases that begin with what their own passages say; on the last two places passages are mostly wrong."""
     recipe = PS_GRPO.but({"shaping.0.others": 2, "shaping.0.rollouts": 2})
     before = Bench(WORLD, recipe, start=start)
-    benches = [Bench(WORLD, recipe, seed=seed, start=start).run(40, every=40) for seed in SEEDS]
+    benches = trained(WORLD, recipe, 40, start=start)
     first, *tables = [[answers_of(bench, q)[1] for q in range(WORLD.questions)] for bench in (before, *benches)]
     agreed, right = [alike(one, lambda a, b: float(a @ b)) for one in tables], [bench.success() for bench in benches]
     start_agreed = alike(first, lambda a, b: float(a @ b))
     late = range(4 * len(ASKED), WORLD.questions)
     misled = [fmean(float(table[question][question // len(ASKED) % 5]) for question in late) for table in tables]
     jaccard = alike(list(map(set, RETRIEVED)), lambda a, b: len(a & b) / len(a | b))
-    saw = f"paraphrases retrieve alike by {jaccard:.3f} (Jaccard); agreement {start_agreed:.3f} -> {line(agreed)}; "
-    saw += f"accuracy {before.success():.3f} -> {line(right)}, where passages are mostly wrong {line(misled)}"
-    return Finding(min(agreed) > start_agreed + 0.3 and max(misled) < 0.3, saw)
+    saw = lines(retrieve_alike_by_Jaccard=jaccard, agreement_before=start_agreed, agreement=agreed)
+    rates = lines(accuracy_before=before.success(), accuracy=right, where_passages_are_mostly_wrong=misled)
+    return Finding(min(agreed) > start_agreed + 0.3 and max(misled) < 0.3, f"{saw}, {rates}")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
-import torch
 
 from hocket.core.batch import Batch
 from hocket.core.packing import pack
 from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap
-from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.toys import Instances, Verdict
-from hocket.lab.world import Answer
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap
+from hocket.lab.toys.instances import Instances, by_instance, nothing
+from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.training import chances
 from hocket.methods.group_relative.pta_grpo import PTA_GRPO, PlanAndSolution
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Scenario, Score, Trajectory, Turn
@@ -40,7 +37,6 @@ def tree(plans: Sequence[int], outcomes: Sequence[Sequence[float]]) -> Batch:
 
 
 def cases(plans: int, solutions: int) -> Iterator[tuple[float, tuple[int, ...], list[tuple[float, ...]]]]:
-    """Every tree and its probability."""
     for chosen in itertools.product(range(2), repeat=plans):
         for flat in itertools.product((0.0, 1.0), repeat=plans * solutions):
             outcomes = [flat[k * solutions : (k + 1) * solutions] for k in range(plans)]
@@ -66,7 +62,6 @@ def _() -> Finding:
 
 @claim("the expected plan gradient is the true one times (P - 1)/P")
 def _() -> Finding:
-    """The plan's logits move by advantage times the score function, each plan decision counted in its trajectories."""
     true, off, saw = CHOICE * (RATES - CHOICE @ RATES), 0.0, []
     for plans, solutions in ((2, 2), (3, 1)):
         gradient = np.zeros(2)
@@ -95,10 +90,7 @@ STRATEGIES = (1, 2, 3, 1)
 """In how many cases of four each plan succeeds."""
 WORLD = Instances(
     # A plan, then an execution whose success also depends on what the instance holds, which nobody knows.
-    questions=1,
-    tokens=4,
-    horizon=2,
-    reward=lambda question, answer: 0.0,
+    *(1, 4, 2, nothing),
     correct=lambda question, answer: STRATEGIES[answer[0]] / 4,
     context="position",
     count=4,
@@ -106,26 +98,21 @@ WORLD = Instances(
 )
 
 
-def executed(told: Mapping[str, Any], answer: Answer) -> float:
-    """The verdict on an execution."""
-    return float((answer[1] + told["holds"]) % 4 < STRATEGIES[answer[0]])
-
-
 def best_plan(plans: int, solutions: int, seed: int) -> list[float]:
     """The probability of the best plan after each tenth step."""
+    executed = by_instance(lambda told, answer: float((answer[1] + told["holds"]) % 4 < STRATEGIES[answer[0]]))
     shape = {"rollout.plans": plans, "rollout.solutions": solutions, "rollout.marker": "", "rollout.plan_tokens": 1}
-    bench = Bench(WORLD, PTA_GRPO.but(shape, rewards=(Verdict(executed),)), seed=seed, steps=40, prompts=1)
-    logits = (bench.run(10).policy.logits.detach()[bench.policy.row(0, ())] for _ in range(4))
-    return [float(torch.softmax(one, 0)[2]) for one in logits]
+    bench = Bench(WORLD, PTA_GRPO.but(shape, rewards=(executed,)), seed=seed, steps=40, prompts=1)
+    return [float(chances(bench.run(10))[2]) for _ in range(4)]
 
 
 @claim("at an equal number of plans, 4 solutions prefer the best strategy sooner than 1", slow=True)
 def _() -> Finding:
     """At equal rollouts 8 plans of one solution are the better estimate, as the variance says."""
-    curves = {
-        shape: [fmean(column) for column in zip(*(best_plan(*shape, seed) for seed in range(10)), strict=True)]
+    one, four, eight = (
+        [fmean(column) for column in zip(*(best_plan(*shape, seed) for seed in range(10)), strict=True)]
         for shape in ((2, 1), (2, 4), (8, 1))
-    }
-    sooner = all(b > a for a, b in zip(curves[2, 1], curves[2, 4], strict=True))
-    saw = "; ".join(f"P={p}, m={m}: {line(curve)}" for (p, m), curve in curves.items())
-    return Finding(sooner, f"probability of the best plan after 10, 20, 30, 40 steps, means of 10 seeds: {saw}")
+    )
+    saw = lines(P_2_m_1=one, P_2_m_4=four, P_8_m_1=eight)
+    holds = all(b > a for a, b in zip(one, four, strict=True))
+    return Finding(holds, f"probability of the best plan after 10, 20, 30, 40 steps, means of 10 seeds: {saw}")

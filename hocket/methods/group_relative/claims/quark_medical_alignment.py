@@ -1,20 +1,16 @@
 """QuarkMed alignment's claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
 
 from hocket.core.batch import Level, LevelScores
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.many_objectives import scored_document, trained
+from hocket.lab.toys.enumerable_groups import scored_document
 from hocket.lab.world import World
-from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.quark_medical_alignment import QUARK
+from hocket.recipes import GRPO, QUARK
 
 claim = Claims("quark-medical-alignment", "arXiv:2602.11661; factors as chosen here")
 
@@ -32,13 +28,13 @@ def rewards(seed: int, unit: float) -> torch.Tensor:
 def share(document: Mapping[str, Any], names: Sequence[str]) -> float:
     """The part of the reward that sources `names` have, by how it changes when they are moved by one deviation."""
     batch, combine = RecordedBatch(document).batch, cast(Any, QUARK.combine)
-    weights = dict.fromkeys(batch.scores, 1.0)
+    weights, scores = dict.fromkeys(batch.scores, 1.0), dict(batch.scores)
     _, state = combine(batch, weights, combine.init())
-    moved = {name: batch.scores[name].values + state["deviation"][name] for name in names}
-    scores = {**batch.scores, **{name: LevelScores(Level.TRAJECTORY, values) for name, values in moved.items()}}
     # The move is the same for every trajectory, so correlations stay; only the level changes, which is held.
-    held = {**state, "level": {n: v - (0.25 if n in names else 0.0) for n, v in state["level"].items()}}
-    pairs = ((batch, state), (batch.but(scores=scores), held))
+    level = {name: value - (0.25 if name in names else 0.0) for name, value in state["level"].items()}
+    for name in names:
+        scores[name] = LevelScores(Level.TRAJECTORY, scores[name].values + state["deviation"][name])
+    pairs = ((batch, state), (batch.but(scores=scores), {**state, "level": level}))
     base, shifted = (combine(one, weights, held)[0].scores["reward"].values for one, held in pairs)
     return float((shifted - base).mean())
 
@@ -67,13 +63,12 @@ LOUD, QUIET = (100.0, 98.0, 0.0, 20.0, 0.0), (0.0, 0.9, 1.0, 0.1, 0.0)
     slow=True,
 )
 def _() -> Finding:
-    """Raw sum against frozen scale; the world's own empty reward is constant, so that it never gets a scale."""
+    # The world's own empty reward is constant, so that it never gets a scale.
     parts = {"loud": lambda q, a: LOUD[a[0]], "quiet": lambda q, a: QUIET[a[0]]}
-    world = World(2, 5, 1, lambda q, a: 0.0, parts=parts)
-    recipes = {"raw": GRPO, "scaled": QUARK}
-    made = {name: [trained(world, recipe, seed, 120) for seed in SEEDS] for name, recipe in recipes.items()}
-    quiet = {name: [run.expected(lambda q, a: QUIET[a[0]]) for run in side] for name, side in made.items()}
-    loud = {name: [run.expected(lambda q, a: LOUD[a[0]] / 100) for run in side] for name, side in made.items()}
+    sides = (GRPO.but(name="raw"), QUARK.but(name="scaled"))
+    made = runs(World(2, 5, 1, lambda q, a: 0.0, parts=parts), *sides, steps=120, every=120)
+    quiet = each(made, lambda run: run.expected(parts["quiet"]))
+    loud = each(made, lambda run: run.expected(parts["loud"]) / 100)
     holds = min(quiet["scaled"]) > max(quiet["raw"]) + 0.3
     holds &= all(scaled >= 0.95 * raw for raw, scaled in zip(*loud.values(), strict=True))
     return Finding(holds, say(quiet=quiet, loud=loud))

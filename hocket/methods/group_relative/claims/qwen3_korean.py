@@ -6,12 +6,11 @@ import itertools
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.microscope import inspect, relation
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.judged_answers import span, trained
 from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.qwen3_korean import QWEN3_KOREAN, LanguageShare
@@ -42,7 +41,6 @@ def truly(question: int, answer: Answer) -> float:
 
 
 def leaky(question: int, answer: Answer) -> float:
-    """Whether the right number stands anywhere."""
     return float(str(wanted(question)) in korean(question, answer))
 
 
@@ -59,10 +57,9 @@ WORLD = World(12, 9, 3, truly, text=korean, context=lambda question, prefix: (qu
 
 def after(recipe: Recipe) -> tuple[list[float], list[float], list[float]]:
     """Of every seed: true accuracy after 50 and 100 steps, and the share of the target's words at the end."""
-    benches = [trained(WORLD, recipe, seed, 50, start=tuned) for seed in SEEDS]
-    halfway, benches = [bench.success() for bench in benches], [bench.run(50, every=50) for bench in benches]
-    shares = [bench.expected(lambda q, a: sum(token < 4 for token in a[:2]) / 2) for bench in benches]
-    return halfway, [bench.success() for bench in benches], shares
+    benches = trained(WORLD, recipe, 50, start=tuned)
+    halfway, end = ([one.run(more).success() for one in benches] for more in (0, 50))
+    return halfway, end, [one.expected(lambda q, a: sum(token < 4 for token in a[:2]) / 2) for one in benches]
 
 
 @claim(
@@ -72,23 +69,19 @@ def after(recipe: Recipe) -> tuple[list[float], list[float], list[float]]:
     slow=True,
 )
 def _() -> Finding:
-    """A verifier that accepts an answer anywhere, with and without a judge that errs in 2 of 100 cases."""
     rule, language = Graded("correct", leaky), LanguageShare(words=TARGET, weight=0.5)
     judge = NoisyJudge(Graded("truth", truly), 0.02, 0.02, name="judge")
     start = Bench(WORLD, GRPO, start=tuned).success()
     _, plain, _ = after(QWEN3_KOREAN.but(rewards=(rule, language), combine=WeightedSum()))
     halfway, right, shares = after(QWEN3_KOREAN.but(rewards=(rule, judge, language)))
     rises = min(halfway) > start and min(b - a for a, b in zip(halfway, right, strict=True)) > -0.02
-    saw = say(
-        true_accuracy_from=start, without_judge=span(plain), with_judge_at_half=span(halfway), at_the_end=span(right)
-    )
+    saw = say(true_accuracy_from=start, without_judge=plain, with_judge_at_half=halfway, at_the_end=right)
     holds = rises and max(plain) < start / 2 and min(right) > 0.6 and min(shares) > 0.95
-    return Finding(holds, f"{saw} (0.67 is the most), target's words {span(shares)}")
+    return Finding(holds, f"{saw} (0.67 is the most), {say(words_of_the_target=shares)}")
 
 
 @claim("nothing is paid unless rule and judge agree")
 def _() -> Finding:
-    """Rewards of the eight combinations of rule, judge and language, by hand."""
     given, known = list[dict[str, Any]](), list[dict[str, Any]]()
     for number, (rule, judge, words) in enumerate(itertools.product((0.0, 1.0), (0.0, 1.0), (0.25, 0.75))):
         row = {"id": str(number), "group": "g", "logp": [-1.0, -2.0]}

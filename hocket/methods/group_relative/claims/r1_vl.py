@@ -7,26 +7,22 @@ from statistics import fmean
 from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import each, gap, inspect_rows, runs
+from hocket.lab.claims.harness import Claims, Finding, each, gap, inspect_rows, runs
 from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.r1_vl import R1_VL, keyword_density, match_ratio
 
 claim = Claims("r1-vl", "R1-VL, arXiv:2503.12937, released rewards")
-
 STEPS: list[Any] = [["12 plus 5 is 17", "12 + 5 = 17"], ["17 times 2", "twice 17", "double 17"], "34"]
 
 
 def told(text: str, right: bool, label: str | None = "x") -> dict[str, Any]:
-    """A recorded answer to the question with these key steps."""
     return said("q", text, float(right), label=label, info={"key_steps": STEPS})
 
 
 @claim("the match ratio is invariant to synonyms and to the order of steps")
 def _() -> Finding:
-    """The same steps in other words, in another order; half of them; none; the last reward is without an answer."""
     texts = (
         "First 12 + 5 = 17, then twice 17 makes 34. <answer>34</answer>",
         "We get 34 because double 17 does, and 12 plus 5 is 17. <answer>34</answer>",
@@ -76,7 +72,6 @@ PLACES = ("units", "tens", "hundreds")
 
 
 def column_sum(question: int) -> Answer:
-    """The digits of a sum of two numbers, units first."""
     return tuple((137 + 211 * question) // 10**place % 10 for place in range(3))
 
 
@@ -90,23 +85,18 @@ def metadata(question: int) -> Mapping[str, Any]:
     return {"key_steps": [[f"the {place} give {digit}", f"{digit} in the {place}"] for place, digit in digits]}
 
 
-def step_accuracy(question: int, answer: Answer) -> float:
-    """The share of right digits."""
-    return fmean(float(a == b) for a, b in zip(answer, column_sum(question), strict=True))
-
-
 def silent_share(bench: Bench) -> float:
     """The share of groups without signal over a run."""
-    groups = [(one["groups/total"], one.get("groups/with_signal", 0.0)) for one in bench.history]
-    return 1 - sum(signal for _, signal in groups) / sum(total for total, _ in groups)
+    signal, total = (sum(one.get(f"groups/{name}", 0.0) for one in bench.history) for name in ("with_signal", "total"))
+    return 1 - signal / total
 
 
 @claim("fewer groups without signal and higher accuracy per step", slow=True)
 def _() -> Finding:
-    """Sums by columns, a digit of the result per token, from the units on; a start that is right once in a thousand."""
-    words: dict[str, Any] = {"text": text, "metadata": metadata, "context": "position"}
-    world = World(4, 10, 3, lambda question, answer: float(answer == column_sum(question)), **words)
-    made = runs(world, GRPO, R1_VL, steps=40)
-    silent, right = each(made, silent_share), each(made, lambda bench: bench.expected(step_accuracy))
+    # Sums by columns, a digit of the result per token, from the units on.
+    world = World(4, 10, 3, lambda q, a: float(a == column_sum(q)), text=text, context="position", metadata=metadata)
+    made, places = runs(world, GRPO, R1_VL, steps=40, every=40), range(3)
+    silent = each(made, silent_share)
+    right = each(made, lambda one: one.expected(lambda q, a: fmean(float(a[n] == column_sum(q)[n]) for n in places)))
     holds = max(silent["r1-vl"]) < min(silent["grpo"]) - 0.3 and min(right["r1-vl"]) > max(right["grpo"]) + 0.2
     return Finding(holds, lines(groups_without_signal=silent, accuracy_per_step=right))

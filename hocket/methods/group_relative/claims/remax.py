@@ -1,16 +1,14 @@
 """ReMax's claims."""
 
-from __future__ import annotations
-
 import math
 
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, inspect_rows, say
+import torch
+
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gradient, inspect_rows, runs, say
 from hocket.lab.claims.harness import gap as difference
-from hocket.lab.groups import Document, Groups, Row, document, first_advantages, gap
-from hocket.lab.toys.group_statistics import bandit, gradients, sentences
-from hocket.lab.toys.group_statistics_training import guessing, spread
+from hocket.lab.groups import Document, Groups, Row, document, first_advantages, gap, recorded
+from hocket.lab.toys.enumerable_groups import bandit, sentences
+from hocket.lab.toys.quick_worlds import guessing
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.methods.group_relative.remax import REMAX
 
@@ -32,35 +30,30 @@ def _() -> Finding:
 @claim("It does not change when a constant of the prompt is added to the reward")
 def _() -> Finding:
     def prompts(*offsets: float) -> Document:
-        return document(
-            [
-                {"group": str(group), "scores": {"reward": reward + offset}, "logp": [-1.0, -0.5], "source": source}
-                for group, offset in enumerate(offsets)
-                for reward, source in ((1.0, "own"), (0.5, "own"), (0.25, "baseline"))
-            ]
-        )
+        own, greedy = ([[one + offset for one in some] for offset in offsets] for some in ((1.0, 0.5), (0.25,)))
+        rows = recorded(own, lengths=2)["trajectories"]
+        return document([*rows, *recorded(greedy, lengths=2, source="baseline")["trajectories"]])
 
-    same = bool((gradients(REMAX, prompts(0.0, 8.0)) == gradients(REMAX, prompts(0.0, 0.0))).all())
+    same = torch.equal(gradient(REMAX, prompts(0.0, 8.0)), gradient(REMAX, prompts(0.0, 0.0)))
     return Finding(same, f"gradients with offsets 0 and 8, and with none, are bit-equal: {same}")
 
 
 @claim("Its variance is below REINFORCE's when rewards have offsets", "arXiv:2310.10505, section 4")
 def _() -> Finding:
-    """Prompts whose rewards have offsets: the variance of a step, exactly."""
-    offsets, remax, reinforce = (0.0, 2.0, 5.0), [], []
+    offsets, variance = (0.0, 2.0, 5.0), {"ReMax": list[float](), "REINFORCE": list[float]()}
     for offset in offsets:
         group = bandit(0.4)
         group.rewards = [reward + offset for reward in group.rewards]
-        remax.append(group.moments(REMAX, 1, [greedy_row(group)])[1])
-        reinforce.append(group.moments(REINFORCE, 1)[1])
-    sizes = {name: str([round(one, 4) for one in some]) for name, some in (("ReMax", remax), ("REINFORCE", reinforce))}
+        variance["ReMax"].append(group.moments(REMAX, 1, [greedy_row(group)])[1])
+        variance["REINFORCE"].append(group.moments(REINFORCE, 1)[1])
+    remax, reinforce = variance.values()
     holds = max(remax) - min(remax) < EXACT and math.fsum(remax) < math.fsum(reinforce) / 5
+    sizes = {name: str([round(one, 4) for one in some]) for name, some in variance.items()}
     return Finding(holds, f"offsets {offsets}: {say(**sizes)} (without an offset, the smaller)")
 
 
 @claim("The advantage fades as the policy becomes deterministic")
 def _() -> Finding:
-    """The mean size of the advantage as the policy becomes deterministic."""
     sizes = []
     for success in (0.6, 0.9, 0.99, 0.9999):
         group = bandit(success)
@@ -72,7 +65,6 @@ def _() -> Finding:
 
 @claim("With rewards per token it is the return-to-go minus the baseline", "verl, compute_remax_outcome_advantage")
 def _() -> Finding:
-    """With a KL penalty in the reward: return-to-go minus the baseline."""
     rows = [
         {"group": "0", "scores": {"r": 1.0}, "logp": [-1.0] * 3, "token_scores": {"kl": [-0.1, -0.2, -0.3]}},
         {"group": "0", "scores": {"r": 0.5}, "logp": [-1.0], "source": "baseline", "token_scores": {"kl": [0.0]}},
@@ -84,6 +76,7 @@ def _() -> Finding:
 
 @claim("It learns with one sample per prompt", slow=True)
 def _() -> Finding:
-    benches = [Bench(guessing(4, 3), REMAX, seed=seed, lr=0.1).run(150) for seed in SEEDS]
+    (benches,) = runs(guessing(4, 3), REMAX, steps=150, every=150, lr=0.1).values()
     before, after = benches[0].readings[0].success, [bench.success() for bench in benches]
-    return Finding(min(after) > 0.9, f"success {before:.3f} -> {spread(after)} with one sample per prompt")
+    figures = say(success_at_first=before, after_150_steps=after)
+    return Finding(min(after) > 0.9, f"with one sample per prompt: {figures}")

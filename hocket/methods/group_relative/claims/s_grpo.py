@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows
+from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.early_answers import NEVER, STEP, TAG, Thought
+from hocket.lab.toys.instances import NEVER, Ended, by_instance, nothing
 from hocket.lab.toys.rewarded import advantages, lines, said, shaped
-from hocket.lab.toys.toys import Verdict, bench
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
@@ -21,7 +23,7 @@ claim = Claims("s-grpo", "arXiv:2505.07686")
 
 @claim("pattern 0,1,1,0,1 earns 0, 1, 1/2, 0, 1/4, and an all-wrong group has no gradient")
 def _() -> Finding:
-    """In any order of the batch."""
+    # In any order of the batch.
     order, pattern = (2, 0, 4, 1, 3), (0, 1, 1, 0, 1)
     rows = [said("g", "", float(pattern[place]), info={"exit": place, "chain": 0}) for place in order]
     earned = shaped(S_GRPO, rows)
@@ -33,10 +35,28 @@ def _() -> Finding:
     return Finding(holds, f"pattern 0,1,1,0,1: {lines(earns=back, all_wrong_gradient_0=still)}")
 
 
-THOUGHT: Thought = Thought(
+STEP, TAG, SEVEN, THREE, ENOUGH = 0, 1, 2, 3, 2
+
+
+class Thought(Ended):
+    """Steps, the tag that ends thinking, and an answer, 7 or 3. The answer is 7, once `ENOUGH` steps were made."""
+
+    def answers(self) -> Iterator[Answer]:
+        for steps in range(self.horizon - 1):
+            yield from ((*[STEP] * steps, TAG, end) for end in self.last)
+        yield (*[STEP] * (self.horizon - 1), TAG)
+        yield (STEP,) * self.horizon
+
+
+def right(question: Any, answer: Answer) -> float:
+    return float(answer[-1] == SEVEN and answer.count(STEP) >= ENOUGH)
+
+
+THOUGHT = Thought(
     # One question, asked twice a step.
-    *(1, 4, 16, lambda question, answer: 0.0),
-    correct=lambda question, answer: THOUGHT.right(question, answer),
+    *(1, 4, 16, nothing),
+    correct=right,
+    last=(SEVEN, THREE),
     context="last",
     words=("s ", "</think>", "<answer>7</answer>", "<answer>3</answer>"),
     count=2,
@@ -55,24 +75,20 @@ def thoughtful(policy: Tabular, more: float = 0.7, sure: float = 0.98) -> None:
             policy.logits[policy.row(0, [*thinking[:-1], TAG]), 2:] = shares.log()
 
 
-def steps_of(question: int, answer: Answer) -> float:
-    """Steps in an answer's thought."""
-    return float(answer.count(STEP))
-
-
 @claim(
     "thinking shrinks towards the steps needed at no loss of accuracy; under outcome reward alone it stays", slow=True
 )
 def _() -> Finding:
-    """Two steps suffice. GRPO's 1/n_i favours short right answers."""
-    rewards, steps, right = (Verdict(lambda told, answer: THOUGHT.right(0, answer)),), {}, {}
+    # GRPO's 1/n_i favours short right answers.
+    def steps_and_success(bench: Bench) -> tuple[float, float]:
+        return bench.expected(lambda _, answer: answer.count(STEP)), bench.success()
+
+    steps, rates = {}, {}
     for recipe in (GRPO, DR_GRPO, S_GRPO.but({"rollout.phrase": "</think>"})):
-        made = [bench(THOUGHT, recipe.but(rewards=rewards), seed, 40, start=thoughtful) for seed in SEEDS]
-        steps[recipe.name] = [one.expected(steps_of) for one in made]
-        right[recipe.name] = [one.success() for one in made]
-    start = Bench(THOUGHT, GRPO, start=thoughtful)
-    before, accuracy = start.expected(steps_of), start.success()
-    holds = max(steps["s-grpo"]) < THOUGHT.enough + 1 and min(right["s-grpo"]) >= accuracy
+        made = trained(THOUGHT, recipe.but(rewards=(by_instance(right),)), 40, start=thoughtful)
+        steps[recipe.name], rates[recipe.name] = zip(*map(steps_and_success, made), strict=True)
+    before, accuracy = steps_and_success(Bench(THOUGHT, GRPO, start=thoughtful))
+    holds = max(steps["s-grpo"]) < ENOUGH + 1 and min(rates["s-grpo"]) >= accuracy
     holds &= min(steps["dr-grpo"]) > before - 0.75 and min(steps["grpo"]) > max(steps["s-grpo"])
-    figures = lines(enough=THOUGHT.enough, steps_before=before, accuracy_before=accuracy)
-    return Finding(holds, f"{figures}; after 40 updates {lines(steps=steps)}; {lines(accuracy=right)}")
+    figures = lines(enough=ENOUGH, steps_before=before, accuracy_before=accuracy)
+    return Finding(holds, f"{figures}; after 40 updates {lines(steps=steps)}; {lines(accuracy=rates)}")

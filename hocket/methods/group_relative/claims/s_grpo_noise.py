@@ -1,26 +1,23 @@
 """S-GRPO's claims about noisy labels."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.group_statistics import _binary_groups
-from hocket.lab.toys.group_statistics_training import guessing, recipe_of, trained
+from hocket.lab.toys.enumerable_groups import binary_advantages, binary_groups
+from hocket.lab.toys.quick_worlds import guessing, lead
 from hocket.lab.world import World, answer_of, question_of
-from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.s_grpo_noise import S_GRPO_NOISE, noise_weight
+from hocket.recipes import GRPO, find
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
@@ -30,11 +27,10 @@ FLIP = "credit.weigh.0.flip"
 
 @claim("p = 0 leaves GRPO as it is; with noise a lone odd label weighs 0, an even group 1 - 2p")
 def _() -> Finding:
-    groups = _binary_groups(8)
-    clean, plain = (first_advantages(one, recorded(groups)) for one in (S_GRPO_NOISE.but({FLIP: 0.0}), GRPO))
-    noisy = S_GRPO_NOISE.but({FLIP: 0.2, "credit.weigh.0.success": 0.5})
+    clean, plain = (binary_advantages(one, 8) for one in (S_GRPO_NOISE.but({FLIP: 0.0}), GRPO))
+    noisy, groups = S_GRPO_NOISE.but({FLIP: 0.2, "credit.weigh.0.success": 0.5}), binary_groups(8)
     mixed = first_advantages(noisy, recorded([groups[1], groups[7], groups[4]]))
-    even = abs(mixed[-1]) / abs(first_advantages(GRPO, recorded([groups[4]]))[0])
+    even = abs(mixed[-1]) / abs(plain[4][0])
     lone, off = max(map(abs, mixed[:16])), gap(plain, clean)
     saw = say(off_GRPO_without_noise=off, one_odd_label_of_eight_at_p_of_one_fifth=lone, weight_of_an_even_group=even)
     return Finding(off < 1e-6 and lone == 0 and abs(even - 0.6) < 1e-6, saw)
@@ -70,13 +66,11 @@ class Flipped(Reward):
         return [1 - label if flip else label for label, flip in zip(labels, flips, strict=True)]
 
 
-def noisy(name: str, world: World, steps: int, changes: Mapping[str, Any], **bench: Any) -> list[float]:
-    """Success after training with a fifth of the labels flipped, by seed."""
-    told = {FLIP: 0.2} if name == "s-grpo-noise" else {}
-    benches = [Bench(world, recipe_of(name, {**changes, **told}), seed=seed, lr=0.1, **bench) for seed in SEEDS]
-    for one in benches:
-        one.parts.rewards = (Flipped(world),)
-    return [one.run(steps).success() for one in benches]
+def noisy(world: World, steps: int, *names: str, samples: int = 8, **bench: Any) -> dict[str, list[float]]:
+    """Success after training with a fifth of the labels flipped, by recipe and seed."""
+    recipes = (find(name).but({"rollout.samples": samples}, rewards=(Flipped(world),)) for name in names)
+    flipped = (one.but({FLIP: 0.2}) if one.name == S_GRPO_NOISE.name else one for one in recipes)
+    return each(runs(world, *flipped, steps=steps, every=steps, lr=0.1, **bench), Bench.success)
 
 
 @claim("With 20 % flipped labels it ends above GRPO and Dr. GRPO where unsolvable prompts share parameters", slow=True)
@@ -87,15 +81,12 @@ def _() -> Finding:
 
     # One prompt can be solved, eleven cannot.
     world = World(12, 5, 2, lambda question, answer: float(question == 0 and answer == (0, 1)), context="shared")
-    success = {
-        name: [12 * one for one in noisy(name, world, 40, {"rollout.samples": 16}, start=start)]
-        for name in ("s-grpo-noise", "grpo", "dr-grpo")
-    }
-    own, *others = success.values()
-    ahead = [[a - b for a, b in zip(own, other, strict=True)] for other in others]
-    error = stdev(ahead[0]) / math.sqrt(len(SEEDS))
-    saw = say(ahead_of_GRPO=fmean(ahead[0]), error=error, of_Dr_GRPO=ahead[1], success_after_40_steps=success)
-    return Finding(fmean(ahead[0]) > 2 * error and fmean(ahead[1]) > 0.05, saw)
+    made = noisy(world, 40, "s-grpo-noise", "grpo", "dr-grpo", samples=16, start=start)
+    success = {name: [12 * one for one in some] for name, some in made.items()}
+    own, plain, centred = success.values()
+    (ahead, error), of_centred = lead(own, plain), [a - b for a, b in zip(own, centred, strict=True)]
+    saw = say(ahead_of_GRPO=ahead, error=error, of_Dr_GRPO=of_centred, success_after_40_steps=success)
+    return Finding(ahead > 2 * error and fmean(of_centred) > 0.05, saw)
 
 
 @claim(
@@ -104,14 +95,13 @@ def _() -> Finding:
     slow=True,
 )
 def _() -> Finding:
-    success = {name: noisy(name, guessing(2, 4), 60, {}) for name in ("grpo", "s-grpo-noise")}
+    success = noisy(guessing(2, 4), 60, "grpo", "s-grpo-noise")
     holds = min(success["grpo"]) > 0.85 and fmean(success["s-grpo-noise"]) < fmean(success["grpo"]) + 0.02
     return Finding(holds, say(success_after_60_steps=success))
 
 
 @claim("With clean rewards and p = 0 the curves are GRPO's", slow=True)
 def _() -> Finding:
-    ways: Any = (("grpo", {}), ("s-grpo-noise", {FLIP: 0.0}))
-    pairs = ([trained(name, guessing(), 40, seed, told).readings for name, told in ways] for seed in range(2))
-    worst = max(gap([one.success for one in left], [one.success for one in right]) for left, right in pairs)
+    made = runs(guessing(), GRPO, S_GRPO_NOISE.but({FLIP: 0.0}), steps=40, every=10, seeds=range(2))
+    worst = gap(*([[one.success for one in bench.readings] for bench in side] for side in made.values()))
     return Finding(worst < 1e-4, say(largest_difference_between_the_curves=worst))

@@ -1,7 +1,5 @@
 """SEED-GRPO's claims."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Sequence
@@ -14,10 +12,10 @@ from hocket import tasks
 from hocket.core.batch import GroupBy
 from hocket.credit.units import trajectory_units
 from hocket.credit.weights import Compared
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, gradient, say
+from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import EXACT, Claims, Finding, each, gap, gradient, runs, say
 from hocket.lab.groups import Document, document, first_advantages
-from hocket.lab.toys.group_statistics_training import guessing, mixed, trained
+from hocket.lab.toys.quick_worlds import guessing, mixed
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.group_relative.seed_grpo import SEED_GRPO, SemanticEntropy
 from hocket.recipe import Recipe
@@ -54,15 +52,15 @@ def _() -> Finding:
 
 @claim("Semantic entropy by likelihood and by count, as by hand, cut at log G", "arXiv:2505.12346, equation 5")
 def _() -> Finding:
-    logps = (-0.2, -3.0, -1.0, -4.5)
-    rows = answered("abac", (1.0, 0.0, 0.0, 0.0), logps)
+    rows = answered("abac", (1.0, 0.0, 0.0, 0.0), logps := (-0.2, -3.0, -1.0, -4.5))
     a, b, again, c = (math.exp(logp) / math.fsum(map(math.exp, logps)) for logp in logps)
-    entropy = {"likelihood": -math.fsum(map(math.log, (a + again, b, c))) / 3}
-    entropy["count"] = -math.fsum(one * math.log(one) for one in (0.5, 0.25, 0.25))
+    likelihood = -math.fsum(map(math.log, (a + again, b, c))) / 3
+    # By count the shares are a half and two quarters.
+    entropy = {"likelihood": likelihood, "count": 1.5 * math.log(2)}
     factors = [first_advantages(seed_grpo(mass=mass, alpha=0.5), rows)[0] / 0.75 for mass in entropy]
     worst = gap(factors, [1 - 0.5 * min(one / math.log(4), 1.0) for one in entropy.values()])
-    holds = below(EXACT, entropy["likelihood"] > math.log(4), worst=worst).holds
-    return Finding(holds, say(semantic_entropy=entropy, log_G=math.log(4), factors_within=worst))
+    saw = say(semantic_entropy=entropy, log_G=math.log(4), factors_within=worst)
+    return Finding(worst < EXACT and likelihood > math.log(4), saw)
 
 
 @claim("Semantic entropy rises with error on a small language model", slow=True)
@@ -99,11 +97,7 @@ def _() -> Finding:
 
 @claim("No worse than its base", slow=True)
 def _() -> Finding:
-    ways: dict[str, tuple[str, Any]] = {"Dr. GRPO": ("dr-grpo", {}), "SEED-GRPO": ("seed-grpo", {})}
-    ways["alpha 0.5"] = ("seed-grpo", {"credit.weigh.0.alpha": 0.5})
-    success = {
-        label: [trained(name, guessing(), 80, seed, changes, start=mixed).success() for seed in SEEDS]
-        for label, (name, changes) in ways.items()
-    }
+    sides = (DR_GRPO.but(name="Dr. GRPO"), SEED_GRPO.but(name="SEED-GRPO"), seed_grpo(alpha=0.5).but(name="alpha 0.5"))
+    success = each(runs(guessing(), *sides, steps=80, every=80, start=mixed), Bench.success)
     base, *own = map(fmean, success.values())
     return Finding(min(own) > base - 0.03, say(success=success))

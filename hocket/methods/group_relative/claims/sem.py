@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-import torch
 
-from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.toys import Instances, bench, on
-from hocket.lab.world import Answer
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.instances import Instances, Judged, nothing
+from hocket.lab.toys.training import on, starting, trained
+from hocket.lab.world import Answer, answer_of
 from hocket.methods.group_relative.sem import SEM, SearchTable
-from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("sem", "arXiv:2505.07903; the numbers are our choice")
 
 
 def spoken(text: str, answer: str | None = "7") -> Trajectory:
-    """One attempt that says `text` about a question whose answer is known."""
-    zeros = np.zeros(1, np.int64)
-    turn = Turn("policy", "policy", observation=zeros, action=zeros, text=text)
+    turn = Turn("policy", "policy", observation=np.zeros(1, np.int64), action=np.zeros(1, np.int64), text=text)
     return Trajectory(Scenario("s", "?", answer), [turn])
 
 
@@ -49,53 +41,42 @@ def _() -> Finding:
 
 
 def searched(question: int, answer: Answer) -> float:
-    """Whether an answer of the index world searches."""
     return float(answer[1] >= 2)
 
 
 INDEX = Instances(
     # Guess one of four values, then stop (0, 1) or search (2, 3); after a search the final answer is the index's. The
     # value of key 0 is known: always 0. Key 1 holds any of the four, which nobody can know. Four instances of each.
-    *(2, 4, 2, lambda question, answer: 0.0),
+    *(2, 4, 2, nothing),
     correct=lambda q, answer: 1.0 if searched(q, answer) else (float(answer[0] == 0) if q == 0 else 0.25),
     count=8,
     about=lambda number: {"question": number // 4, "answer": "0" if number < 4 else str(number % 4)},
 )
 
 
-@dataclass(frozen=True)
-class Looked(Reward):
+def looked(flat: float | None = None) -> Judged:
     """The table, or a verdict with a flat cost per search, on the words that the index world gives an attempt."""
 
-    flat: float | None = None
-    name: str = "search"
-    weight: float = 1.0
-    outside = False
-
-    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
-        return [self.judge(trajectory) for trajectory in trajectories]
-
-    def judge(self, trajectory: Trajectory) -> float | None:
-        tokens, answer = tuple(map(int, trajectory.turns[0].action)), trajectory.scenario.answer
+    def judge(trajectory: Trajectory) -> float | None:
+        tokens, answer = answer_of(trajectory), trajectory.scenario.answer
         text = f"<answer>{tokens[0]}</answer>"
         text += f"<search>key</search><answer>{answer}</answer>" if searched(0, tokens) else ""
-        if self.flat is None:
+        if flat is None:
             return SearchTable().judge(spoken(text, answer))
-        return float(text.endswith(f"<answer>{answer}</answer>")) - self.flat * searched(0, tokens)
+        return float(text.endswith(f"<answer>{answer}</answer>")) - flat * searched(0, tokens)
+
+    return Judged(judge, "search")
 
 
-def start(policy: Tabular) -> None:
-    """The known key's value was seen often: it is guessed right nine times of ten."""
-    for question, first in enumerate(([0.91, 0.03, 0.03, 0.03], [0.25] * 4)):
-        policy.logits[policy.row(question, ())] = torch.tensor(first, dtype=torch.float64).log()
+# The known key's value was seen often: it is guessed right nine times of ten.
+START = starting({(0, ()): [0.91, 0.03, 0.03, 0.03], (1, ()): [0.25] * 4})
 
 
 @claim("known keys are not searched and unknown ones are (gap above 0.6), as accurate as always searching", slow=True)
 def _() -> Finding:
-    """Always searching is always right."""
-    rates: dict[str, list[tuple[float, ...]]] = {}
-    for name, reward in {"sem": Looked(), "flat 0.1": Looked(0.1), "flat 0.6": Looked(0.6)}.items():
-        made = [bench(INDEX, SEM.but(rewards=(reward,)), seed, 50, start=start, lr=0.1) for seed in SEEDS]
+    rates = {}
+    for name, reward in {"sem": looked(), "flat 0.1": looked(0.1), "flat 0.6": looked(0.6)}.items():
+        made = trained(INDEX, SEM.but(rewards=(reward,)), 50, start=START, lr=0.1)
         rates[name] = [(on(0, one, searched), on(1, one, searched), one.success()) for one in made]
     least = min(unknown - known for known, unknown, _ in rates["sem"])
     holds = least > 0.6 and min(right for _, _, right in rates["sem"]) >= 1.0 - 0.02

@@ -1,7 +1,5 @@
 """SFPO's claims."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -11,8 +9,8 @@ from torch import Tensor, nn
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.toys.quick_worlds import summing
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.sfpo import SFPO, SlowFastStep, entropy_alarm
@@ -23,17 +21,8 @@ from hocket.update.problem import Problem
 claim = Claims("sfpo", "arXiv 2510.04072")
 
 
-def right(question: int, answer: Answer) -> float:
-    """Three digits whose sum modulo 5 is asked for."""
-    return float(sum(answer) % 5 == question)
-
-
-def flipped(question: int, answer: Answer) -> float:
-    """The truth, but a sixth of the answers, always the same ones, are judged wrongly by half a point."""
-    return 0.5 if (7 * answer[0] + 3 * answer[1] + answer[2] + question) % 6 == 0 else right(question, answer)
-
-
-DIGITS = World(4, 5, 3, right)
+DIGITS = summing(4, 5, 3)
+"""Three digits whose sum modulo 5 is asked for."""
 
 
 def sfpo(**changes: object) -> Recipe:
@@ -95,22 +84,19 @@ def _() -> Finding:
 
 @claim("The entropy alarm goes off once, and for good.", "released code")
 def _() -> Finding:
-    high = [1.0] * 28 + [1.1, 2.0]
-    quiet, loud = (entropy_alarm(one, 30, 1.0) for one in ([1.0] * 30, high))
-    bench = Bench(DIGITS, sfpo(window=3, threshold=1.0), seed=0)
+    high, bench = [1.0] * 28 + [1.1, 2.0], Bench(DIGITS, sfpo(window=3, threshold=1.0), seed=0)
+    level, early, loud = (entropy_alarm(one, 30, 1.0) for one in ([1.0] * 30, high[1:], high))
     bench.learner.memory["update"] = {"entropies": [1.0, 1.0, 2.0], "alarmed": False}
     alarmed = [row["update/alarmed"] for row in bench.run(6).history]
-    quiet |= entropy_alarm(high[1:], 30, 1.0)
-    saw = say(after_a_rise_over_30_steps=loud, level_or_after_29=quiet, then=str(alarmed))
-    return Finding(not quiet and loud and alarmed == [1.0] * 6, saw)
+    saw = say(after_a_rise_over_30_steps=loud, level_or_after_29=level or early, then=str(alarmed))
+    return Finding(not (level or early) and loud and alarmed == [1.0] * 6, saw)
 
 
 def divergence(alpha: float, seed: int) -> float:
     """Mean KL(after || before) over contexts of one step."""
     bench = Bench(DIGITS, sfpo(alpha=alpha), seed=seed)
-    before = torch.log_softmax(bench.policy.logits.detach().clone(), -1)
     bench.step()
-    after = torch.log_softmax(bench.policy.logits.detach(), -1)
+    before, after = (torch.log_softmax(one.logits.detach(), -1) for one in (bench.reference, bench.policy))
     return float((after.exp() * (after - before)).sum(-1).mean())
 
 
@@ -123,7 +109,12 @@ def _() -> Finding:
 
 @claim("Fewer rollouts than GRPO to a set accuracy.", slow=True)
 def _() -> Finding:
-    noisy, steps = World(4, 5, 3, flipped, correct=right), dict[str, list[int]]()
+    def flipped(question: int, answer: Answer) -> float:
+        """The truth, but a sixth of the answers, always the same ones, are judged wrongly by half a point."""
+        wrong = (7 * answer[0] + 3 * answer[1] + answer[2] + question) % 6 == 0
+        return 0.5 if wrong else DIGITS.reward(question, answer)
+
+    noisy, steps = World(4, 5, 3, flipped, correct=DIGITS.reward), dict[str, list[int]]()
     for recipe in (GRPO, SFPO):
         benches = [Bench(noisy, recipe, seed=seed, lr=0.03, steps=120) for seed in SEEDS]
         for bench in benches:

@@ -1,7 +1,5 @@
 """SPO's claims."""
 
-from __future__ import annotations
-
 import math
 from statistics import mean
 
@@ -9,11 +7,9 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows, say
-from hocket.lab.toys.control_runs import LONGEST, SEEDS, cart_pole
-from hocket.lab.toys.trust_regions import ADVANTAGES, slope
-from hocket.lab.world import World
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.toys.control import ADVANTAGES, LONGEST, cart_pole, slope
+from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.ppo import PPO
 from hocket.methods.group_relative.spo import SPO, QuadraticDrift
@@ -35,8 +31,7 @@ def _() -> Finding:
 @claim("Outside the range the slope has the opposite sign, where PPO's is 0.")
 def _() -> Finding:
     beyond = [(1 + math.copysign(far, a), a) for a in ADVANTAGES for far in (0.21, 0.4, 0.8)]
-    back = all(slope(SPO, r, a) * a < 0 for r, a in beyond)
-    silent = all(slope(PPO, r, a) == 0 for r, a in beyond)
+    back, silent = all(slope(SPO, r, a) * a < 0 for r, a in beyond), all(slope(PPO, r, a) == 0 for r, a in beyond)
     return Finding(back and silent, say(places=len(beyond), SPO_points_back=back, PPO_is_0=silent))
 
 
@@ -48,14 +43,13 @@ def _() -> Finding:
     for number, length in enumerate((3, 1, 5, 2)):
         old = -noise.uniform(0.1, 2.0, length)
         logs.append(noise.normal(scale=0.3, size=length))
-        new = {"logp": (old + logs[-1]).tolist(), "logp_behaviour": old.tolist()}
-        rows.append({"group": "g", "scores": {"reward": float(number % 2)}, **new})
+        row = {"logp": (old + logs[-1]).tolist(), "logp_behaviour": old.tolist()}
+        rows.append({**row, "group": "g", "scores": {"reward": float(number % 2)}})
     made = inspect_rows(recipe, rows)
     for log, advantages, gradients in zip(logs, made["advantages"], made["gradient"], strict=True):
         ratio, a = np.exp(log), np.array(advantages)
         gaps.append(gap((-ratio * (a - np.abs(a) * (ratio - 1) / 0.2) / len(ratio) / 4).tolist(), gradients))
-    world = World(4, 5, 3, lambda question, answer: float(sum(answer) % 5 == question))
-    bench = Bench(world, recipe.but({"update.epochs": 4}), seed=0)
+    bench = Bench(summing(4, 5, 3), recipe.but({"update.epochs": 4}), seed=0)
     start, end = bench.success(), bench.run(40).success()
     return Finding(max(gaps) < EXACT and end > start + 0.3, say(gradient_off_by=max(gaps), success=f"{start} -> {end}"))
 
@@ -65,10 +59,9 @@ def _() -> Finding:
     slow=True,
 )
 def _() -> Finding:
-    ours, theirs = ([cart_pole(name, seed, 5, 16) for seed in SEEDS] for name in ("spo", "ppo"))
-    near, far = (mean(run.furthest[-1] for run in group) for group in (ours, theirs))
-    most = max(value for run in ours for value in run.furthest)
-    returns = {"spo": [run.score for run in ours], "ppo": [run.score for run in theirs]}
-    holds = most < 0.4 and near < far / 2 and mean(returns["spo"]) > mean(returns["ppo"]) - 0.1 * LONGEST
-    last = {"spo": near, "ppo": far}
+    made = {name: [cart_pole(name, seed, 5, 16) for seed in SEEDS] for name in ("spo", "ppo")}
+    last = {name: mean(run.furthest[-1] for run in some) for name, some in made.items()}
+    most = max(value for run in made["spo"] for value in run.furthest)
+    returns = {name: [run.score for run in some] for name, some in made.items()}
+    holds = most < 0.4 and last["spo"] < last["ppo"] / 2 and mean(returns["spo"]) > mean(returns["ppo"]) - 0.1 * LONGEST
     return Finding(holds, say(largest_distance_of_r_from_1_in_the_last_step=last, ever=most, returns=returns))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -12,13 +11,11 @@ import torch
 from hocket.core.keys import Key
 from hocket.curriculum.variable import sample_variance, variable
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import World
 from hocket.methods.group_relative.temporal_r1 import TEMPORAL_R1, Chosen, IntervalIoU, interval_iou
-from hocket.recipe import Recipe
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Decoding
 
@@ -48,34 +45,31 @@ MOMENTS = World(
 
 @claim("IoU is symmetric, 1 for equal and 0 for disjoint intervals")
 def _() -> Finding:
-    """Random pairs of intervals against counting on a fine grid, and the texts that say them."""
     generator, gaps, symmetric = Key.of(7).numpy(), [], True
     for _ in range(200):
-        one, other = (tuple(map(float, sorted(generator.integers(0, 12, 2).tolist()))) for _ in range(2))
-        cells, more = (set(range(int(a), int(b))) for a, b in (one, other))
+        (a, b), (c, d) = one, other = [sorted(generator.integers(0, 12, 2).tolist()) for _ in range(2)]
+        cells, more = set(range(a, b)), set(range(c, d))
         counted = 1.0 if one == other else len(cells & more) / max(1, len(cells | more))
-        gaps.append(abs(interval_iou(one, other) - counted))  # type: ignore[arg-type]
-        symmetric &= interval_iou(one, other) == interval_iou(other, one)  # type: ignore[arg-type]
+        gaps.append(abs(interval_iou((a, b), (c, d)) - counted))
+        symmetric &= interval_iou((a, b), (c, d)) == interval_iou((c, d), (a, b))
     scenario = replace(MOMENTS.scenario("train", 0), metadata={"interval": [2, 6]})
     texts = [f"<answer>{text}</answer>" for text in ("2 to 6", "from 4 to 8", "7-9", "at 3")]
     graded = [IntervalIoU().grade(text, scenario) or 0.0 for text in texts]
     holds = max(gaps) < 1e-12 and symmetric and gap(graded, [1.0, 1 / 3, 0.0, 0.0]) < 1e-12
-    figures = say(largest_difference_to_counted_cells=max(gaps), symmetric=symmetric)
-    return Finding(holds, f"{figures}, texts said of [2, 6] {line(graded)}")
+    figures = lines(largest_difference_to_counted_cells=max(gaps), symmetric=symmetric, texts_said_of_2_to_6=graded)
+    return Finding(holds, figures)
 
 
 @claim("an item is kept iff its reward variance exceeds the threshold")
 def _() -> Finding:
-    """Random rewards, constant ones, and thresholds: an item is kept if and only if its variance exceeds it."""
     generator = Key.of(8).numpy()
     rewards = {n: (generator.random(6) * (n % 4)).tolist() for n in range(40)} | {40: [1.0] * 6, 41: [0.1] * 6}
     spread = {n: torch.tensor(own, dtype=torch.float64).var().item() for n, own in rewards.items()}
     kept = {t: set(variable(rewards, threshold=t)) for t in (0.0, 0.1, 0.5)}
     exact = all(some == {n for n, v in spread.items() if v > t + 1e-15} for t, some in kept.items())
     quarter = set(variable(rewards, share=0.25))
-    exact &= (
-        quarter == set(sorted(spread, key=lambda n: -spread[n])[: round(42 / 4)]) and sample_variance([0.1] * 6) == 0
-    )
+    exact &= quarter == set(sorted(spread, key=lambda n: -spread[n])[: round(42 / 4)])
+    exact &= sample_variance([0.1] * 6) == 0
     asked = [one.id for one in Chosen(prompts=4, numbers=(3, 5, 8))(MOMENTS, 0, 6, Ledger(), Key.of(0))]
     once = set(asked[:3]) == set(asked[3:]) == {MOMENTS.scenario("train", n).id for n in (3, 5, 8)}
     counts = str({threshold: len(some) for threshold, some in kept.items()})
@@ -102,15 +96,12 @@ def chosen_items(seed: int) -> tuple[int, ...]:
 
 @claim("the most variable quarter reaches what the full set does", slow=True)
 def _() -> Finding:
-    """Eight prompts a step from all items or from the chosen quarter, as many updates."""
-
-    def ends(recipes: Sequence[Recipe]) -> list[float]:
-        pairs = zip(SEEDS, recipes, strict=True)
-        return [Bench(MOMENTS, one, seed, prompts=8, start=schooled).run(40, every=40).success() for seed, one in pairs]
-
     chosen = [chosen_items(seed) for seed in SEEDS]
     shares = [fmean(kind(n) == "open" for n in numbers) for numbers in chosen]
-    full, part = ends([TEMPORAL_R1] * 5), ends([TEMPORAL_R1.but(curriculum=Chosen(numbers=one)) for one in chosen])
+    full, part = (
+        [Bench(MOMENTS, one, n, prompts=8, start=schooled).run(40).success() for n, one in enumerate(recipes)]
+        for recipes in ([TEMPORAL_R1] * 5, [TEMPORAL_R1.but(curriculum=Chosen(numbers=one)) for one in chosen])
+    )
     before = Bench(MOMENTS, TEMPORAL_R1, start=schooled).success()
-    figures = say(before=before, on_the_quarter=line(part), on_everything=line(full), open_items_in_it=line(shares))
+    figures = lines(before=before, on_the_quarter=part, on_everything=full, open_items_in_it=shares)
     return Finding(all(a >= b for a, b in zip(part, full, strict=True)), f"mean IoU over all items {figures}")

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import gap, say
-from hocket.lab.toys.graded_rewards import area, runs
-from hocket.lab.toys.rewarded import advantages, group_relative, line, said, shaped
+from hocket.lab.claims.harness import Claims, Finding, gap, runs, say
+from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
+from hocket.lab.toys.training import area
 from hocket.lab.world import World
 from hocket.methods.group_relative.temporal_r1 import interval_iou
 from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, asymmetric_curve
@@ -21,7 +20,6 @@ claim = Claims("tempsamp-r1", "TempSamp-R1, arXiv:2509.18056; constants chosen h
 
 @claim("the curve is continuous, increasing, fixed at t and flatter above")
 def _() -> Finding:
-    """On a fine grid."""
     shape: Any = TEMPSAMP_R1.shaping[0]
     t, a, b = shape.threshold, shape.above, shape.below
     grid = torch.linspace(0, 1, 100_001, dtype=torch.float64)
@@ -31,8 +29,8 @@ def _() -> Finding:
     least, above, below, step = map(float, (slope.min(), slope[grid[:-1] > t].max(), slope[0], rise.max()))
     formula = [t + a * math.log1p(0.2), t - (math.exp(b * 0.5) - 1) / (math.exp(b) - 1)]
     holds = least > 0 and step < 2e-5 and at == t and above < below and gap(values, formula) < 1e-12
-    slopes = say(least_slope=least, largest_slope_above=above, near_0=below)
-    return Finding(holds, f"{slopes}, {say(largest_step=step, value_at_t=at)}")
+    slopes = say(least_slope=least, largest_slope_above=above, near_0=below, largest_step=step, value_at_t=at)
+    return Finding(holds, slopes)
 
 
 @claim("the best sample beside an expert keeps a positive advantage")
@@ -40,9 +38,8 @@ def _() -> Finding:
     rewards = (0.65, 0.65, 0.4, 1.0)
     rows = [said("q", str(n), r, source="own" if n < 3 else "expert") for n, r in enumerate(rewards)]
     bent, plain = advantages(TEMPSAMP_R1, rows), advantages(TEMPSAMP_R1.but(shaping=()), rows)
-    counted = group_relative(shaped(TEMPSAMP_R1, rows))
-    told = f"the last is the expert's: {say(rewards=line(rewards), plain=line(plain), reshaped=line(bent))}"
-    return Finding(max(plain[:3]) < 0 < max(bent[:3]) and gap(bent, counted) < 1e-9, told)
+    holds = max(plain[:3]) < 0 < max(bent[:3]) and gap(bent, group_relative(shaped(TEMPSAMP_R1, rows))) < 1e-9
+    return Finding(holds, f"the last is the expert's: {lines(rewards=rewards, plain=plain, reshaped=bent)}")
 
 
 def event(question: int) -> tuple[int, int]:
@@ -59,10 +56,11 @@ GROUNDING = World(
 
 @claim("an expert in the group learns faster in a large search space", slow=True)
 def _() -> Finding:
-    """Groups of eight: eight samples, or seven and the annotation."""
+    # Groups of eight: eight samples, or seven and the annotation.
     alone = TEMPSAMP_R1.but(rollout=Independent(samples=8), shaping=())
-    taught, own, unbent = (runs(GROUNDING, one, 60) for one in (TEMPSAMP_R1, alone, TEMPSAMP_R1.but(shaping=())))
-    areas = [[area(bench) for bench in side] for side in (taught, own, unbent)]
-    means = say(mean_IoU_over_the_run=line(areas[0]), on_policy_GRPO=line(areas[1]), without_reshaping=line(areas[2]))
-    ends = [line([bench.success() for bench in side]) for side in (taught, own)]
-    return Finding(min(areas[0]) > max(areas[1]) + 0.1, f"{means}, {say(at_the_end=ends[0], of_GRPO=ends[1])}")
+    recipes = (TEMPSAMP_R1, alone.but(name="alone"), TEMPSAMP_R1.but(shaping=(), name="unbent"))
+    taught, own, unbent = runs(GROUNDING, *recipes, steps=60, every=10).values()
+    ours, plain, without = ([area(bench) for bench in side] for side in (taught, own, unbent))
+    means = lines(mean_IoU_over_the_run=ours, on_policy_GRPO=plain, without_reshaping=without)
+    ends, end = ([bench.success() for bench in side] for side in (taught, own))
+    return Finding(min(ours) > max(plain) + 0.1, f"{means}, {lines(at_the_end=ends, of_GRPO=end)}")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, inspect_rows, say
-from hocket.lab.toys.token_weights import chances, sample, shown
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect_rows, say
+from hocket.lab.toys.instances import ByPlace, nothing
+from hocket.lab.toys.rewarded import sample, shown
+from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, World
-from hocket.methods.group_relative.text2grad import placed, span_rewards
-from hocket.recipes import find
+from hocket.methods.base.ppo import PPO_RLHF
+from hocket.methods.group_relative.text2grad import TEXT2GRAD, placed, span_rewards
+from hocket.recipe import Recipe
 
 claim = Claims("text2grad", "arXiv 2505.22338")
 
@@ -31,13 +32,13 @@ def _() -> Finding:
 
 @claim("With gamma = 0, no KL and V = 0 tokens outside of spans have no gradient.")
 def _() -> Finding:
-    bare = find("text2grad").but({"credit.gamma": 0.0, "credit.whiten": False, "shaping.1.coefficient": 0.0})
+    bare = TEXT2GRAD.but({"credit.gamma": 0.0, "credit.whiten": False, "shaping.1.coefficient": 0.0})
     info = {"pieces": ["a ", "bad ", "word ", "here"], "critique": [["bad word", -1.0]]}
     rows = [sample("a", 0.0, [-1.0] * 4, value=[v] * 4, logp_ref=[-1.1] * 4, info=info) for v in (0.0, 0.3)]
     quiet, valued = (inspect_rows(bare, [row])["gradient"][0] for row in rows)
     holds = quiet[0] == quiet[3] == 0 and quiet[1] > 0 and quiet[2] > 0 and valued[0] != 0
-    told = say(gradient=shown(quiet), where_V_is_0_3=shown(valued))
-    return Finding(holds, f"{told}, so the claim needs V = 0 there")
+    figures = say(gradient=shown(quiet), where_V_is_0_3=shown(valued))
+    return Finding(holds, f"{figures}, so the claim needs V = 0 there")
 
 
 SPAN = 8
@@ -48,26 +49,19 @@ def marks(question: int, answer: Answer) -> list[float]:
     return [1.0 if letter == (place + question) % 4 else -1.0 for place, letter in enumerate(answer)]
 
 
-class Spelling(World):
-    """Words of eight letters from four."""
-
-    def answers(self) -> Iterator[Answer]:
-        """Enough of them to visit every context."""
-        yield from ((letter,) * SPAN for letter in range(4))
-
-
-SPELLING = Spelling(
-    *(2, 4, SPAN, lambda question, answer: 0.0),
+SPELLING = ByPlace(
+    # Words of eight letters from four.
+    *(2, 4, SPAN, nothing),
     context="position",
     words=tuple("abcd"),
     info=lambda q, answer: {"critique": [["abcd"[n], mark] for n, mark in zip(answer, marks(q, answer), strict=True)]},
 )
 
 
-def needed(name: str, world: World, seed: int) -> int:
+def needed(recipe: Recipe, world: World, seed: int) -> int:
     """Samples to 80 % of letters right, 1920 at most."""
     once = {"update.epochs": 1, "update.minibatches": 1, "rollout.samples": 8}
-    bench = Bench(world, find(name).but(once), seed=seed, lr=0.05)
+    bench = Bench(world, recipe.but(once), seed=seed, lr=0.05)
     places = [(question, place) for question in range(2) for place in range(SPAN)]
     while bench.done < 120 and fmean(float(chances(bench, q, (0,) * p)[(p + q) % 4]) for q, p in places) < 0.8:
         bench.step()
@@ -77,8 +71,6 @@ def needed(name: str, world: World, seed: int) -> int:
 @claim("With an oracle critic a fixed quality takes fewer samples than PPO on the summed reward.", slow=True)
 def _() -> Finding:
     summed = replace(SPELLING, reward=lambda question, answer: sum(marks(question, answer)))
-    sides = (("text2grad", SPELLING), ("ppo-rlhf", summed))
-    ours, theirs = ([needed(*side, seed) for seed in SEEDS] for side in sides)
-    return Finding(
-        max(ours) < min(theirs), f"samples to 80 % of letters right: {say(ours=str(ours), summed=str(theirs))}"
-    )
+    ours, theirs = ([needed(*side, seed) for seed in SEEDS] for side in ((TEXT2GRAD, SPELLING), (PPO_RLHF, summed)))
+    figures = say(samples_to_80_percent_of_letters_right=str(ours), on_the_summed_reward=str(theirs))
+    return Finding(max(ours) < min(theirs), figures)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
-from hocket.lab.policy import Tabular
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
+from hocket.lab.toys.instances import LEFT, WORK, WorkOrGuess, by_instance, held, nothing
 from hocket.lab.toys.rewarded import line, shaped
-from hocket.lab.toys.toys import LEFT, WORK, Verdict, WorkOrGuess, bench, length, on
+from hocket.lab.toys.training import length, on, starting, trained
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.ton import TON, TON_SFT
 from hocket.train.ledger import Ledger
@@ -59,45 +57,27 @@ def _() -> Finding:
     return Finding(holds, say(demonstrations=4000, with_an_empty_thought=dropped, whole=whole, again="the same"))
 
 
-def chance(question: int, answer: Answer) -> float:
-    """Left is always right on the easy question; on the hard one after three pieces of work, and else by luck."""
-    return float(answer[-1] == LEFT) if question == 0 or len(answer) > 3 else 0.5 * float(answer[-1] != WORK)
-
-
-WORLD = WorkOrGuess(
-    questions=2,
-    tokens=3,
-    horizon=7,
-    reward=lambda question, answer: 0.0,
-    correct=chance,
-    context="position",
-    count=4,
-    about=lambda number: {"question": number // 2, "holds": LEFT + number % 2},
-)
-
-
 def scratched(told: Mapping[str, Any], answer: Answer) -> float:
-    """The verdict on an answer to one of the instances."""
+    """Left is right on the easy question, and on the hard one after three pieces of work; else what nobody knows."""
     return float(answer[-1] == (LEFT if told["question"] == 0 or len(answer) > 3 else told["holds"]))
 
 
-def demonstrated(skipped: float) -> Callable[[Tabular], None]:
-    """What supervised learning leaves of demonstrations of which a share `skipped` has an empty thought."""
-
-    def start(policy: Tabular) -> None:
-        for question, place in itertools.product(range(2), range(7)):
-            work = 1 - skipped if place == 0 else (0.97 if place < 3 else 0.1)
-            shares = torch.tensor([work, 0.8 * (1 - work), 0.2 * (1 - work)], dtype=torch.float64)
-            policy.logits[policy.row(question, (WORK,) * place)] = shares.log()
-
-    return start
+WORLD = WorkOrGuess(
+    *(2, 3, 7, nothing),
+    correct=lambda question, answer: fmean(scratched(held(2 * question + n), answer) for n in range(2)),
+    context="position",
+    count=4,
+    about=held,
+)
 
 
 def thinking(skipped: float) -> list[tuple[float, ...]]:
     """Skips of easy and of hard items, accuracy and length after 60 steps, each by seed."""
-    recipe, rows = TON.but(rewards=(Verdict(scratched),)), []
-    for seed in SEEDS:
-        one = bench(WORLD, recipe, seed, 60, start=demonstrated(skipped))
+    # What supervised learning leaves of demonstrations of which a share `skipped` has an empty thought.
+    odds = [[work, 0.8 * (1 - work), 0.2 * (1 - work)] for work in (1 - skipped, 0.97, 0.97, 0.1, 0.1, 0.1, 0.1)]
+    start = starting({(question, (WORK,) * place): odds[place] for question in range(2) for place in range(7)})
+    rows = []
+    for one in trained(WORLD, TON.but(rewards=(by_instance(scratched),)), 60, start=start):
         skips = [on(q, one, lambda _, answer: float(len(answer) == 1)) for q in (0, 1)]
         rows.append((*skips, one.success(), fmean(length(q, one) for q in (0, 1))))
     return list(zip(*rows, strict=True))
@@ -111,9 +91,6 @@ def _() -> Finding:
     (easy, hard, right, size), always = thinking(0.5), thinking(0.01)
     holds = min(easy) > 0.8 and max(hard) < 0.2 and fmean(right) >= fmean(always[2]) - 0.01
     holds &= max(size) < min(always[3]) - 0.5 and max(always[0] + always[1]) < 0.1
-    names = ("skips of easy items", "of hard ones", "accuracy", "length")
-    columns = zip(names, (easy, hard, right, size), always, strict=True)
-    saw = "; ".join(
-        f"{name} {fmean(one):.3f} after dropout, {fmean(other):.3f} without" for name, one, other in columns
-    )
-    return Finding(holds, f"60 steps, means of 5 seeds: {saw}")
+    names = ("skips_of_easy_items", "of_hard_ones", "accuracy", "length")
+    after, without = (dict(zip(names, map(fmean, side), strict=True)) for side in ((easy, hard, right, size), always))
+    return Finding(holds, f"60 steps, means of 5 seeds: {say(after_dropout=after, without=without)}")

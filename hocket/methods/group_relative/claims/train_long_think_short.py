@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -11,11 +11,10 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import line, shaped
-from hocket.lab.toys.toys import Instances, Verdict, bench
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
+from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
+from hocket.lab.toys.rewarded import answer, line, lines, shaped
+from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.train_long_think_short import TRAIN_LONG_THINK_SHORT, budget_reward, shrinking_budget
 from hocket.train.ledger import Ledger
@@ -31,22 +30,19 @@ def _() -> Finding:
     wanted = {"triangle": [0, 0.5, 1, 0.5, 0, 0], "flat": [1, 1, 1, 0.5, 0, 0], "linear": [1, 0.75, 0.5, 0.25, 0, 0]}
     shapes = {name: budget_reward(lengths, torch.tensor(20.0), name).tolist() for name in wanted}
     off = max(gap(shapes[name], wanted[name]) for name in wanted)
-    saw = (
-        f"B_k of 256, 0.8, 10 at steps {steps}: {budgets}; worth at 0, B/2, B, 1.5B, 2B: {line(shapes['triangle'][:5])}"
-    )
+    worth = f"worth at 0, B/2, B, 1.5B, 2B: {line(shapes['triangle'][:5])}"
+    saw = f"B_k of 256, 0.8, 10 at steps {steps}: {budgets}; {worth}"
     return Finding(budgets == [256, 256, 205, 205, 164, 1] and off < EXACT, saw)
 
 
 @claim("the prompt asks for the budget, and the reward is measured by it")
 def _() -> Finding:
     quick = {"curriculum.prompts": 2, "curriculum.start": 10, "curriculum.interval": 1}
-    curriculum, world = TRAIN_LONG_THINK_SHORT.but(quick).curriculum, World(3, 2, 2, lambda question, answer: 0.0)
+    curriculum, world = TRAIN_LONG_THINK_SHORT.but(quick).curriculum, World(3, 2, 2, nothing)
     asked = [one for at in (0, 2, 4) for one in curriculum(world, at, 2, Ledger(), Key.of(1))]
     said = [(one.metadata["budget"], str(one.prompt).splitlines()[-1]) for one in asked]
-    rows = [
-        {"group": f"g{n}", "logp": [-1.0] * n, "scores": {"reward": verdict}, "info": {"metadata": {"budget": 4}}}
-        for n, verdict in ((2, 1.0), (4, 1.0), (8, 1.0), (4, 0.0))
-    ]
+    cases = ((2, 1.0), (4, 1.0), (8, 1.0), (4, 0.0))
+    rows = [answer(verdict, n, f"g{n}", info={"metadata": {"budget": 4}}) for n, verdict in cases]
     earned = shaped(TRAIN_LONG_THINK_SHORT.but(shaping=TRAIN_LONG_THINK_SHORT.shaping[:1]), rows)
     holds = [budget for budget, _ in said] == [10, 10, 8, 8, 6, 6] and all(str(b) in text for b, text in said)
     saw = f"{said[-1][1]!r}; returns at B = 4: {line(earned)}"
@@ -57,17 +53,11 @@ END = 4
 
 
 @dataclass(frozen=True)
-class Hunt(Instances):
+class Hunt(Ended):
     """Find `need` treasures (token 0), one chance in four per token at first, and say that you are done (token 4)."""
 
     need: int = 4
-
-    def finished(self, tokens: Sequence[int]) -> bool:
-        return len(tokens) > 0 and (tokens[-1] == END or len(tokens) >= self.horizon)
-
-    def answers(self) -> Iterator[Answer]:
-        yield from ((*[1] * size, END) for size in range(self.horizon))  # A policy of positions alone: these name all.
-        yield (1,) * self.horizon
+    last: tuple[int, ...] = (END,)
 
     def judge(self, told: Mapping[str, Any], answer: Answer) -> float:
         return float(answer[-1] == END and answer.count(0) >= self.need)
@@ -76,7 +66,7 @@ class Hunt(Instances):
         """The exact success rate and mean length of a policy of positions, by counting treasures."""
         table, (state, success, size) = torch.softmax(made.policy.logits.detach(), -1).tolist(), ({0: 1.0}, 0.0, 0.0)
         for place in range(self.horizon):
-            share, following = table[made.policy.row(0, (1,) * place)], dict[int, float]()
+            share, following = table[made.policy.row(0, (0,) * place)], dict[int, float]()
             for treasures, mass in state.items():
                 success += mass * share[END] * (treasures >= self.need)
                 size += mass * (place + 1) * (1.0 if place == self.horizon - 1 else share[END])
@@ -87,19 +77,15 @@ class Hunt(Instances):
         return success, size
 
 
-def wandering(policy: Tabular) -> None:
-    """A start that seldom says it is done."""
-    policy.logits.copy_(torch.tensor([0.23] * 4 + [0.08], dtype=torch.float64).log().expand_as(policy.logits))
-
-
 def hunts(start: int, decay: float, need: int, steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Success and length after training under a budget, each by seed. A hunt is asked twice a step."""
     more: dict[str, Any] = {"context": "position", "count": 2, "about": lambda number: {"question": 0}, "need": need}
-    world = Hunt(1, 5, 10, lambda question, answer: 0.0, **more)
+    world = Hunt(1, 5, 10, nothing, **more)
     budget = {"curriculum.start": start, "curriculum.decay": decay, "curriculum.interval": 14}
-    recipe = TRAIN_LONG_THINK_SHORT.but(budget, rewards=(Verdict(world.judge),))
-    rows = [world.figures(bench(world, recipe, seed, steps, start=wandering, lr=0.1)) for seed in SEEDS]
-    right, lengths = zip(*rows, strict=True)
+    recipe = TRAIN_LONG_THINK_SHORT.but(budget, rewards=(by_instance(world.judge),))
+    # The start seldom says it is done.
+    benches = trained(world, recipe, steps, start=everywhere(*[0.23] * 4, 0.08), lr=0.1)
+    right, lengths = zip(*map(world.figures, benches), strict=True)
     return right, lengths
 
 
@@ -107,7 +93,7 @@ def hunts(start: int, decay: float, need: int, steps: int) -> tuple[tuple[float,
 def _() -> Finding:
     last = shrinking_budget(83, 7, 0.92, 14)
     (shrinking, lengths), (fixed, others) = hunts(7, 0.92, 4, 84), hunts(last, 1.0, 4, 84)
-    saw = say(shrinking_from_7=line(shrinking), at_length=line(lengths), fixed=line(fixed), at=line(others))
+    saw = lines(shrinking_from_7=shrinking, at_length=lengths, fixed=fixed, at=others)
     holds = min(shrinking) > max(fixed) and all(abs(n - last) <= 1.5 for n in lengths)
     return Finding(holds, f"84 steps, 5 seeds, last budget {last}: {saw}")
 
@@ -115,5 +101,5 @@ def _() -> Finding:
 @claim("padding up to the budget is learnt, as the shape pays for it", "the row", slow=True)
 def _() -> Finding:
     right, lengths = hunts(5, 1.0, 1, 50)
-    saw = say(two_tokens_solve_it_budget=5, tokens_of_answers_after_50_steps=line(lengths))
+    saw = lines(two_tokens_solve_it_budget=5, tokens_of_answers_after_50_steps=lengths)
     return Finding(fmean(lengths) > 4.0 and min(right) > 0.95, saw)

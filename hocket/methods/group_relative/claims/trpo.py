@@ -1,15 +1,14 @@
 """TRPO's claims."""
 
-from __future__ import annotations
-
+import functools
 import itertools
 import math
 from statistics import fmean
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
@@ -17,12 +16,9 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, gap, say
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.control_runs import LONGEST, SEEDS, cart_pole
-from hocket.lab.toys.trust_regions import Array, Process, softened
-from hocket.lab.world import World
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.toys.control import LONGEST, Array, Process, cart_pole, softened
+from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative import trpo as method
 from hocket.methods.group_relative.trpo import TRPO, acting_weights, divergence, fisher_vector, policy_before, write
@@ -60,12 +56,11 @@ def _() -> Finding:
 def _() -> Finding:
     falls, gains, lengths = 0, [], [0.0, *np.geomspace(1e-5, 1.0, 40).tolist()]
     for process in map(Process, range(10)):
-        policy = np.full((process.states, process.actions), 1 / process.actions)
-        values = [process.solved(policy)[0]]
+        policy, values = process.uniform, [process.solved(process.uniform)[0]]
         for _ in range(50):
             advantage = process.solved(policy)[1]
-            steps = [softened(policy, advantage, t) for t in lengths]
-            policy = steps[int(np.argmax([penalised(process, policy, step) for step in steps]))]
+            steps = (softened(policy, advantage, t) for t in lengths)
+            policy = max(steps, key=functools.partial(penalised, process, policy))
             values.append(process.solved(policy)[0])
         falls += sum(after < before - 1e-12 for before, after in itertools.pairwise(values))
         gains.append(values[-1] - values[0])
@@ -81,40 +76,27 @@ def problem_of(learner: Learner, batch: Batch) -> Problem:
 
 def laboratory() -> tuple[Problem, Batch]:
     """A credited batch of a small world, at a policy that is not uniform, with TRPO as GRPO's update."""
-
-    def uneven(policy: Tabular) -> None:
-        policy.logits.data = torch.from_numpy(Key.of(6).numpy().normal(size=tuple(policy.logits.shape)))
-
-    world = World(2, 3, 2, lambda question, answer: float(sum(answer) % 3 == question))
-    bench = Bench(world, GRPO_TRPO, seed=0, start=uneven)
+    bench = Bench(summing(2, 3, 2), GRPO_TRPO, seed=0, start=uneven(Key.of(6)))
     batch = bench.step().batch
     assert batch is not None
     return problem_of(bench.learner, batch), batch
-
-
-def by_difference(problem: Problem, vector: Tensor) -> Tensor:
-    """The product as policies get it whose kernels are not twice differentiable."""
-    policy: Any = problem.policy
-    policy.twice_differentiable = False
-    try:
-        return fisher_vector(problem, vector, policy_before(problem), acting_weights(problem))
-    finally:
-        del policy.twice_differentiable
 
 
 @claim("The Fisher-vector product is the explicit Fisher matrix times the vector.")
 def _() -> Finding:
     problem, batch = laboratory()
     policy: Any = problem.policy
-    before, size, tokens = policy_before(problem), policy.logits.numel(), policy.world.tokens
-    rows, explicit = np.concatenate(batch.observation).tolist(), torch.zeros(size, size, dtype=torch.float64)
-    for row in rows:
+    before, acting = policy_before(problem), acting_weights(problem)
+    size, tokens = policy.logits.numel(), policy.world.tokens
+    explicit, unit = torch.zeros(size, size, dtype=torch.float64), torch.eye(size, dtype=torch.float64)
+    for row in np.concatenate(batch.observation).tolist():
         chance, own = torch.softmax(policy.logits.detach()[row], -1), slice(row * tokens, (row + 1) * tokens)
-        explicit[own, own] += (torch.diag(chance) - torch.outer(chance, chance)) / len(rows)
-    unit, acting = torch.eye(size, dtype=torch.float64), acting_weights(problem)
+        explicit[own, own] += (torch.diag(chance) - torch.outer(chance, chance)) / batch.decisions
     off = gap(torch.stack([fisher_vector(problem, one, before, acting) for one in unit], 1), explicit)
     vector = torch.from_numpy(Key.of(9).numpy().normal(size=size))
-    apart = gap(by_difference(problem, vector), explicit @ vector)
+    # Policies whose kernels are not twice differentiable get the product by a difference.
+    with mock.patch.object(policy, "twice_differentiable", False):
+        apart = gap(fisher_vector(problem, vector, policy_before(problem), acting), explicit @ vector)
     solved = method.conjugate_gradient(lambda v: explicit @ v + 0.1 * v, vector, 50, 1e-24)
     residual = gap(solved, torch.linalg.solve(explicit + 0.1 * unit, vector))
     saw = say(size=size, columns_off_by=off, by_difference=apart, conjugate_gradients_against_a_solution=residual)
@@ -139,9 +121,9 @@ def _() -> Finding:
 def _() -> Finding:
     played = [cart_pole("trpo", seed) for seed in SEEDS]
     moves, gained = [value for run in played for value in run.backward], fmean(run.score for run in played)
-    moved = fmean(value > 0 for value in moves)
-    saw = say(KL_of_before_to_after_at_most=max(moves), accepted=moved, mean_return_of_200=gained)
-    return Finding(max(moves) <= 0.01 * (1 + 1e-4) and moved > 0.9 and gained > LONGEST / 2, saw)
+    accepted = fmean(value > 0 for value in moves)
+    saw = say(KL_of_before_to_after_at_most=max(moves), accepted=accepted, mean_return_of_200=gained)
+    return Finding(max(moves) <= 0.01 * (1 + 1e-4) and accepted > 0.9 and gained > LONGEST / 2, saw)
 
 
 @claim("The same products and steps serve a language model.", "derived", slow=True)
@@ -167,7 +149,5 @@ def _() -> Finding:
         around += divergence(problem, before)
     write(start, acting)
     by_KL, moved = around / length**2, update.step(problem, Key.of(0))["update/kl"]
-    saw = say(
-        tokens=batch.decisions, curvature_along_the_gradient=curvature, by_the_KL=by_KL, step_of_0_002_moved=moved
-    )
+    saw = say(tokens=batch.decisions, curvature_along_the_gradient=curvature, by_the_KL=by_KL, KL_of_a_step=moved)
     return Finding(abs(curvature / by_KL - 1) < 0.02 and 0 < moved <= update.radius, saw)

@@ -6,14 +6,10 @@ import itertools
 import math
 from collections.abc import Sequence
 
-import torch
-
 from hocket.credit.reinforce import ReturnToGo
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
-from hocket.lab.policy import Tabular
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
 from hocket.lab.toys.rewarded import advantages, line, said, shaped
+from hocket.lab.toys.training import starting, trained
 from hocket.lab.world import World
 from hocket.methods.group_relative.ttrv import TTRV
 
@@ -23,7 +19,6 @@ FREQUENCY = TTRV.but({"shaping.0.entropy": 0.0})
 
 @claim("the expected frequency reward of an answer grows with its probability")
 def _() -> Finding:
-    """All 3^4 groups of four answers, each weighted by its probability under p = (0.5, 0.3, 0.2)."""
     chance, mean = (0.5, 0.3, 0.2), [0.0, 0.0, 0.0]
     groups = list(itertools.product(range(3), repeat=4))
     graded = shaped(FREQUENCY, [said(str(g), "", label="abc"[own]) for g, group in enumerate(groups) for own in group])
@@ -35,9 +30,7 @@ def _() -> Finding:
 
 @claim("the entropy term leaves group-centred advantages unchanged", "derived here")
 def _() -> Finding:
-    """Two groups, one with a sample without an answer; with a group baseline and without any."""
-    labels = ["a", "a", "b", "c", None, "a", "b", "b"]
-    rows = [said(str(n // 4), "", label=label) for n, label in enumerate(labels)]
+    rows = [said(str(n // 4), "", label=label) for n, label in enumerate(["a", "a", "b", "c", None, "a", "b", "b"])]
     without = {"credit": ReturnToGo()}
     pairs = ((TTRV, FREQUENCY), (TTRV.but(without), FREQUENCY.but(without)))
     centred, plain = (gap(*(advantages(one, rows) for one in pair)) for pair in pairs)
@@ -47,7 +40,6 @@ def _() -> Finding:
 
 @claim("minority answers get graded credit where a majority vote gives 0")
 def _() -> Finding:
-    """Three, two and one of six agree."""
     rows = [said("q", "", label=label) for label in "aaabbc"]
     graded, votes = shaped(FREQUENCY, rows), shaped(FREQUENCY.but({"shaping.0.vote": "majority"}), rows)
     holds = gap(graded, [1 / 2] * 3 + [1 / 3] * 2 + [1 / 6]) < EXACT and votes == [1.0] * 3 + [0.0] * 3
@@ -56,19 +48,13 @@ def _() -> Finding:
 
 def after(chances: Sequence[Sequence[float]]) -> list[float]:
     """Success by seed on a question per row of starting probabilities, answer 0 right."""
-
-    def start(policy: Tabular) -> None:
-        for question, row in enumerate(chances):
-            policy.logits[policy.row(question, ())] = torch.tensor(row, dtype=torch.float64).log()
-
     world = World(len(chances), len(chances[0]), 1, lambda question, answer: float(answer[0] == 0))
-    recipe = TTRV.but({"rollout.samples": 16})
-    return [Bench(world, recipe, seed=n, steps=50, start=start).run(50, every=50).success() for n in SEEDS]
+    start = starting({(question, ()): row for question, row in enumerate(chances)})
+    return [one.success() for one in trained(world, TTRV.but({"rollout.samples": 16}), 50, steps=50, start=start)]
 
 
 @claim("accuracy approaches that of majority voting, and falls where the mode is wrong", slow=True)
 def _() -> Finding:
-    """60 % accurate with a majority vote of 80 %, and 40 % accurate with a wrong answer at 50 % everywhere."""
     rises = after([(0.72, 0.2, 0.04, 0.04)] * 8 + [(0.12, 0.8, 0.04, 0.04)] * 2)
     falls = after([(0.4, 0.5, 0.05, 0.05)] * 10)
     saw = f"from 0.60 with a majority vote of 0.80: {line(rises)}; from 0.40 with a wrong mode it falls: {line(falls)}"

@@ -11,11 +11,11 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.token_weights import chances, document, logits, sample, shown, trained
+from hocket.lab.toys.rewarded import document, sample, shown
+from hocket.lab.toys.training import chances, logits
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.tw_grpo import DIVERGENCE, TW_GRPO, divergence_by_place
 from hocket.rewards.choices import inverted, subset_score
@@ -37,7 +37,7 @@ def _() -> Finding:
             sample("a", float(n % 2), table[path, answer].tolist(), tokens=list(answer))
             for n, (path, answer) in enumerate(zip(paths, answers, strict=True))
         ]
-        read = RecordedBatch(document(*rows))
+        read = RecordedBatch(document(rows))
         batch = read.batch.but(observation=[np.array(path, np.int64) for path in paths])
         divergence = divergence_by_place(batch, policy, torch.arange(batch.decisions), budget=9)
         credited, _ = TW_GRPO.compute_credit(batch.but(annotations={DIVERGENCE.name: divergence}), TW_GRPO.init(), {})
@@ -60,7 +60,6 @@ def _() -> Finding:
 
 @claim("Part of the right options earns part of the reward.")
 def _() -> Finding:
-    """A subset of the right options scores in (0, 1), any wrong one 0; inversion asks for the others."""
     values = {given: subset_score(set(given), set("ACD")) for given in ("A", "AC", "ACD", "AB", "")}
     turned = inverted(Scenario("q", "Which one?", "B", {"options": ["A", "B", "C"]}))
     holds = list(values.values()) == [1 / 3, 2 / 3, 1.0, 0.0, 0.0]
@@ -80,22 +79,18 @@ def start(policy: Tabular) -> None:
         policy.logits[policy.row(question, (0, 0, 0, last))] = NOISE[question, last]
 
 
-def right(bench: Bench) -> float:
-    """The exact accuracy."""
-    pairs = itertools.product(range(2), range(4))
-    parts = [chances(bench, q, (0,) * 3)[n] * chances(bench, q, (0, 0, 0, n))[(n + q) % 4] for q, n in pairs]
-    return 4 * fmean(map(float, parts))
-
-
 def learnt(largest: float, *, plain: bool) -> list[float]:
     """Accuracy by seed after 30 steps, of plain gradients or of Adam."""
-    benches = []
+    recipe, rates = TW_GRPO.but({"credit.largest": largest, "update.clip_norm": None}), []
     for seed in SEEDS:
-        recipe = TW_GRPO.but({"credit.largest": largest, "update.clip_norm": None})
-        benches.append(Bench(WORLD, recipe, seed=seed, lr=0.05, start=start))
+        bench = Bench(WORLD, recipe, seed=seed, lr=0.05, start=start)
         if plain:
-            benches[-1].learner.optimiser = torch.optim.SGD(benches[-1].policy.module.parameters(), lr=5.0)
-    return [right(trained(bench, 30)) for bench in benches]
+            bench.learner.optimiser = torch.optim.SGD(bench.policy.module.parameters(), lr=5.0)
+        bench.run(30)
+        pairs = itertools.product(range(2), range(4))
+        parts = (chances(bench, q, (0,) * 3)[n] * chances(bench, q, (0, 0, 0, n))[(n + q) % 4] for q, n in pairs)
+        rates.append(4 * fmean(map(float, parts)))
+    return rates
 
 
 @claim("After a certain opening, weighed places learn faster per plain gradient step than uniform ones.", slow=True)

@@ -1,22 +1,16 @@
 """2-GRPO's claims."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, inspect_rows, runs, say
 from hocket.lab.groups import first_advantages, gap, recorded
-from hocket.lab.toys.group_statistics import sentences
-from hocket.lab.toys.group_statistics_training import guessing, mixed, spread
-from hocket.methods.base.grpo import GRPO
-from hocket.recipes import find
+from hocket.lab.toys.enumerable_groups import sentences
+from hocket.lab.toys.quick_worlds import guessing, mixed
+from hocket.recipes import GRPO, TWO_GRPO
 
 claim = Claims("two-grpo", "derived here")
-PAIRS = find("two-grpo")
-PLAIN = PAIRS.but({"credit.epsilon": 0.0, "objective.aggregate": "sequence-sum"})
+PLAIN = TWO_GRPO.but({"credit.epsilon": 0.0, "objective.aggregate": "sequence-sum"})
 
 
 @claim("For G = 2, 4, 8, 16 the expected gradient is c_G(p) times one direction, with the binomial c_G")
@@ -49,15 +43,12 @@ def _() -> Finding:
     slow=True,
 )
 def _() -> Finding:
-    """Success at the same number of prompts (steps), and at the same number of rollouts (8 times the steps)."""
-    world = guessing(2)
-    sides = (PAIRS, GRPO.but({"rollout.samples": 16}))
-    pairs, groups = ([Bench(world, one, seed=seed, start=mixed).run(320) for seed in SEEDS] for one in sides)
-    (own, early), (late, soon, fair) = (
-        [[bench.readings[step // 10].success for bench in side] for step in steps]
-        for side, steps in ((pairs, (320, 80)), (groups, (320, 80, 40)))
+    made = runs(guessing(2), TWO_GRPO, GRPO.but({"rollout.samples": 16}), steps=320, every=10, start=mixed)
+    own, early, late, soon, fair = (
+        [bench.readings[step // 10].success for bench in made[name]]
+        for name, step in (("two-grpo", 320), ("two-grpo", 80), ("grpo", 320), ("grpo", 80), ("grpo", 40))
     )
     behind, before = 1 - fmean(own) / fmean(late), 1 - fmean(early) / fmean(soon)
-    ends = say(pairs=spread(own), groups=spread(late), pairs_after_80=spread(early), groups_after_80=spread(soon))
-    told = f"same prompts, 320 steps: {ends}; same rollouts: {say(pairs=spread(own), groups=spread(fair))}"
+    ends = say(pairs=own, groups=late, pairs_after_80=early, groups_after_80=soon)
+    told = f"same prompts, 320 steps: {ends}; same rollouts (8 times the steps): {say(pairs=own, groups=fair)}"
     return Finding(min(own) > max(fair) and 0 < behind < 0.05 and behind < before / 5, told)

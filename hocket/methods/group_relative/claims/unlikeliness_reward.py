@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import torch
 
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, inspect_rows
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import lines
-from hocket.lab.toys.token_weights import GRPO, chances, drawn, same, sample, spread, trained
+from hocket.lab.toys.rewarded import advantages, drawn, lines, sample
+from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import World
-from hocket.recipes import find
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.unlikeliness_reward import UNLIKELINESS
 
 claim = Claims("unlikeliness-reward", "arXiv 2506.02355, section 4")
-UNLIKELY = find("unlikeliness-reward")
 
 
 @claim("Of two right samples the less likely one gains more, wrong ones stay alike.")
 def _() -> Finding:
-    """By hand."""
     logps = ([-0.5, -0.5], [-3.0], [-0.1], [-5.0, -5.0])
     rows = [sample("a", reward, logp) for reward, logp in zip((1.0, 1.0, 0.0, 0.0), logps, strict=True)]
-    likely, rare, *wrong = own = spread(inspect_rows(UNLIKELY, rows, progress=0.0)["advantages"])
+    likely, rare, *wrong = own = advantages(UNLIKELINESS, rows)
     # Ranks 2, 1, 3, 0 of G = 4: rewards 1 - 0.25 * 2/4 and 1 - 0.25 * 1/4.
     reward = torch.tensor([0.875, 0.9375, 0.0, 0.0], dtype=torch.float64)
     hand = ((reward - reward.mean()) / (reward.std() + 1e-6)).tolist()
-    holds = rare > likely > 0 and wrong[0] == wrong[1] and same(own, hand)
-    digits = f"likely {likely:.4f}, rare {rare:.4f}"
-    return Finding(holds, f"advantages {digits}, {lines(wrong=wrong, by_hand=hand)}")
+    holds = rare > likely > 0 and wrong[0] == wrong[1] and gap(own, hand) <= EXACT
+    return Finding(holds, f"advantages likely {likely:.4f}, rare {rare:.4f}, {lines(wrong=wrong, by_hand=hand)}")
 
 
 @claim("With beta = 0 it is GRPO.", "derived")
 def _() -> Finding:
-    plain, batches = UNLIKELY.but({"shaping.0.beta": 0.0}), [drawn(seed) for seed in range(20)]
+    plain, batches = UNLIKELINESS.but({"shaping.0.beta": 0.0}), [drawn(seed) for seed in range(20)]
     equal = sum(inspect(plain, one)["gradient"] == inspect(GRPO, one)["gradient"] for one in batches)
     return Finding(equal == 20, f"gradients equal to the bit on {equal} of 20 batches")
 
@@ -53,12 +49,11 @@ def pass_at(chance: torch.Tensor, tries: int) -> float:
     slow=True,
 )
 def _() -> Finding:
-    """After training on one reward with four right modes."""
     world, before = World(1, 6, 1, lambda question, answer: float(answer[0] < 4)), pass_at(MODES, 64)
     one, many = dict[str, list[float]](), dict[str, list[float]]()
-    for recipe in (GRPO, UNLIKELY):
+    for recipe in (GRPO, UNLIKELINESS):
         often, start = recipe.but({"rollout.samples": 16}), lambda policy: policy.logits.copy_(MODES.log())
-        shares = [chances(trained(Bench(world, often, seed=seed, start=start), 200)) for seed in SEEDS]
+        shares = [chances(bench) for bench in trained(world, often, 200, start=start)]
         one[recipe.name], many[recipe.name] = ([pass_at(share, tries) for share in shares] for tries in (1, 64))
-    holds = min(many[UNLIKELY.name]) >= before and min(one["grpo"]) > 0.2 and max(many["grpo"]) < before
+    holds = min(many[UNLIKELINESS.name]) >= before and min(one["grpo"]) > 0.2 and max(many["grpo"]) < before
     return Finding(holds, lines(pass_at_64_before=before, pass_at_64=many, pass_at_1_before=0.2, pass_at_1=one))

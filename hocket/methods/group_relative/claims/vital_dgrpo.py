@@ -1,41 +1,31 @@
 """DGRPO's claims."""
 
-from __future__ import annotations
-
+from functools import partial
 from statistics import fmean
 
 import torch
 
-from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gradient, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, each, gradient, runs, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
-from hocket.lab.policy import Tabular
-from hocket.lab.toys.group_statistics_training import choosing
-from hocket.lab.toys.toys import on
-from hocket.methods.base.grpo import GRPO
-from hocket.recipes import find
+from hocket.lab.toys.quick_worlds import choosing, leaning
+from hocket.lab.toys.training import accuracy
+from hocket.recipes import GRPO, VITAL_DGRPO
 
 claim = Claims("vital-dgrpo", "arXiv:2508.04416, abstract; form chosen here")
-DGRPO = find("vital-dgrpo")
 
 
 @claim("Weights fall with the group's mean, have mean 1, and are 1 when difficulties are equal")
 def _() -> Finding:
     groups = [[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]
-    weighed, plain = (first_advantages(recipe, recorded(groups)) for recipe in (DGRPO, GRPO))
+    weighed, plain = (first_advantages(recipe, recorded(groups)) for recipe in (VITAL_DGRPO, GRPO))
     factors = [a / b for a, b in zip(weighed, plain, strict=True)]
     equal = recorded([groups[1], groups[1][::-1], groups[1]])
-    same = torch.equal(gradient(DGRPO, equal), gradient(GRPO, equal))
+    same = torch.equal(gradient(VITAL_DGRPO, equal), gradient(GRPO, equal))
     weights = str([round(one, 4) for one in factors[::4]])
     told = f"means 1/4, 1/2, 3/4: {say(weights=weights)}, mean {fmean(factors):.12f}"
     holds = factors[::4] == sorted(factors[::4], reverse=True) and abs(fmean(factors) - 1) < EXACT and same
     return Finding(holds, f"{told}, {say(equal_difficulties_give_GRPO_bit_for_bit=same)}")
-
-
-def start(policy: Tabular) -> None:
-    policy.logits[:, 0] += 2.0
 
 
 @claim(
@@ -44,18 +34,15 @@ def start(policy: Tabular) -> None:
     slow=True,
 )
 def _() -> Finding:
-    """One table for two tasks: three of eight answers are right for the easy one, one of them for the hard one."""
+    # Three of eight answers are right for the easy task, one of them for the hard one.
     world = choosing(2, 8, lambda q, token: float(token == 5 or (q == 0 and token in (0, 1))), context="shared")
-    strong = DGRPO.but({"name": "strength 3", "credit.weigh.0.strength": 3.0})
-    easy, hard = dict[str, list[float]](), dict[str, list[float]]()
-    for recipe in (GRPO, DGRPO, strong):
-        benches = [Bench(world, recipe, seed=seed, lr=0.03, start=start).run(60) for seed in SEEDS]
-        easy[recipe.name], hard[recipe.name] = ([on(q, bench, world.reward) for bench in benches] for q in (0, 1))
+    strong = VITAL_DGRPO.but({"name": "strength 3", "credit.weigh.0.strength": 3.0})
+    made = runs(world, GRPO, VITAL_DGRPO, strong, steps=60, every=60, lr=0.03, start=leaning(0, 2.0))
+    easy, hard = each(made, partial(accuracy, 0)), each(made, partial(accuracy, 1))
     grown, plain = hard["vital-dgrpo"], hard["grpo"]
     holds = min(grown) > 0 and fmean(grown) > 1.3 * fmean(plain)
-    return Finding(
-        holds and fmean(easy["vital-dgrpo"]) > fmean(easy["grpo"]) - 0.1, f"{say(hard=hard)}; {say(easy=easy)}"
-    )
+    holds &= fmean(easy["vital-dgrpo"]) > fmean(easy["grpo"]) - 0.1
+    return Finding(holds, f"{say(hard=hard)}; {say(easy=easy)}")
 
 
 # Videos are lists of two integers; a call of frame k shows its number, and the question names the frame.
@@ -70,7 +57,7 @@ FRAMES = Dialogue(
 
 @claim("It learns to look up the frame a question is about, on videos of integers", "derived here", slow=True)
 def _() -> Finding:
-    benches = [DialogueBench(FRAMES, DGRPO, seed=seed, lr=0.1) for seed in SEEDS]
+    benches = [DialogueBench(FRAMES, VITAL_DGRPO, seed=seed, lr=0.1) for seed in SEEDS]
     for bench in benches:
         bench.run(140, every=140)
     first, last = [bench.history[0]["reward/mean"] for bench in benches], [bench.earned(10) for bench in benches]

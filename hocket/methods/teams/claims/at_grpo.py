@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
 
@@ -12,17 +11,16 @@ from hocket.core.candidates import TURN_REWARD
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, gradient, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, gradient, say
 from hocket.lab.documents import random_document
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.talks import played_by, stepped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.at_grpo import AT_GRPO
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory, Turn
 from hocket.workflows.reply import Reply
-from hocket.workflows.single import SingleTurn
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
@@ -34,73 +32,66 @@ GRIDS = ("S..#.#..G", "S#....#.G", "S.#..#..G")
 Cell = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A maze of `GRIDS`."""
-
-    name: str
-    START: ClassVar[Cell] = (0, 0)
-    END: ClassVar[Cell] = (2, 2)
-
-    def distances(self) -> dict[Cell, int]:
-        """The fewest moves from each of its cells to the goal."""
-        cells = {divmod(place, 3) for place, mark in enumerate(self.name) if mark != "#"}
-        away, waiting = {self.END: 0}, [self.END]
-        for cell in waiting:
-            for down, right in MOVES.values():
-                before = (cell[0] - down, cell[1] - right)
-                if before in cells and before not in away:
-                    away[before] = away[cell] + 1
-                    waiting.append(before)
-        return away
-
-    def walked(self, at: Cell, path: str) -> Cell:
-        """Where a path leads, up to its first move that brings nobody nearer; walls and the edge stop it."""
-        away = self.distances()
-        for move in path.split():
-            there = (at[0] + MOVES[move][0], at[1] + MOVES[move][1])
-            if away.get(there, away[at]) >= away[at]:
-                return at
-            at = there
-        return at
-
-    def nearer(self, at: Cell, path: str) -> float:
-        """How many moves nearer to the goal a path leads, as a share of the way."""
-        away = self.distances()
-        return (away[at] - away[self.walked(at, path)]) / 4
+START, END = (0, 0), (2, 2)
 
 
-class PlannerChecker(Workflow):
+def distances(grid: str) -> dict[Cell, int]:
+    """The fewest moves from each cell of a maze to the goal."""
+    cells = {divmod(place, 3) for place, mark in enumerate(grid) if mark != "#"}
+    away, waiting = {END: 0}, [END]
+    for cell in waiting:
+        for down, right in MOVES.values():
+            before = (cell[0] - down, cell[1] - right)
+            if before in cells and before not in away:
+                away[before] = away[cell] + 1
+                waiting.append(before)
+    return away
+
+
+def walked(grid: str, at: Cell, path: str) -> Cell:
+    """Where a path leads, up to its first move that brings nobody nearer; walls and the edge stop it."""
+    away = distances(grid)
+    for move in path.split():
+        there = (at[0] + MOVES[move][0], at[1] + MOVES[move][1])
+        if away.get(there, away[at]) >= away[at]:
+            return at
+        at = there
+    return at
+
+
+def nearer(grid: str, at: Cell, path: str) -> float:
+    """How many moves nearer to the goal a path leads, as a share of the way."""
+    away = distances(grid)
+    return (away[at] - away[walked(grid, at, path)]) / 4
+
+
+@played_by("planner", "checker")
+async def planner_and_checker(scenario: Scenario, team: Team) -> Outcome:
     """The planner writes a path of four moves; the checker mends the first bad one, up to four times."""
+    grid, at = str(scenario.prompt), START
 
-    roles = ("planner", "checker")
+    def worth(reply: Reply) -> Mapping[str, float]:
+        # A path of four distinct moves is not wanted for its own sake: the agents' own reward is for reading well.
+        return {"team": nearer(grid, at, reply.text), "own": 0.0}
 
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        grid, at = Grid(str(scenario.prompt)), Grid.START
-
-        def worth(reply: Reply) -> Mapping[str, float]:
-            # A path of four distinct moves is not wanted for its own sake: the agents' own reward is for reading well.
-            return {"team": grid.nearer(at, reply.text), "own": 0.0}
-
-        at = grid.walked(at, (await team.planner.candidates(str(scenario.prompt), score=worth)).text)
-        for _ in range(4):
-            if at != Grid.END:
-                edit = await team.checker.fresh().candidates(f"{scenario.prompt} stuck at {at}", score=worth)
-                at = grid.walked(at, edit.text.split()[0])
-        return Outcome(rewards={"goal": float(at == Grid.END)})
+    at = walked(grid, at, (await team.planner.candidates(grid, score=worth)).text)
+    for _ in range(4):
+        if at != END:
+            edit = await team.checker.fresh().candidates(f"{grid} stuck at {at}", score=worth)
+            at = walked(grid, at, edit.text.split()[0])
+    return Outcome(rewards={"goal": float(at == END)})
 
 
-class Pathfinder(SingleTurn):
+def pathfinder(*, dense: bool) -> Workflow:
     """One agent writes the whole path; it is paid for the goal alone, or for the way it came."""
 
-    def __init__(self, dense: bool) -> None:
-        self.dense = dense
+    @played_by("policy")
+    async def flow(scenario: Scenario, team: Team) -> Outcome:
+        grid, path = str(scenario.prompt), (await team.policy(str(scenario.prompt))).text
+        goal = float(walked(grid, START, path) == END)
+        return Outcome(rewards={"way": nearer(grid, START, path) if dense else goal}, info={GOAL.name: goal})
 
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        grid, path = Grid(str(scenario.prompt)), (await team.policy(str(scenario.prompt))).text
-        goal = float(grid.walked(Grid.START, path) == Grid.END)
-        way = grid.nearer(Grid.START, path) if self.dense else goal
-        return Outcome(rewards={"way": way}, info={GOAL.name: goal})
+    return flow
 
 
 def reached(trajectory: Trajectory) -> float:
@@ -117,39 +108,32 @@ def walking(workflow: Workflow, recipe: Recipe, seed: int) -> TalkBench:
 
 def tokens_before(turn: Turn) -> tuple[int, ...]:
     """Every token that stood before an answer, from the root of its conversation."""
-    links = [
-        [*link.observation.tolist(), *(link.action.tolist() if link is not turn else ())] for link in turn.context()
-    ]
-    return tuple(token for tokens in links for token in tokens)
+    earlier = [token for link in turn.context() if link is not turn for token in (*link.observation, *link.action)]
+    return tuple(map(int, (*earlier, *turn.observation)))
 
 
-class TwoAgents(Workflow):
+@played_by("first", "second")
+async def two_agents(scenario: Scenario, team: Team) -> Outcome:
     """Two agents that remember, two turns each: every turn is asked for candidates."""
+    message = str(scenario.prompt)
+    for place, role in ((place, role) for place in range(2) for role in ("first", "second")):
 
-    roles = ("first", "second")
+        def worth(reply: Reply, place: int = place) -> Mapping[str, float]:
+            words = reply.text.split()
+            return {"team": words.count("up") / 3, "own": 0.25 * (place + len(set(words)))}
 
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        message = str(scenario.prompt)
-        for place, role in ((place, role) for place in range(2) for role in self.roles):
-
-            def worth(reply: Reply, place: int = place) -> Mapping[str, float]:
-                words = reply.text.split()
-                return {"team": words.count("up") / 3, "own": 0.25 * (place + len(set(words)))}
-
-            message = (await team[role].candidates(message, score=worth)).text
-        return Outcome(rewards={"goal": 1.0})
+        message = (await team[role].candidates(message, score=worth)).text
+    return Outcome(rewards={"goal": 1.0})
 
 
 @claim("all members of a group answer one identical prompt; credit is that of the mixed reward; the best goes on")
 def _() -> Finding:
     recipe = AT_GRPO.but({"rollout.candidates": 4, "rollout.trunks": 2, "rollout.alpha": 0.5})
-    result = TalkBench(
-        TwoAgents(), [Scenario(w, w) for w in ("a", "b")], ("up", "down", "left"), recipe, length=2
-    ).step()
-    assert result.batch is not None
+    scenarios = [Scenario(word, word) for word in ("a", "b")]
+    batch, played = stepped(TalkBench(two_agents, scenarios, ("up", "down", "left"), recipe, length=2))
     rows: dict[tuple[str, str, tuple[int, ...]], list[tuple[float, float, bool]]] = {}
-    advantage, place = result.batch.occurrences.advantage.tolist(), 0
-    for trajectory in result.trajectories:
+    advantage, place = batch.occurrences.advantage.tolist(), 0
+    for trajectory in played:
         for turn, reward in zip(trajectory.turns, trajectory.scores[TURN_REWARD].value, strict=True):  # type: ignore[arg-type]
             words, own = turn.text.split(), advantage[place : place + len(turn)]
             right = 0.5 * words.count("up") / 3 + 0.25 * (len(set(words)) + (turn.parent is not None))
@@ -166,9 +150,8 @@ def _() -> Finding:
         # Both trunks open with the same prompt, so such a group holds the candidates of both.
         if len(members) == 4 and max(rewards) != rewards[trunks.index(True)]:
             return Finding(False, "another candidate than the best was executed")
-    holds = max(gaps) < 1e-10 and min(sizes) >= 4 and sum(sizes) == 2 * 2 * 4 * 4
     figures = say(groups_of_one_prompt=len(sizes), least=min(sizes), most=max(sizes), advantages_within=max(gaps))
-    return Finding(holds, figures)
+    return Finding(max(gaps) < 1e-10 and min(sizes) >= 4 and sum(sizes) == 2 * 2 * 4 * 4, figures)
 
 
 @claim("with one agent and one turn it is GRPO")
@@ -177,7 +160,7 @@ def _() -> Finding:
     grpo, batch = GRPO.but({"credit.epsilon": 1e-8}), random_document(Key.of(3), graded=True)
     apart, chances = gap(gradient(AT_GRPO, batch), gradient(grpo, batch)), []
     for recipe in (AT_GRPO, grpo.but({"rollout.samples": 4})):
-        policy = walking(Pathfinder(dense=True), recipe, seed=1).run(5).policies["policy"]
+        policy = walking(pathfinder(dense=True), recipe, seed=1).run(5).policies["policy"]
         words = [(), *((move,) for move in MOVES)]
         chances.append(torch.stack([policy.probabilities(grid, said=said) for grid in GRIDS for said in words]))
     same = torch.equal(*chances) and bool((chances[0] - 0.25).abs().max() > 0.05)
@@ -199,12 +182,12 @@ def _() -> Finding:
         return bench
 
     for seed in SEEDS:
-        bench = grown("team", walking(PlannerChecker(), AT_GRPO.but(cast=Separate()), seed))
+        bench = grown("team", walking(planner_and_checker, AT_GRPO.but(cast=Separate()), seed))
         actors = bench.player.actors
         bench.player = replace(bench.player, actors={"planner": actors["checker"], "checker": actors["planner"]})
         reach["seats exchanged"].append(bench.success(20))
         for name, dense in (("one agent by GRPO", False), ("paid for the way", True)):
-            grown(name, walking(Pathfinder(dense), GRPO.but({"rollout.samples": 16}), seed))
+            grown(name, walking(pathfinder(dense=dense), GRPO.but({"rollout.samples": 16}), seed))
     team, swapped, one, dense_ = reach.values()
     holds = min(team) > 0.75 and min(team) > max(*one, *dense_) + 0.2 and max(swapped) < 0.2
     figures = say(**{name: line(values) for name, values in reach.items()}, words_sampled=words)

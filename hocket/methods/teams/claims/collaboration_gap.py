@@ -11,13 +11,11 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
-import numpy as np
-
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.talks import as_prior
 from hocket.methods.base.grpo import GRPO
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.tasks.split_maze import CollaborationGap, SplitMaze, SplitMazes, posed
@@ -81,10 +79,8 @@ def _() -> Finding:
                 grades.append(maze.grade(route))
                 gaps.append(abs(grades[-1] - by_hand(maze, route)))
     partial, whole = sum(0 < grade < 1 for grade in grades), sum(grade == 1 for grade in grades)
-    right = [
-        agreed_route([(("alice", "bob")[n % 2], text) for n, text in enumerate(texts)]) == route
-        for texts, route in TRANSCRIPTS
-    ]
+    said = ([(("alice", "bob")[n % 2], text) for n, text in enumerate(texts)] for texts, _ in TRANSCRIPTS)
+    right = [agreed_route(talk) == route for talk, (_, route) in zip(said, TRANSCRIPTS, strict=True)]
     figures = say(routes=len(grades), in_mazes=20, whole=whole, in_part=partial, off_by=max(gaps))
     told = f"{figures}, {sum(right)} of {len(right)} transcripts settle the route they should"
     return Finding(max(gaps) < 1e-12 and min(partial, whole) > 50 and all(right), told)
@@ -112,15 +108,10 @@ def frank(most: float, messages: Sequence[Message]) -> str:
     return "no idea" if route is None or len(route) > most else f"<answer>{', '.join(route)}</answer>"
 
 
-@functools.cache
-def chat() -> Chat:
-    return Chat(build_tokenizer())
-
-
 def success(workflow: SplitMap, scenario: Scenario, say: Mapping[str, Callable[[tuple[Message, ...]], str]]) -> float:
     """Whether scripts solve a maze."""
     parts = {role: Part(say[role]) for role in workflow.roles}
-    return TASK.success(rehearse(workflow, scenario, parts, chat=chat(), verifier=TASK.verify)[0])
+    return TASK.success(rehearse(workflow, scenario, parts, chat=Chat(build_tokenizer()), verifier=TASK.verify)[0])
 
 
 @claim("A pair that tells each other all scores exactly as one agent with both halves, and with the map: gap 0.")
@@ -237,8 +228,7 @@ def bench(workflow: SplitMap, mazes: Sequence[Scenario], seed: int, prior: Prior
 
 def taught(mazes: Sequence[Scenario], seed: int, steps: int) -> Prior:
     """A pair of one policy that has learnt together, as logits."""
-    policy = bench(TALK, mazes, seed, language).run(steps).policies["weak"]
-    return lambda messages, said: np.log(policy.probabilities(*messages).numpy()).tolist()
+    return as_prior(bench(TALK, mazes, seed, language).run(steps).policies["weak"])
 
 
 def relayed(seed: int) -> list[float]:

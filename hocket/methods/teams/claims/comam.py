@@ -11,11 +11,11 @@ import torch
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import document, group_relative, lines
+from hocket.lab.toys.talks import played_by
 from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, parts_of
 from hocket.recipe import Recipe
 from hocket.types import Scenario
@@ -30,10 +30,8 @@ FACTS = ("red", "blue", "green", "gold")
 
 
 def rollouts(overall: Sequence[float], local: Sequence[Sequence[float]], name: str = "reward") -> list[dict[str, Any]]:
-    """One group: what the whole earned and what each agent did, rollout by rollout.
-
-    The agents' scores are called `name`; recorded batches keep the combined reward of turns as "reward".
-    """
+    """One group: what the whole earned and what each agent did, rollout by rollout. The agents' scores are called
+    `name`; recorded batches keep the combined reward of turns as "reward"."""
     rows: list[dict[str, Any]] = []
     for whole, own in zip(overall, local, strict=True):
         row = {"group": "x", "scores": {"reward": whole}, "logp": [-1.0] * len(own), "turn": list(range(len(own)))}
@@ -44,11 +42,8 @@ def rollouts(overall: Sequence[float], local: Sequence[Sequence[float]], name: s
 def shares(overall: Sequence[float], local: Sequence[Sequence[float]]) -> list[float]:
     """The weight of each agent."""
     batch = RecordedBatch(document(rollouts(overall, local, "own"))).batch
-    scores = {"reward": batch.scores["reward"], "reward/turn": batch.scores["own"]}
-    parts = parts_of(batch.but(scores=scores))
-    weights = {
-        agent: weight for (_, agent), weight in zip(parts.keys, RankConsistent().shares(parts).tolist(), strict=True)
-    }
+    parts = parts_of(batch.but(scores={"reward": batch.scores["reward"], "reward/turn": batch.scores["own"]}))
+    weights = dict(zip((agent for _, agent in parts.keys), RankConsistent().shares(parts).tolist(), strict=True))
     return [weights[batch.names["agent"].index(name)] for name in AGENTS]
 
 
@@ -74,7 +69,6 @@ def _() -> Finding:
 
 @claim("weights, mixed rewards and advantages are those of the formula")
 def _() -> Finding:
-    """Of a group, counted anew; one agent alone has the whole of g."""
     overall = (1.0, 0.0, 1.0, 0.5)
     local = ((0.5, 0.0, 1.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.0), (0.25, 0.5, 1.0))
     better = ((0, 1), (0, 3), (2, 1), (2, 3), (3, 1))  # Pairs (a better than b overall).
@@ -93,25 +87,20 @@ def _() -> Finding:
     return Finding(max(off) < 1e-12, lines(consistencies=ranks, weights=weights, off=max(off)))
 
 
-class Memory(Workflow):
-    """A fact is stored, compressed and retrieved, each agent seeing only what the one before wrote.
+def memory(bonus: float) -> Workflow:
+    """A fact is stored, compressed and retrieved, each agent seeing only what the one before wrote. Storing pays for
+    the fact, retrieving for saying what was found; compressing pays `bonus` for being brief, which loses the fact."""
 
-    Storing pays for the fact, retrieving for saying what was found; compressing pays `bonus` for being brief, which
-    loses the fact.
-    """
-
-    roles = AGENTS
-
-    def __init__(self, bonus: float) -> None:
-        self.bonus = bonus
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+    @played_by(*AGENTS)
+    async def flow(scenario: Scenario, team: Team) -> Outcome:
         stored = await team.store(f"store {scenario.prompt}")
         kept = await team.compress(f"compress {stored}")
         said = await team.retrieve(f"retrieve {kept}")
         right = float(said.text == scenario.prompt)
-        own = [stored.text == scenario.prompt, self.bonus * float(kept.text == "brief"), said.text == kept.text]
-        return Outcome(rewards={"answer": right}, turn_rewards={"own": list(map(float, own))}, info={RIGHT.name: right})
+        own = [float(stored.text == scenario.prompt), bonus * (kept.text == "brief"), float(said.text == kept.text)]
+        return Outcome(rewards={"answer": right}, turn_rewards={"own": own}, info={RIGHT.name: right})
+
+    return flow
 
 
 def remembering(bonus: float, steps: int, seeds: Sequence[int], recipes: dict[str, Recipe]) -> dict[str, list[float]]:
@@ -120,7 +109,7 @@ def remembering(bonus: float, steps: int, seeds: Sequence[int], recipes: dict[st
 
     def right(recipe: Recipe, seed: int) -> float:
         looks: dict[str, Any] = {"view": last_message, "measure": lambda one: float(RIGHT.get(one))}
-        bench = TalkBench(Memory(bonus), scenarios, words, recipe, lr=0.1, seed=seed, **looks)
+        bench = TalkBench(memory(bonus), scenarios, words, recipe, lr=0.1, seed=seed, **looks)
         return bench.run(steps).success(40)
 
     return {name: [right(recipe, seed) for seed in seeds] for name, recipe in recipes.items()}
@@ -141,8 +130,7 @@ def _() -> Finding:
     mild = remembering(0.05, 54, SEEDS, {"mix": COMAM, "local": LOCAL, "global": GLOBAL})
     strong = remembering(0.2, 72, (0, 1, 2), {"mix": COMAM, "local plus equal shares": EQUAL})
     mix, *others = mild.values()
-    holds = fmean(mix) - max(map(fmean, others)) > 0.15 and all(
-        m > max(rest) for m, *rest in zip(*mild.values(), strict=True)
-    )
+    ahead = all(first > max(rest) for first, *rest in zip(*mild.values(), strict=True))
+    holds = ahead and fmean(mix) - max(map(fmean, others)) > 0.15
     holds &= max(strong["mix"]) < 0.1 and min(strong["local plus equal shares"]) > 0.25
     return Finding(holds, f"right, bonus 0.05, 54 steps: {lines(**mild)}; bonus 0.2, 72 steps: {lines(**strong)}")

@@ -9,10 +9,9 @@ import numpy as np
 
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import Lookup, TalkBench
-from hocket.lab.toys.answering_teams import Alone
+from hocket.lab.toys.talks import Alone
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.methods.teams.cory import CORY, PioneerObserver
 from hocket.recipe import Recipe
@@ -62,7 +61,6 @@ def path(seed: int, cory: bool) -> list[tuple[float, float]]:
 
 @claim("without the other's answer, with own rewards and no exchange it is two PPO runs", "derived", slow=True)
 def _() -> Finding:
-    """Weights and values of both after 4 steps, and how far they have moved."""
     both = pair(PioneerObserver(shared=False, shown=False), CORY.but(name="cory-apart", cast=Separate()), 3).run(4)
     off = []
     for role in both.workflow.roles:
@@ -91,5 +89,4 @@ def _() -> Finding:
     lower = [one[0] - other[0] for one, other in zip(cory, ppo, strict=True)]
     mean, error = fmean(lower), stdev(lower) / len(lower) ** 0.5
     rewards = {"of CORY": fmean(end[1] for end in cory), "of PPO": fmean(end[1] for end in ppo)}
-    figures = say(KL_after_100_steps_minus_PPOs=mean, standard_error=error, rewards=rewards)
-    return Finding(mean + 2 * error < 0, figures)
+    return Finding(mean + 2 * error < 0, say(KL_after_100_steps_minus_PPOs=mean, standard_error=error, rewards=rewards))

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, inspect_rows, say
-from hocket.lab.talk import Prior, TalkBench
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.talks import by_last
 from hocket.methods.teams.genii import GENII, polled
-from hocket.types import Message, Scenario
+from hocket.types import Scenario
 from hocket.workflows.crowd_vote import CrowdVote
 
 claim = Claims("genii", "arXiv:2510.08145")
@@ -69,12 +69,8 @@ def poll(key: Key) -> list[dict[str, Any]]:
         answers = drawn(key.derive(question), judges=3, samples=4)
         for sample in range(4):
             lengths = [int(rng.integers(2, 4)) for _ in answers]
-            row: dict[str, Any] = {
-                "id": f"{question}{sample}",
-                "group": f"question {question}",
-                "scores": {},
-                "agent": list(answers),
-            }
+            row: dict[str, Any] = {"id": f"{question}{sample}", "group": f"question {question}", "scores": {}}
+            row |= {"agent": list(answers)}
             row |= {name: rng.normal(-1.0, 0.5, sum(lengths)).tolist() for name in ("logp", "logp_ref")}
             row["turn"] = [turn for turn, length in enumerate(lengths) for _ in range(length)]
             told = {judge: said[sample] for judge, said in answers.items()}
@@ -135,16 +131,11 @@ def favoured(judge: int, authors: tuple[int, int], favour: Favour) -> int:
     return (authors[0] == liked) - (authors[1] == liked)
 
 
-def opinion(judge: int, favour: Favour, seed: int) -> Prior:
+def opinion(judge: int, favour: Favour, seed: int, prompt: str) -> dict[str, float]:
     """Log-odds of `first` before training: +-1.2 for the truth, +-2 for the favoured style, and an error of its own."""
-
-    def logits(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
-        prompt = str(messages[-1]["content"])
-        authors, first = PAIRS[prompt]
-        error = Key.of(seed).derive("error", judge, prompt).numpy().normal(0.0, 0.7)
-        return {"first": 1.2 * (1 if first else -1) + 2.0 * favoured(judge, authors, favour) + float(error)}
-
-    return logits
+    authors, first = PAIRS[prompt]
+    error = Key.of(seed).derive("error", judge, prompt).numpy().normal(0.0, 0.7)
+    return {"first": 1.2 * (1 if first else -1) + 2.0 * favoured(judge, authors, favour) + float(error)}
 
 
 @dataclass(frozen=True)
@@ -169,20 +160,18 @@ def judged(benches: Sequence[TalkBench], favour: Favour) -> Judged:
 @functools.cache
 def polling(favour: Favour, together: bool) -> tuple[list[Judged], list[Judged]]:
     """Before and after, by seed: judges that poll each other, or each by itself."""
-    recipe, questions = (
-        GENII.but({"rollout.samples": 4, "cast.every": STEPS // JUDGES}),
-        [Scenario(p, p) for p in PAIRS],
-    )
+    recipe = GENII.but({"rollout.samples": 4, "cast.every": STEPS // JUDGES})
+    questions = [Scenario(pair, pair) for pair in PAIRS]
     sides: tuple[list[Judged], list[Judged]] = ([], [])
     for seed in SEEDS:
-        priors = [opinion(judge, favour, seed) for judge in range(JUDGES)]
+        priors = [by_last(functools.partial(opinion, judge, favour, seed)) for judge in range(JUDGES)]
         if together:
             named = {f"voter_{judge + 1}": prior for judge, prior in enumerate(priors)}
             benches = [TalkBench(CrowdVote(JUDGES), questions, WORDS, recipe, prior=named, seed=seed, lr=0.4)]
         else:
-            alone = recipe.but({"cast": Separate()})
+            crowd, alone = CrowdVote(1), recipe.but({"cast": Separate()})
             benches = [
-                TalkBench(CrowdVote(1), questions, WORDS, alone, prior=prior, seed=seed * JUDGES + judge, lr=0.4)
+                TalkBench(crowd, questions, WORDS, alone, prior=prior, seed=seed * JUDGES + judge, lr=0.4)
                 for judge, prior in enumerate(priors)
             ]
         for side, steps in zip(sides, (0, STEPS if together else STEPS // JUDGES), strict=True):
@@ -192,11 +181,9 @@ def polling(favour: Favour, together: bool) -> tuple[list[Judged], list[Judged]]
 
 def figures(before: Sequence[Judged], after: Sequence[Judged]) -> str:
     """Self-preference and accuracy, by seed."""
-    sides = {"before": before, "after": after}
-    preference = {f"self_preference_{when}": line([one.preference for one in side]) for when, side in sides.items()}
-    return say(
-        **preference, **{f"accuracy_{when}": line([one.accuracy for one in side]) for when, side in sides.items()}
-    )
+    sides, names = {"before": before, "after": after}, {"self_preference": "preference", "accuracy": "accuracy"}
+    named = product(names.items(), sides.items())
+    return say(**{f"{n}_{when}": line([getattr(one, name) for one in side]) for (n, name), (when, side) in named})
 
 
 @claim(

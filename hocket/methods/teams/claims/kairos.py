@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import tempfile
@@ -16,8 +15,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab import juries
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.exploitability import Situation, language_model
 from hocket.lab.juries import Agent, Chances, Evidence, bayes, conformist, everything_told, exactly, stubborn
 from hocket.lab.talk import TalkBench, last_message
@@ -43,43 +41,30 @@ CONTESTS = (
     Contest(4, 2, 1, 0.8, 0.3, 0.3, 0.7),
     Contest(2, 3, 2, 0.95, 0.45, 0.4, 0.65),
 )
-TRIO = Contest(3, 3, 4, 0.9, 0.4, 0.5, 0.6)
+TRIO, DUO = Contest(3, 3, 4, 0.9, 0.4, 0.5, 0.6), CONTESTS[1]
 AGENTS = (bayes, conformist, stubborn)
-Choice = Callable[[Evidence, bool], int]
-"""The option chosen, given what is told (no peers when asked alone)."""
+Choice = Callable[[Evidence], int]  # The option chosen, given what is told (no peers when asked alone).
 
 
 def read(prompt: str) -> Evidence:
     """What a prompt of the clue quiz says: the clue, and how often each peer was right and what it says."""
     *peers, question = prompt.split("\n")
-    records = [one.removesuffix(".").rpartition(". Now says ") for one in peers]
-    counts = [
-        int(record.split(" was right ")[1].split(" of ")[0]) if " times" in record else record.count("right")
-        for record, _, _ in records
-    ]
-    answers = (LETTERS.index(answer) for _, _, answer in records)
-    return Evidence(LETTERS.index(question.rstrip(".")[-1]), tuple(zip(counts, answers, strict=True)))
-
-
-@functools.cache
-def words() -> Chat:
-    """How it is written; no model is asked."""
-    return Chat(build_tokenizer())
+    told = []
+    for record, _, answer in (one.removesuffix(".").rpartition(". Now says ") for one in peers):
+        count = int(record.split(" was right ")[1].split(" of ")[0]) if " times" in record else record.count("right")
+        told.append((count, LETTERS.index(answer)))
+    return Evidence(LETTERS.index(question.rstrip(".")[-1]), tuple(told))
 
 
 def episode(task: PeerQuiz, number: int, choice: Choice) -> Trajectory:
     """One round of evaluation, played by a script."""
-
-    def reply(messages: tuple[Message, ...]) -> str:
-        told = read(str(messages[-1]["content"]))
-        return LETTERS[choice(told, not told.peers)]
-
-    return rehearse(task.workflow, task.scenario("eval", number), Part(reply), chat=words())[0]
+    reply = Part(lambda messages: LETTERS[choice(read(str(messages[-1]["content"])))])
+    return rehearse(task.workflow, task.scenario("eval", number), reply, chat=Chat(build_tokenizer()))[0]
 
 
 def by(agent: Agent, contest: Contest) -> Choice:
     """The likeliest choice of an agent; alone it follows its clue."""
-    return lambda told, alone: told.clue if alone else int(np.argmax(agent(contest, told)))
+    return lambda told: int(np.argmax(agent(contest, told))) if told.peers else told.clue
 
 
 def unbalanced(one: Robustness) -> float:
@@ -105,7 +90,7 @@ def _() -> Finding:
     gaps = [miscounted(Robustness.of(solo, right), solo, right) for solo, right in halves]
     gaps += [unbalanced(exactly(contest, agent)) for contest in CONTESTS for agent in AGENTS]
     task, rng = PeerQuiz(TRIO, behaviour="mixed"), Key.of(0).derive("careless").numpy()
-    played = [episode(task, number, lambda told, alone: int(rng.integers(3))) for number in range(60)]
+    played = [episode(task, number, lambda told: int(rng.integers(3))) for number in range(60)]
     solo = [int(given(str(one.info["alone"])) == one.scenario.answer) for one in played]
     gaps.append(miscounted(task.robustness(played), solo, [int(one.answer == one.scenario.answer) for one in played]))
     kept, mended = (fmean(task.describe(one)[name] for one in played) for name in ("kept", "mended"))
@@ -130,14 +115,6 @@ def _() -> Finding:
     return Finding(holds, say(alone=saved.solo, conformist=conforming, stubborn="as alone, utility 0, resistance 1"))
 
 
-def the_best_of_all_rules(contest: Contest) -> float:
-    """The accuracy of the best deterministic rule, by trying every one."""
-    told = list(everything_told(contest))
-    chances = np.array([juries.likelihood(contest, one) / contest.options for one in told])
-    rules = itertools.product(range(contest.options), repeat=len(told))
-    return max(float(chances[np.arange(len(told)), list(rule)].sum()) for rule in rules)
-
-
 def voted(contest: Contest, told: Evidence) -> Chances:
     """The winner of a vote with weights log(rho (C - 1) / (1 - rho)); those with equally many votes share."""
     votes = np.zeros(contest.options)
@@ -159,28 +136,29 @@ def drawn_accuracy(contest: Contest, agent: Agent, rounds: int) -> float:
 
 
 @claim(
-    "an agent that weighs peers by their records reaches the best accuracy of any rule, in closed form",
-    "derived here",
+    "an agent that weighs peers by their records reaches the best accuracy of any rule, in closed form", "derived here"
 )
 def _() -> Finding:
     small = Contest(2, 1, 1, 0.9, 0.5, 0.5, 0.6)
-    every = abs(the_best_of_all_rules(small) - exactly(small, bayes).accuracy)
+    told = list(everything_told(small))
+    likely = np.array([juries.likelihood(small, one) / small.options for one in told])
+    rules = (list(rule) for rule in itertools.product(range(small.options), repeat=len(told)))
+    best = max(float(likely[np.arange(len(told)), rule].sum()) for rule in rules)
+    every = abs(best - exactly(small, bayes).accuracy)
     chances = itertools.product((2, 4), (0, 2, 5), ((0.5, 0.6), (0.6, 0.8)))
     single = [Contest(c, 1, h, 0.9, novice, 0.4, own) for c, h, (novice, own) in chances]
     closed = max(abs(juries.one_peer_line(one) - exactly(one, bayes).accuracy) for one in single)
     lines = {agent.__name__: [exactly(one, agent).accuracy for one in CONTESTS] for agent in AGENTS}
-    told = [(one, told) for one in CONTESTS for told in everything_told(one)]
-    vote = max(float(np.abs(voted(*one) - bayes(*one)).max()) for one in told)
+    cases = [(one, told) for one in CONTESTS for told in everything_told(one)]
+    vote = max(float(np.abs(voted(*one) - bayes(*one)).max()) for one in cases)
     # 1500 rounds: a standard error of at most 0.013.
-    duo = CONTESTS[1]
-    sampled = max(abs(drawn_accuracy(duo, agent, 1500) - exactly(duo, agent).accuracy) for agent in AGENTS)
+    sampled = max(abs(drawn_accuracy(DUO, agent, 1500) - exactly(DUO, agent).accuracy) for agent in AGENTS)
     ahead = min(best - max(others) for best, *others in zip(*lines.values(), strict=True))
     holds = every < EXACT and closed < EXACT and ahead > 0.005 and vote < 1e-9 and sampled < 0.052
     off = {"best of 256 rules": every, "one peer": closed, "weighted vote": vote, "drawn rounds": sampled}
     return Finding(holds, say(off_by=off, accuracy={name: line(values) for name, values in lines.items()}))
 
 
-DUO = CONTESTS[1]
 QUIZ = PeerQuiz(DUO, counts=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,13 +11,11 @@ from statistics import fmean, stdev
 from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.exploitability import Situation as Known
-from hocket.lab.exploitability import assess
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.seats import ENDS, kuhn_poker, payoff
+from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv
 from hocket.methods.teams import lspo_werewolf as method
 from hocket.methods.teams.lspo_werewolf import AbstractGame, Course, Move, OneNight, adjusted_rand
 from hocket.rewards.combine import WeightedSum
@@ -26,29 +23,23 @@ from hocket.train.describe import token_texts_of
 from hocket.types import Message, Scenario
 
 claim = Claims("lspo-werewolf", "arXiv:2502.04686")
-TEMPLATES = (
-    (
-        "I am the seer and last night I checked {name}.",
-        "Listen, I am the seer; {name} is what I checked last night.",
-        "As the seer I checked {name} last night, believe me.",
-    ),
-    (
-        "{name} is a wolf, we should vote {name} out today.",
-        "Vote {name} out, I say {name} is a wolf!",
-        "Today we should vote out {name}: clearly a wolf.",
-    ),
-    (
-        "Leave {name} alone, {name} did nothing wrong so far.",
-        "{name} did nothing wrong, so leave {name} alone.",
-        "Why {name}? So far {name} did nothing wrong.",
-    ),
-    (
-        "I have no idea yet, let us hear what {name} has to say.",
-        "Let us hear {name} first, I have no opinion yet.",
-        "No opinion yet from me, let us hear what others like {name} say.",
-    ),
-)
-"""Ways to claim, to accuse, to defend and to wait."""
+TEMPLATES = """\
+I am the seer and last night I checked {name}.
+Listen, I am the seer; {name} is what I checked last night.
+As the seer I checked {name} last night, believe me.
+
+{name} is a wolf, we should vote {name} out today.
+Vote {name} out, I say {name} is a wolf!
+Today we should vote out {name}: clearly a wolf.
+
+Leave {name} alone, {name} did nothing wrong so far.
+{name} did nothing wrong, so leave {name} alone.
+Why {name}? So far {name} did nothing wrong.
+
+I have no idea yet, let us hear what {name} has to say.
+Let us hear {name} first, I have no opinion yet.
+No opinion yet from me, let us hear what others like {name} say."""
+INTENTS = [forms.split("\n") for forms in TEMPLATES.split("\n\n")]  # Ways to claim, to accuse, to defend and to wait.
 NAMES = ("Ann", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hana", "player 3", "player 7")
 OPENINGS = ("", "Well, ", "Friends, ", "Hm. ", "Okay then, ")
 
@@ -57,8 +48,8 @@ def talk(key: Key, size: int) -> tuple[list[str], list[int]]:
     """Utterances and which intent each has."""
     rng, texts, meant = key.numpy(), list[str](), list[int]()
     for _ in range(size):
-        meant.append(int(rng.integers(len(TEMPLATES))))
-        form = TEMPLATES[meant[-1]][int(rng.integers(3))].format(name=NAMES[int(rng.integers(len(NAMES)))])
+        meant.append(int(rng.integers(len(INTENTS))))
+        form = INTENTS[meant[-1]][int(rng.integers(3))].format(name=NAMES[int(rng.integers(len(NAMES)))])
         texts.append(OPENINGS[int(rng.integers(len(OPENINGS)))] + form)
     return texts, meant
 
@@ -68,7 +59,7 @@ def _() -> Finding:
     rand, shuffled = [], []
     for seed in range(10):
         texts, meant = talk(Key.of(seed).derive("talk"), 150)
-        clusters = method.k_means(method.embedded(texts), len(TEMPLATES), Key.of(seed))
+        clusters = method.k_means(method.embedded(texts), len(INTENTS), Key.of(seed))
         order = Key.of(seed).derive("shuffled").numpy().permutation(len(meant))
         rand.append(adjusted_rand(clusters, meant))
         shuffled.append(abs(adjusted_rand(clusters, [meant[place] for place in order])))
@@ -79,10 +70,9 @@ def _() -> Finding:
 def kuhn() -> AbstractGame:
     """Kuhn poker from a record of every deal and every course of moves."""
     courses, seats = [], ("first", "second")
-    for cards, moves in itertools.product(itertools.permutations(range(3), 2), ENDS):
+    for cards, moves, won in kuhn_games():
         steps = [Move(seats[n % 2], str(cards[n % 2]), "pb".index(move)) for n, move in enumerate(moves)]
-        won = float(payoff((cards[0], cards[1]), moves))
-        courses.append(Course("kuhn", tuple(steps), {"first": won, "second": -won}))
+        courses.append(Course("kuhn", tuple(steps), {"first": float(won), "second": float(-won)}))
     return AbstractGame(courses)
 
 
@@ -93,7 +83,7 @@ def spiel_nash_conv(strategy: Mapping[method.Situation, Mapping[int, float]]) ->
     def log_probs(asked: Sequence[Known]) -> list[list[float]]:
         return [[math.log(max(known[one.known][code], 1e-300)) for code in one.codes] for one in asked]
 
-    return assess(kuhn_poker(), log_probs).nash_conv
+    return kuhn_nash_conv(log_probs)
 
 
 @claim(
@@ -126,9 +116,8 @@ GAME = OneNight()
 def bench(seed: int) -> TalkBench:
     """One night of honest speakers and a judge that believes, out of habit."""
     noise = Key.of(seed).derive("habits").numpy()
-    habits = {
-        name: mean + 0.5 * float(noise.normal()) for name, mean in (("villager", -0.5), ("wolf", -2.0), ("", -1.5))
-    }
+    means = {"villager": -0.5, "wolf": -2.0, "": -1.5}
+    habits = {name: mean + 0.5 * float(noise.normal()) for name, mean in means.items()}
 
     def prior(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
         text = str(messages[-1]["content"])
@@ -142,8 +131,7 @@ def bench(seed: int) -> TalkBench:
     return TalkBench(GAME, night, WORDS, recipe, view=last_message, prior=prior, seed=seed, lr=0.08)
 
 
-Play = tuple[float, float, float]
-"""How likely a villager claims, a wolf claims, and the judge doubts a claim."""
+Play = tuple[float, float, float]  # How likely a villager claims, a wolf claims, and the judge doubts a claim.
 EQUILIBRIUM: Play = (1.0, 1 / 3, 2 / 3)
 
 
@@ -192,8 +180,7 @@ def learnt(seed: int) -> list[Play]:
 
 
 @claim(
-    "Preferred are intents worth no less that the mix plays more than the policy; none where the mix is met.",
-    "derived",
+    "Preferred are intents worth no less that the mix plays more than the policy; none where the mix is met.", "derived"
 )
 def _() -> Finding:
     credit, rand, over, close, chosen, gaps = method.IntentPairs(intents=2, margin=0.03), [], -1.0, 0, 0, []

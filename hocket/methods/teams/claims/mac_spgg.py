@@ -6,8 +6,7 @@ import functools
 import itertools
 from statistics import fmean
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.sequential import Solution, backward_induction
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
@@ -48,16 +47,14 @@ def _() -> Finding:
         margin = COST - eighth / 8
         below, on, above = (solved(n, margin + step, back=eighth / 8) for step in (-STEP, 0, STEP))
         wrong["on_it"] += len(on.plays) != len(LEVELS) ** n or on.unique
-        wrong["off_the_margin"] += sum(
-            not _everywhere(one, full) or not one.unique for one, full in ((below, 0.0), (above, 1.0))
-        )
+        sides = ((below, 0.0), (above, 1.0))
+        wrong["off_the_margin"] += sum(not (_everywhere(one, full) and one.unique) for one, full in sides)
     told = "full contribution iff bonus > cost - multiplier/n, on the margin every play"
     return Finding(not any(wrong.values()), f"{told}: {say(games=3 * len(grid), margins=len(grid), wrong=wrong)}")
 
 
 @claim("a bonus on joint success keeps every history contributing iff the threshold is one agent's most")
 def _() -> Finding:
-    """A bonus on joint success: which histories contribute, for every threshold on the grid and beyond."""
     wrong, everywhere, on_path = 0, [], []
     for n in COUNTS:
         thresholds = [quarter / 4 for quarter in range(1, 4 * n + 3)]

@@ -13,34 +13,29 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.talks import played_by
 from hocket.methods.teams.marft import MARFT, MARFT_TOKEN
 from hocket.recipe import Recipe
 from hocket.types import Evaluation, Message, Scenario
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims(
     "marft", "arXiv:2504.16129 and the authors' code; the identity is the standard multi-agent decomposition"
 )
-Path = tuple[tuple[int, int], ...]
-"""The joint actions of a game, step by step."""
+Path = tuple[tuple[int, int], ...]  # The joint actions of a game, step by step.
 PATHS: list[Path] = list(itertools.product([(one, two) for one in (0, 1) for two in (0, 1)], repeat=2))
 
 
 @dataclass
 class Game:
-    """Two steps, two states, two actions, known policies.
-
-    Attributes:
-        reward: `[state, a1, a2]`. following: the next state, `[state, a1, a2]`.
-        first, second: logits of the two policies, `[step, state, a1]` and `[step, state, a1, a2]`.
-        gamma: from step to step. within: from the first agent to the second.
-    """
+    """Two steps, two states, two actions, known policies: `reward` and the next state `following` by `[state, a1, a2]`,
+    logits `first` by `[step, state, a1]` and `second` by `[step, state, a1, a2]`; `gamma` discounts from step to step,
+    `within` from the first agent to the second."""
 
     reward: Tensor
     following: Tensor
@@ -101,7 +96,7 @@ def exact(recipe: Recipe, gamma: float, within: float | None = None) -> Recipe:
 
 @claim(
     "the advantages of a step's agents sum to that of their joint action without discount between them; with "
-    "the released code's discount only the discounted sum does",
+    "the released code's discount only the discounted sum does"
 )
 def _() -> Finding:
     plain, discounted, missed = 0.0, 0.0, []
@@ -153,15 +148,12 @@ def _() -> Finding:
 COLOURS, SHAPES = ("red", "blue"), ("box", "ring")
 
 
-class HintSolve(Workflow):
+@played_by("hinter", "solver")
+async def hint_and_solve(scenario: Scenario, team: Team) -> Outcome:
     """The hinter sees a coloured shape and says two words; the solver hears them alone and must name it."""
-
-    roles = ("hinter", "solver")
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        hint = await team.hinter(f"hint at {scenario.prompt}")
-        answer = await team.solver(f"solve {hint}")
-        return Outcome(rewards={"right": float(answer.text == scenario.answer)})
+    hint = await team.hinter(f"hint at {scenario.prompt}")
+    answer = await team.solver(f"solve {hint}")
+    return Outcome(rewards={"right": float(answer.text == scenario.answer)})
 
 
 def leaning(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float] | None:
@@ -173,17 +165,16 @@ def leaning(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, f
 def hinting(recipe: Recipe, seed: int, *frozen: str) -> TalkBench:
     """Two tables on top of one base that is never trained: what adapters on a shared model are."""
     often = {"rollout.samples": 8, "update.epochs": 4, "update.minibatches": 1, "update.target_kl": 1e-2}
-    targets, words, fixed = [f"{c} {s}" for c in COLOURS for s in SHAPES], (*COLOURS, *SHAPES), frozenset(frozen)
+    targets = [f"{colour} {shape}" for colour in COLOURS for shape in SHAPES]
     asked, trained = [Scenario(target, target, answer=target) for target in targets], recipe.but(often)
-    return TalkBench(
-        HintSolve(), asked, words, trained, 2, view=last_message, prior=leaning, frozen=fixed, lr=0.1, seed=seed
-    )
+    how: dict[str, Any] = {"view": last_message, "prior": leaning, "frozen": frozenset(frozen), "seed": seed}
+    return TalkBench(hint_and_solve, asked, (*COLOURS, *SHAPES), trained, 2, lr=0.1, **how)
 
 
 @claim("hinter and solver on one base: joint training beats training one role; both levels learn", slow=True)
 def _() -> Finding:
-    ways = {"action": (MARFT,), "token": (MARFT_TOKEN,)}
-    alone = {"hinter alone": (MARFT, "solver"), "solver alone": (MARFT, "hinter")}
+    ways: dict[str, list[Any]] = {"action": [MARFT], "token": [MARFT_TOKEN]}
+    alone = {"hinter alone": [MARFT, "solver"], "solver alone": [MARFT, "hinter"]}
     right = {
         name: [hinting(recipe, seed, *frozen).run(20).expected() for seed in SEEDS]
         for name, (recipe, *frozen) in (ways | alone).items()

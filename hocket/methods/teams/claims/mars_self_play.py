@@ -11,19 +11,18 @@ from typing import Any
 
 from hocket.core.batch import GroupBy
 from hocket.credit.turn_level import TurnRelative
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, inspect_rows
-from hocket.lab.exploitability import Situation, assess
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect_rows
+from hocket.lab.exploitability import Situation
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
-from hocket.lab.toys.seats import ENDS, kuhn_poker, payoff
+from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv, kuhn_poker, played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("mars-self-play", "arXiv:2510.15414 and the authors' code")
 
@@ -42,34 +41,33 @@ EQUILIBRIUM: tuple[Strategy, Strategy] = (
 """The first seat bluffs with its jack one time in three; then it always bets its king."""
 
 
-def games(play: tuple[Strategy, Strategy]) -> Iterator[tuple[Fraction, tuple[int, int], str]]:
-    """Every deal and every course of moves with its probability."""
-    for (first, second), moves in itertools.product(itertools.permutations(range(3), 2), ENDS):
+def games(play: tuple[Strategy, Strategy]) -> Iterator[tuple[Fraction, str, int]]:
+    """The probability of every deal and course of moves, the moves, and what the first seat wins."""
+    for cards, moves, won in kuhn_games():
         chance = Fraction(1, 6)
         for place, move in enumerate(moves):
-            bets = play[place % 2][(first, second)[place % 2], moves[:place]]
+            bets = play[place % 2][cards[place % 2], moves[:place]]
             chance *= bets if move == "b" else 1 - bets
         if chance:
-            yield chance, (first, second), moves
+            yield chance, moves, won
 
 
 def worth(play: tuple[Strategy, Strategy]) -> Fraction:
     """What the first seat earns on average."""
-    return sum((chance * payoff(cards, moves) for chance, cards, moves in games(play)), Fraction(0))
+    return sum((chance * won for chance, _, won in games(play)), Fraction(0))
 
 
 def best_response(play: tuple[Strategy, Strategy], seat: int) -> Fraction:
     """The most a seat can earn against the other, over all its pure strategies."""
-    pure = [
-        dict(zip(play[seat], bits, strict=True)) for bits in itertools.product((NEVER, ALWAYS), repeat=len(play[seat]))
-    ]
+    bits = itertools.product((NEVER, ALWAYS), repeat=len(play[seat]))
+    pure = [dict(zip(play[seat], own, strict=True)) for own in bits]
     return max(worth((own, play[1])) if seat == 0 else -worth((play[0], own)) for own in pure)
 
 
-def played(cards: tuple[int, int], moves: str) -> dict[str, Any]:
+def played(moves: str, won: int) -> dict[str, Any]:
     """A game as a recorded episode: each seat's winnings stand at its last turn."""
-    places, first = range(len(moves)), payoff(cards, moves)
-    last = {max(place for place in places if place % 2 == seat): float(s) for seat, s in ((0, first), (1, -first))}
+    places = range(len(moves))
+    last = {max(place for place in places if place % 2 == seat): float(s) for seat, s in ((0, won), (1, -won))}
     agents = [("first", "second")[place % 2] for place in places]
     row = {"group": "kuhn", "scores": {}, "logp": [-0.7] * len(moves), "turn": list(places), "agent": agents}
     return {**row, "turn_scores": [{"reward": last.get(place, 0.0)} for place in places]}
@@ -81,11 +79,9 @@ def played(cards: tuple[int, int], moves: str) -> dict[str, Any]:
 def _() -> Finding:
     """All games of equilibrium play, each as often as it happens in 162: mean advantages of the seats."""
     value, best = worth(EQUILIBRIUM), [best_response(EQUILIBRIUM, seat) for seat in (0, 1)]
-    rows = [played(cards, moves) for chance, cards, moves in games(EQUILIBRIUM) for _ in range(int(chance * 162))]
-    own, pooled, returns = (
-        inspect_rows(recipe, rows)["advantages"]
-        for recipe in (MARS_SELF_PLAY, POOLED, POOLED.but({"credit.baseline": "none"}))
-    )
+    rows = [played(moves, won) for chance, moves, won in games(EQUILIBRIUM) for _ in range(int(chance * 162))]
+    recipes = (MARS_SELF_PLAY, POOLED, POOLED.but({"credit.baseline": "none"}))
+    own, pooled, returns = (inspect_rows(recipe, rows)["advantages"] for recipe in recipes)
     means = [[fmean(a for row in credit for a in row[seat::2]) for seat in (0, 1)] for credit in (own, pooled)]
     # Per game instead of per turn: every seat acts, and what follows its first turn is all it earns.
     first, second = (fmean(row[seat] for row in returns) for seat in (0, 1))
@@ -110,20 +106,16 @@ def nash_conv(bench: TalkBench) -> float:
         chances = [policy.probabilities(*one.messages).log().tolist() for one in asked]
         return [[row[words.index(reply)] for reply in one.replies] for row, one in zip(chances, asked, strict=True)]
 
-    return assess(kuhn_poker(), answers).nash_conv
+    return kuhn_nash_conv(answers)
 
 
-def falling(
-    make: Callable[[Recipe, int], TalkBench],
-    measure: Callable[[TalkBench], float],
-    steps: int,
-    parts: int,
-    *also: Recipe,
-) -> tuple[bool, str]:
-    """Whether credit per role halves the measure, with a mean over the run near the pooled; and all figures.
+Make = Callable[[Recipe, int], TalkBench]
+Measure = Callable[[TalkBench], float]
 
-    It is taken before training and after each of `parts` of it; of the recipes `also` after 2 and 4 steps.
-    """
+
+def falling(make: Make, measure: Measure, steps: int, parts: int, *also: Recipe) -> tuple[bool, str]:
+    """Whether credit per role halves the measure, with a mean over the run near the pooled; and all figures. It is
+    taken before training and after each of `parts` of it; of the recipes `also` after 2 and 4 steps."""
     curves: dict[str, list[list[float]]] = {}
     for seed, recipe in itertools.product(SEEDS, (MARS_SELF_PLAY, POOLED, *also)):
         bench = make(recipe, seed)
@@ -150,18 +142,11 @@ def _() -> Finding:
 
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
-OPENING = "....X..O."
-"""The first seat has the centre and the second an edge: a won game for the first."""
-
-
-def _symmetries() -> Iterator[tuple[int, ...]]:
-    square = tuple(range(9))
-    for _ in range(4):
-        yield from (square, tuple(square[3 * (place // 3) + 2 - place % 3] for place in range(9)))
-        square = tuple(square[6 - 3 * (place % 3) + place // 3] for place in range(9))
-
-
-SYMMETRIES = tuple(_symmetries())
+OPENING = "....X..O."  # The first seat has the centre and the second an edge: a won game for the first.
+SYMMETRIES = [
+    tuple(3 * abs(2 * down - y) + abs(2 * right - x) for y, x in (divmod(place, 3)[::turn] for place in range(9)))
+    for down, right, turn in itertools.product((0, 1), (0, 1), (1, -1))
+]
 
 
 @functools.cache
@@ -182,22 +167,19 @@ def after(board: str, square: int, number: int) -> tuple[str, float | None]:
     return board, None if "." in board else 0.0
 
 
-class TicTacToe(Workflow):
+@played_by("first", "second")
+async def tic_tac_toe_game(scenario: Scenario, team: Team) -> Outcome:
     """Both seats name squares from the opening on. A seat's reward stands at its last turn."""
-
-    roles = ("first", "second")
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        board, replies = str(scenario.prompt), list[Reply]()
-        earned: float | None = None
-        while earned is None:
-            sight, squares = shown(board)
-            replies.append(await team[self.roles[len(replies) % 2]].fresh()(sight))
-            board, earned = after(board, squares[int(replies[-1].text)], len(replies) - 1)
-        values = dict.fromkeys(replies, 0.0) | {replies[-1]: earned}
-        if len(replies) > 1:
-            values[replies[-2]] = -earned
-        return Outcome(turn_rewards={"reward": values})
+    board, replies = str(scenario.prompt), list[Reply]()
+    earned: float | None = None
+    while earned is None:
+        sight, squares = shown(board)
+        replies.append(await team[("first", "second")[len(replies) % 2]].fresh()(sight))
+        board, earned = after(board, squares[int(replies[-1].text)], len(replies) - 1)
+    values = dict.fromkeys(replies, 0.0) | {replies[-1]: earned}
+    if len(replies) > 1:
+        values[replies[-2]] = -earned
+    return Outcome(turn_rewards={"reward": values})
 
 
 def mostly_legal(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
@@ -207,7 +189,7 @@ def mostly_legal(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mappin
 
 def tic_tac_toe(recipe: Recipe, seed: int) -> TalkBench:
     recipe, scenarios = recipe.but({"rollout.samples": 32}), [Scenario("opening", OPENING)]
-    return TalkBench(TicTacToe(), scenarios, tuple("012345678"), recipe, prior=mostly_legal, lr=0.1, seed=seed)
+    return TalkBench(tic_tac_toe_game, scenarios, tuple("012345678"), recipe, prior=mostly_legal, lr=0.1, seed=seed)
 
 
 def best_gains(bench: TalkBench) -> float:

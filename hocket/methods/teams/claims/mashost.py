@@ -12,8 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import group_relative, lines
 from hocket.methods.teams.mashost import EXIT, MASHOST, BuiltTeam, Graph, Member, read_step, written
@@ -30,13 +29,10 @@ SOLVER, CHECKER, PARROT = ROLES = ("solver", "checker", "parrot")
 
 @dataclass(frozen=True)
 class Kind:
-    """How good roles are at a kind of query.
-
-    A solver is right with chance `solves`, whatever it reads. A checker says a right message that it reads with chance
-    `keeps`; one that reads none, but a wrong one of a solver, is right with chance `mends`; one that reads nothing with
-    chance `alone`; one that reads only other wrong ones is wrong. A parrot repeats the last message it reads, and is
-    wrong without one: it is never of use.
-    """
+    """How good roles are at a kind of query. A solver is right with chance `solves`, whatever it reads. A checker says
+    a right message that it reads with chance `keeps`; one that reads none, but a wrong one of a solver, is right with
+    chance `mends`; one that reads nothing with chance `alone`; one that reads only other wrong ones is wrong. A parrot
+    repeats the last message it reads, and is wrong without one: it is never of use."""
 
     solves: float
     mends: float
@@ -64,9 +60,8 @@ def price(graph: Graph) -> float:
 
 def graphs(kind: Kind, most: int = MOST) -> Iterator[tuple[Graph, float]]:
     """Every graph of at most so many agents, in every order of building, and how likely its last agent is right."""
-    layer: list[tuple[Graph, Mapping[tuple[bool, ...], float]]] = [
-        ((), {(): 1.0})
-    ]  # which agents are right, how likely
+    # Which agents are right, and how likely.
+    layer: list[tuple[Graph, Mapping[tuple[bool, ...], float]]] = [((), {(): 1.0})]
     for size in range(most + 1):
         yield from ((graph, sum(p for said, p in chances.items() if said and said[-1])) for graph, chances in layer)
         reads = [read for n in range(size + 1) for read in itertools.combinations(range(size), n)]
@@ -100,8 +95,8 @@ def as_known(messages: tuple[Message, ...], said: tuple[str, ...]) -> Logits:
     query, *lines = str(messages[-1]["content"]).splitlines()
     heard = [(one.partition("(")[2].partition(")")[0], one.endswith(RIGHT)) for one in lines]
     sure = KINDS[query].right(str(messages[0]["content"]).rpartition(" ")[2], heard)
-    chances = {RIGHT: sure, WRONG: 1 - sure}
-    return {**dict.fromkeys(ACTIONS, -math.inf), **{w: math.log(c) if c > 0 else -math.inf for w, c in chances.items()}}
+    likely = {word: math.log(chance) for word, chance in ((RIGHT, sure), (WRONG, 1 - sure)) if chance > 0}
+    return dict.fromkeys(WORDS, -math.inf) | likely
 
 
 def _size(messages: tuple[Message, ...]) -> int:
@@ -175,11 +170,10 @@ def _() -> Finding:
 @claim("the action reward penalises components that are redundant or irrational")
 def _() -> Finding:
     """A component that improves nothing, is taken back or cannot be read costs its price; the sum telescopes."""
-    flow = replace(FLOW, steps=8, price=0.1)
     actions = ["solver", "parrot from 1", "delete 2", "critic from 1", "checker from 1", "parrot", EXIT]
     replies = {"controller": actions, SOLVER: [WRONG], CHECKER: [RIGHT], PARROT: [WRONG]}
     verify, question = lambda text, scenario: float(text == scenario.answer), Scenario("hard", "hard", answer=RIGHT)
-    (played,) = rehearse(flow, question, replies, verifier=verify)
+    (played,) = rehearse(replace(FLOW, steps=8, price=0.1), question, replies, verifier=verify)
     steps = [value for value in played.scores["step"].value if value is not None]  # type: ignore[union-attr]
     off = [gap(steps, [-0.1, -0.1, -0.1, -0.1, 0.9, -1.1, 0.0]), abs(sum(steps) - (team(played) - 0.1 * 6))]
     return Finding(max(off) < 1e-9, say(**dict(zip(actions, steps, strict=True))))
@@ -235,8 +229,7 @@ def _() -> Finding:
     both, alone = ({n: [trained(w, seed)[1][n] for seed in SEEDS] for n in names} for w in (1.0, 0.0))
     useless, right, useless_after, right_after = names
     saved = [other - one for one, other in zip(both[useless], alone[useless], strict=True)]
-    holds = fmean(saved) > 3 * stdev(saved) / len(saved) ** 0.5 and fmean(both[useless_after]) <= fmean(
-        alone[useless_after]
-    )
+    holds = fmean(saved) > 3 * stdev(saved) / len(saved) ** 0.5
+    holds &= fmean(both[useless_after]) <= fmean(alone[useless_after])
     holds &= all(fmean(both[one]) > fmean(alone[one]) - 0.01 for one in (right, right_after))
     return Finding(holds, lines(**both) + "; without the action reward " + lines(**alone))

@@ -11,9 +11,9 @@ from statistics import correlation, fmean, stdev
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.talk import TalkBench, total
+from hocket.lab.toys.talks import stepped
 from hocket.methods.teams.masprm import MASPRM
 from hocket.rollout.message_search import UCT
 from hocket.rollout.message_tree import MessageNode, grafted
@@ -61,12 +61,10 @@ def exact() -> Mapping[tuple[str, ...], float]:
     return value
 
 
-def playing(bench: TalkBench, number: int) -> Play:
-    return Playing(bench.player, Key.of(bench.seed).derive("search", number))
-
-
-def asking(bench: TalkBench, question: Scenario) -> Assignment:
-    return Assignment(question, decoding=bench.parts.decoding)
+def asked(bench: TalkBench, number: int, question: Scenario) -> tuple[Play, Assignment]:
+    """Who plays a search, and what it is asked."""
+    play = Playing(bench.player, Key.of(bench.seed).derive("search", number))
+    return play, Assignment(question, decoding=bench.parts.decoding)
 
 
 @claim("node means of messages that the agents choose converge to the enumerated 2p - 1", "catalogue", slow=True)
@@ -88,10 +86,9 @@ def _() -> Finding:
 def searched(c: float | None, searches: int, seed: int) -> list[tuple[Scenario, MessageNode]]:
     """The tree of each question after so many searches of 4 candidates."""
     bench, trees = pipeline(seed), []
-    play = playing(bench, 0)
     for question in QUESTIONS:
-        ask, key, rule = asking(bench, question), Key.of(seed).derive(question.id), UCT(c=c, candidates=4)
-        search = tree_search(play, ask, verdict, searches=searches, key=key, rule=rule)
+        key, rule = Key.of(seed).derive(question.id), UCT(c=c, candidates=4)
+        search = tree_search(*asked(bench, 0, question), verdict, searches=searches, key=key, rule=rule)
         trees.append((question, run_async(search)[1]))
     return trees
 
@@ -171,8 +168,7 @@ def by_hand(fit: str, z: float, y: float) -> float:
 
 @claim("the loss is that of tanh(z) against each message's mean")
 def _() -> Finding:
-    batch = pipeline(2).step().batch
-    assert batch is not None
+    batch, _ = stepped(pipeline(2))
     assert batch.occurrences.target is not None
     used = batch.occurrences.weight != 0
     mine = batch.occurrences.decision[used]
@@ -191,12 +187,11 @@ def accuracies(seed: int) -> list[float]:
     """Of one straight pass, the best of 4, and beams that sample 12 and 10 messages, over 20 tries of each question."""
     bench, right = trained(seed), []
     value = HeadValue(bench.policies["policy"])
-    for number in range(20):
-        play = playing(bench, number)
-        for ask in (asking(bench, question) for question in QUESTIONS):
-            one, best = (run_async(best_of(play, ask, value, samples=n)).episode for n in (1, 4))
-            beams = (beam_search(play, ask, value, width=w, candidates=n) for w, n in ((1, 4), (2, 2)))
-            right.append([total(one), total(best), *(total(run_async(beam).episode) for beam in beams)])
+    for number, question in itertools.product(range(20), QUESTIONS):
+        ask = asked(bench, number, question)
+        searches = [best_of(*ask, value, samples=n) for n in (1, 4)]
+        searches += [beam_search(*ask, value, width=w, candidates=n) for w, n in ((1, 4), (2, 2))]
+        right.append([total(run_async(one).episode) for one in searches])
     return [fmean(column) for column in zip(*right, strict=True)]
 
 

@@ -10,10 +10,10 @@ import torch
 from hocket.core.columns import InfoColumn
 from hocket.core.packing import pack
 from hocket.engine.requests import ContextFull
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench, everything, total
 from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.talks import stepped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.matpo import MATPO
 from hocket.objectives.entropy import EntropyBonus
@@ -58,7 +58,6 @@ def answering(workflow: Workflow, recipe: Recipe, *, asks: bool = True) -> TalkB
 
 @claim("with no delegation it equals single-agent GRPO")
 def _() -> Finding:
-    """A planner that never asks, trained by MATPO, and a single agent, trained by GRPO: the same policy."""
     team, alone = (
         torch.stack([bench.policies["policy"].probabilities(str(q.prompt), system="you plan") for q in QUESTIONS])
         for workflow, recipe in ((MayDelegate(), MATPO), (Alone(), GRPO))
@@ -70,15 +69,13 @@ def _() -> Finding:
 
 @claim("every worker inherits the advantage of its planner and has a context of its own")
 def _() -> Finding:
-    """Every decision of planner and worker has its rollout's advantage, and workers begin with nothing said before."""
-    result = answering(MayDelegate(), MATPO).step()
-    assert result.batch is not None
-    taken, inherited = result.batch.occurrences, []
-    for number, one in enumerate(result.trajectories):
+    (batch, played), inherited = stepped(answering(MayDelegate(), MATPO)), []
+    taken = batch.occurrences
+    for number, one in enumerate(played):
         mine = taken.advantage[taken.trajectory == number].tolist()
         apart = all(turn.parent is None for turn in one.turns if turn.role == "worker")
         inherited.append(len(set(mine)) == 1 and len(mine) == one.length and apart)
-    delegated = sum(len(one.turns) == 3 for one in result.trajectories)
+    delegated = sum(len(one.turns) == 3 for one in played)
     return Finding(all(inherited) and delegated > 0, say(rollouts=len(inherited), of_them_with_a_worker=delegated))
 
 
@@ -91,7 +88,6 @@ UNSCALED = MATPO.but({"credit.scale": None, "credit.leave_one_out": True, "objec
     "finite differences"
 )
 def _() -> Finding:
-    """Over all pairs of rollouts the expected gradient of planner's and workers' tokens is that of the return."""
     bench = answering(MayDelegate(), UNSCALED.but({"rollout.samples": 2})).run(3)
     policy, played = bench.policies["policy"], list(bench.outcomes(QUESTIONS[0]))
 
@@ -122,8 +118,7 @@ def _() -> Finding:
 
 TOPICS, FACTS, ENOUGH = ("sun", "sea", "fox", "oak"), ("yes", "no"), "enough"
 NOISE = ("lorem", "ipsum", "dolor", "amet")
-LIMIT = 40
-"""Words a conversation may have."""
+LIMIT = 40  # Words a conversation may have.
 PAIRS = [Scenario(f"{a} {b}", f"{a} and {b}", answer=(a, b)) for a, b in (("sun", "sea"), ("fox", "oak"))]
 
 
@@ -134,10 +129,8 @@ def quiet(messages: tuple[Message, ...]) -> object:
 
 
 class SingleReader(Workflow):
-    """What is true of two topics is drawn anew in every episode and stands in a page of noise that a tool returns.
-
-    One agent calls the tool, reads the pages in its own context, and answers.
-    """
+    """What is true of two topics is drawn anew in every episode and stands in a page of noise that a tool returns. One
+    agent calls the tool, reads the pages in its own context, and answers."""
 
     roles: tuple[str, ...] = ("reader",)
 
@@ -196,13 +189,10 @@ def sensible(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[st
 
 
 def read(workflow: Workflow, recipe: Recipe, seed: int, steps: int) -> tuple[float, float]:
-    """The share of lookups with both facts right after training, and that of first episodes that overflowed.
-
-    A small entropy bonus keeps every method from settling before it has read both pages.
-    """
+    """The share of lookups with both facts right after training, and that of first episodes that overflowed. A small
+    entropy bonus keeps every method from settling before it has read both pages."""
     recipe = recipe.but({"rollout.samples": 24, "regularisers": (EntropyBonus(coefficient=0.02),)})
-    words = (*TOPICS, *FACTS, ENOUGH)
-    bench = TalkBench(workflow, PAIRS, words, recipe, view=quiet, prior=sensible, lr=0.1, seed=seed)
+    bench = TalkBench(workflow, PAIRS, (*TOPICS, *FACTS, ENOUGH), recipe, view=quiet, prior=sensible, lr=0.1, seed=seed)
     bench.run(steps)
     # An episode that was cut told nothing.
     rights = [float(RIGHT.get(one, 0.0)) for one in bench.play(40)]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
 
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, say
-from hocket.lab.talk import Lookup, Prior, TalkBench
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.talk import Lookup, TalkBench
+from hocket.lab.toys.talks import by_last, stepped
 from hocket.methods.teams.mlpo import MLPO, LeaderPeers
 from hocket.types import Message, Scenario
 
@@ -27,15 +29,11 @@ ASKED = {
 }
 
 
-def solver(peer: int) -> Prior:
+def solved(peer: int, text: str) -> dict[str, float]:
     """A peer as a table: right as often as its skill says, wrong answers equally likely."""
-
-    def logits(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
-        words = str(messages[0]["content"]).split()
-        right = SKILL[peer][int(words[1])]
-        return {WINDS[int(words[3])]: float(np.log(3 * right / (1 - right)))}
-
-    return logits
+    _, kind, _, number = text.split()
+    right = SKILL[peer][int(kind)]
+    return {WINDS[int(number)]: float(np.log(3 * right / (1 - right)))}
 
 
 def view(messages: tuple[Message, ...]) -> Hashable:
@@ -45,10 +43,10 @@ def view(messages: tuple[Message, ...]) -> Hashable:
 
 
 def led(seed: int) -> TalkBench:
-    roles, peers = {f"peer_{n}": f"solver {n}" for n in (1, 2, 3)}, {f"solver {n}": solver(n - 1) for n in (1, 2, 3)}
-    flow, asked = LeaderPeers(peers=3, alone=0.25), list(ASKED.values())
-    bench = {"roles": roles, "frozen": frozenset(peers), "prior": peers}
-    return TalkBench(flow, asked, WINDS, MLPO, view=view, seed=seed, lr=0.2, **bench)  # type: ignore[arg-type]
+    roles = {f"peer_{n}": f"solver {n}" for n in (1, 2, 3)}
+    peers = {f"solver {n}": by_last(functools.partial(solved, n - 1)) for n in (1, 2, 3)}
+    bench: dict[str, Any] = {"roles": roles, "frozen": frozenset(peers), "prior": peers, "view": view, "lr": 0.2}
+    return TalkBench(LeaderPeers(peers=3, alone=0.25), list(ASKED.values()), WINDS, MLPO, seed=seed, **bench)
 
 
 def chances(kind: int, wind: str) -> list[tuple[float, tuple[str, ...]]]:
@@ -101,17 +99,16 @@ def _() -> Finding:
 @claim("peer tokens have no gradient, and samples share one prompt")
 def _() -> Finding:
     bench = led(1)
-    result = bench.step()
-    assert result.batch is not None
-    learner, mine = bench.learners["leader"], result.batch.of_policy("leader")
-    peers = ~torch.isin(torch.arange(result.batch.decisions), mine.occurrences.decision)
-    now = learner.policy.evaluate(result.batch, learner.recipe.needs)
+    batch, played = stepped(bench)
+    learner, mine = bench.learners["leader"], batch.of_policy("leader")
+    peers = ~torch.isin(torch.arange(batch.decisions), mine.occurrences.decision)
+    now = learner.policy.evaluate(batch, learner.recipe.needs)
     logp = now.logp.detach().clone().requires_grad_()
     (gradient,) = torch.autograd.grad(learner.recipe.loss(type(now)(logp=logp), mine)[0].total(), logp)
     still = max(float(bench.policies[f"solver {n}"].module.logits.detach().abs().max()) for n in (1, 2, 3))
-    asked = ((turn, one) for one in result.trajectories for turn in one.turns if turn.role == "leader")
+    asked = ((turn, one) for one in played for turn in one.turns if turn.role == "leader")
     prompts = {(turn.prompt[-1]["content"], one.scenario.id) for turn, one in asked}
-    scenarios = {one.scenario.id for one in result.trajectories}
+    scenarios = {one.scenario.id for one in played}
     of_peers, of_leader = float(gradient[peers].abs().max()), float(gradient.abs().max())
     saw = say(peer_decisions=int(peers.sum()), largest_gradient=of_peers, leaders=of_leader, samples=8)
     holds = of_peers == 0 and of_leader > 0 and still == 0 and len(prompts) == len(scenarios)

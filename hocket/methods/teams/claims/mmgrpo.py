@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.credit.units import turn_units
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, gradient, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import document, group_relative, lines
+from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative
 from hocket.types import Message, Scenario
@@ -37,11 +38,6 @@ def programs(
         if formats:
             rows[-1]["turn_scores"] = [{} if value is None else {"format": value} for value in formats[number]]
     return rows
-
-
-def flat(rows: Sequence[Sequence[float]]) -> list[float]:
-    """All numbers in a row."""
-    return [value for row in rows for value in row]
 
 
 @claim("for a one-module program called once per rollout the update equals GRPO")
@@ -72,7 +68,7 @@ def _() -> Finding:
         own = [group.members for group in credit.groups(batch, units, units.counted)]
         wrong += [counts] if own != groups else []
         result = inspect_rows(MMGRPO.but(credit=credit), rows)
-        off = max(off, gap(flat(result["advantages"]), advantages), gap(flat(result["weight"]), weights))
+        off = max(off, gap([*chain(*result["advantages"])], advantages), gap([*chain(*result["weight"])], weights))
     fills = [ModuleRelative(counts="fill-random", seed=s).groups(batch, units, units.counted) for s in range(9)]
     filled = {tuple(one.members[0] for one in groups) for groups in fills} == {(0, 0, 0)}
     places = {groups[2].members[1] for groups in fills}
@@ -82,15 +78,14 @@ def _() -> Finding:
 
 @claim("inputs without a call are left out, groups with lost rollouts repeat members")
 def _() -> Finding:
-    """An input some rollout of which never calls a module is left out for it; lost rollouts repeat the others."""
     rewards = (1.0, 0.0, 0.5)
     a, b, c = group_relative(rewards)
     some = inspect_rows(MMGRPO, programs([["search", "answer"], ["answer"], ["search", "answer"]], rewards))
-    kept = [row != 0 for row in flat(some["weight"])] == [False, True, True, False, True]
+    kept = [row != 0 for row in chain(*some["weight"])] == [False, True, True, False, True]
     padded = inspect_rows(MMGRPO.but({"credit.group_size": 4}), programs([["a"]] * 3, rewards))
     four = group_relative((*rewards, 1.0))
-    off = [gap(flat(some["advantages"]), [0.0, a, b, 0.0, c]), gap(flat(padded["advantages"]), four[:3])]
-    off.append(gap(flat(padded["weight"]), [1.5, 0.75, 0.75]))
+    off = [gap([*chain(*some["advantages"])], [0.0, a, b, 0.0, c]), gap([*chain(*padded["advantages"])], four[:3])]
+    off.append(gap([*chain(*padded["weight"])], [1.5, 0.75, 0.75]))
     return Finding(max(off) < 1e-12 and kept, say(numbers_off=max(off), calls_left_out_have_weight_0=kept))
 
 
@@ -115,20 +110,19 @@ PROMPTS = ("go", "be brief", "look it up")
 """Instructions to choose from. The policy takes to them differently: see `obedient`."""
 
 
-class QueryAnswer(Workflow):
+def query_and_answer(instruction: str) -> Workflow:
     """The first module writes a query, an index answers it, the second writes the answer. One reward, at the end."""
 
-    roles = ("query", "answer")
-
-    def __init__(self, instruction: str = "") -> None:
-        self.instruction = instruction
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        asked = await team.query(f"{self.instruction} {scenario.prompt}".strip())
+    @played_by("query", "answer")
+    async def flow(scenario: Scenario, team: Team) -> Outcome:
+        asked = await team.query(f"{instruction} {scenario.prompt}")
         result = f"about {asked}" if asked.text in FACTS else "nothing"
-        said = await team.answer(f"{self.instruction} {scenario.prompt} : {result}".strip())
-        right = asked.text == scenario.answer and said.text == FACTS[str(scenario.answer)]
-        return Outcome(rewards={"right": float(right)}, info={QUERIED.name: float(asked.text == scenario.answer)})
+        said = await team.answer(f"{instruction} {scenario.prompt} : {result}")
+        queried = float(asked.text == scenario.answer)
+        right = queried * (said.text == FACTS[str(scenario.answer)])
+        return Outcome(rewards={"right": right}, info={QUERIED.name: queried})
+
+    return flow
 
 
 def obedient(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float] | None:
@@ -141,7 +135,7 @@ def obedient(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[st
 
 def bench(seed: int, prompt: str = PROMPTS[0]) -> TalkBench:
     scenarios = [Scenario(topic, f"what of the {topic} ?", answer=topic) for topic in TOPICS]
-    flow = QueryAnswer(prompt)
+    flow = query_and_answer(prompt)
     return TalkBench(flow, scenarios, WORDS, MMGRPO, prior=obedient, view=last_message, seed=seed, lr=0.1)
 
 
@@ -161,8 +155,7 @@ def _() -> Finding:
     return Finding(holds, lines(before=before, steps=60, queries=queries, answers=answers, both=both))
 
 
-BUDGET = 40
-"""Steps of training that all three may spend, a step being 8 rollouts of each of 4 questions."""
+BUDGET = 40  # Steps of training that all three may spend, a step being 8 rollouts of each of 4 questions.
 
 
 def chosen_prompt(seed: int, steps: int) -> str:

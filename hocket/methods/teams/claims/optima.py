@@ -15,9 +15,9 @@ from hocket.core.batch import Batch
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.core.signals import returns
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import SEEDS, below, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench, total
+from hocket.lab.toys.talks import stepped
 from hocket.methods.teams.optima import OPTIMA, OPTIMA_DPO, OPTIMA_SFT, TwoHalves
 from hocket.recipe import Recipe
 from hocket.types import Evaluation, Message, Scenario, Trajectory
@@ -33,8 +33,7 @@ HALVES = [Scenario(" ".join(pair), "which", answer=right, metadata={"halves": pa
 
 def told(messages: tuple[Message, ...]) -> tuple[str, frozenset[str]]:
     """What a speaker was given, and which names the other has said so far."""
-    users = [str(message["content"]) for message in messages if message["role"] == "user"]
-    lines = "\n".join(users).split("\n")
+    lines = "\n".join([str(message["content"]) for message in messages if message["role"] == "user"]).split("\n")
     own = next(line.removeprefix("You know: ") for line in lines if line.startswith("You know: "))
     heard = " ".join(line.partition(": ")[2] for line in lines if line.startswith(("Alice: ", "Bob: ")))
     return own, frozenset(name for name in (*ALICE, *BOB) if f" {name} " in f" {heard} ")
@@ -110,9 +109,7 @@ def grown() -> Talks:
 
 
 def credited(bench: TalkBench) -> Talks:
-    result = bench.step()
-    assert result.batch is not None
-    return Talks(result.batch, result.trajectories, bench.recipe)
+    return Talks(*stepped(bench), bench.recipe)
 
 
 @claim("R = R_task - l_tok tokens / max tokens + l_lm / max NLL")
@@ -124,7 +121,6 @@ def _() -> Finding:
 
 @claim("a node's value is the mean over its leaves")
 def _() -> Finding:
-    """Values by hand, from texts alone, say which pairs there must be."""
     talks, leaves, children = grown(), dict[Any, list[float]](), dict[Any, set[Any]]()
     for one, worth in enumerate(talks.rewards):
         whole = talks.path(one)
@@ -151,9 +147,8 @@ def _() -> Finding:
     batch, logp = talks.batch, talks.batch.logp["behaviour"].values.double().clone().requires_grad_()
     drift = (batch.logp["behaviour"].values - batch.logp["reference"].values).double()
     for pair in talks.pairs():
-        (before, said), (before_other, said_other) = (
-            (talks.path(one, place), talks.path(one, place + 1)[-1]) for one, place, _ in pair
-        )
+        messages = [(talks.path(one, place), talks.path(one, place + 1)[-1]) for one, place, _ in pair]
+        (before, said), (before_other, said_other) = messages
         turns = zip(*(talks.trajectories[one].turns[:place] for one, place, _ in pair), strict=True)
         same = before == before_other and all(a is b for a, b in turns)
         histories += same and said != said_other and said[0] == said_other[0]
@@ -166,9 +161,8 @@ def _() -> Finding:
     moved = set(batch.turn[gradient != 0].tolist())
     holds = histories == len(margins) >= 4 and moved == touched and abs(float(loss.detach()) - by_hand) < 1e-9
     saw = say(pairs=len(margins), with_one_history_and_one_speaker=histories, messages_with_a_gradient=len(moved))
-    return Finding(
-        holds, f"{saw}, messages of pairs {len(touched)}, loss {float(loss.detach()):.6f}, by hand {by_hand:.6f}"
-    )
+    value = float(loss.detach())
+    return Finding(holds, f"{saw}, messages of pairs {len(touched)}, loss {value:.6f}, by hand {by_hand:.6f}")
 
 
 @claim("iSFT imitates the best dialogue of each scenario, above the threshold")
@@ -225,7 +219,5 @@ def _() -> Finding:
     gaps = [one - other for one, other in zip(code, plain, strict=True)]
     rise = fmean(code) - fmean(before)
     saw = say(before=fmean(before), after_three_rounds_with_l_lm_0=fmean(code), with_l_lm_1=fmean(plain), rose_by=rise)
-    saw += ", " + say(fell_by=fmean(before) - fmean(plain), smallest_gap=min(gaps))
-    return Finding(
-        min(gaps) > 0.15 and rise > 0.1, f"base-model loss of Alice's message, nats per token, 5 seeds: {saw}"
-    )
+    saw = f"nats per token, 5 seeds: {saw}, {say(fell_by=fmean(before) - fmean(plain), smallest_gap=min(gaps))}"
+    return Finding(min(gaps) > 0.15 and rise > 0.1, f"base-model loss of Alice's message, {saw}")

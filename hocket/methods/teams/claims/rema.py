@@ -8,12 +8,11 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.answering_teams import Alone
 from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.talks import Alone
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.rema import REMA, MetaReasoner
 from hocket.types import Evaluation, Message, Scenario
@@ -44,38 +43,31 @@ def ratios(mean: str, rows: list[dict[str, Any]], **changes: Any) -> list[float]
 
 @claim("the turn-level ratio is 1 for every turn when pi = pi_old")
 def _() -> Finding:
-    """At pi = pi_old every turn's ratio is 1 and the gradient is A / (turns, trajectories, decisions of the turn)."""
     rows = episodes(1, gap=0.0)
     made = inspect_rows(REMA, rows)
-    wanted = [
-        [
-            -a / (len(rows) * len(set(row["turn"])) * row["turn"].count(turn))
-            for turn, a in zip(row["turn"], own, strict=True)
-        ]
-        for row, own in zip(rows, made["advantages"], strict=True)
-    ]
+    wanted = []
+    for row, own in zip(rows, made["advantages"], strict=True):
+        each = len(rows) * len(set(row["turn"]))
+        wanted.append([-a / (each * row["turn"].count(turn)) for turn, a in zip(row["turn"], own, strict=True)])
     off = max(abs(ratio - 1) for mean in MEANS for ratio in ratios(mean, rows))
     return below(EXACT, ratios_off_1=off, gradients_off=gap(made["gradient"], wanted))
 
 
 @claim("a turn made twice as long with the same log-ratios keeps its loss")
 def _() -> Finding:
-    """A turn said twice over, with the same log-ratios, leaves the loss as it is; a token-level loss moves."""
     rows, longer = episodes(2), []
     for row in rows:
         kept = [place for place, turn in enumerate(row["turn"]) for _ in range(2 if turn == 0 else 1)]
         longer.append(row | {name: [row[name][place] for place in kept] for name in ("turn", "logp", "logp_behaviour")})
     recipes = (REMA, REMA.but({"objective.mean": "arithmetic"}), GRPO)
-    geometric, arithmetic, tokens = (
-        gap(*(inspect_rows(one, some)["loss"] for some in (rows, longer))) for one in recipes
-    )
+    moves = [gap(*(inspect_rows(one, some)["loss"] for some in (rows, longer))) for one in recipes]
+    geometric, arithmetic, tokens = moves
     saw = say(geometric=geometric, arithmetic=arithmetic, GRPO=tokens)
     return Finding(max(geometric, arithmetic) < EXACT and tokens > 1e-4, f"the loss moves by: {saw}")
 
 
 @claim("the geometric ratio never exceeds the arithmetic one")
 def _() -> Finding:
-    """The geometric mean never exceeds the arithmetic one, and both agree in first order."""
     above, furthest = -math.inf, 0.0
     for seed in range(20):
         geometric, arithmetic = (ratios(mean, episodes(seed, gap=0.5), **{"objective.cap": None}) for mean in MEANS)
@@ -86,7 +78,6 @@ def _() -> Finding:
 
 @claim("log-ratios of turns are capped at 3, bad turns' losses at three times A")
 def _() -> Finding:
-    """Far from the old policy: no ratio above e^3, and no loss of a bad turn beyond three times its advantage."""
     rows = episodes(5, gap=8.0)
     largest, read = max(max(ratios(mean, rows)) for mean in MEANS), RecordedBatch(document(rows))
     batch, _ = REMA.compute_credit(read.batch, REMA.init(), {})

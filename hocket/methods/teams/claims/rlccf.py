@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
@@ -16,13 +16,13 @@ from hocket.core.batch import Batch, Level
 from hocket.core.casting import Shared
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
-from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import EXACT, SEEDS, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import Prior, TalkBench
+from hocket.lab.toys.talks import by_last
 from hocket.methods.group_relative.ttrv import TTRV, VoteReward
 from hocket.methods.teams.rlccf import RLCCF, CrowdReward, weighted_plurality
 from hocket.recipe import Recipe
-from hocket.types import Message, Scenario, Trajectory
+from hocket.types import Scenario, Trajectory
 from hocket.workflows.crowd_vote import CrowdVote
 
 claim = Claims("rlccf", "derived")
@@ -49,7 +49,6 @@ def leaning(chance: float) -> Prior:
 
 @claim("one sample each of an odd crowd on two answers: the vote is as accurate as Condorcet's binomial sum")
 def _() -> Finding:
-    """Every play of a crowd of tables: the workflow's answer and the reward's label against the binomial sum."""
     off, apart, question = 0.0, 0, Scenario("q", "q", answer="yes")
     for voters, chance in itertools.product((1, 3, 5), (0.55, 0.8)):
         bench = TalkBench(CrowdVote(voters), [question], ("yes", "no"), RLCCF, prior=leaning(chance))
@@ -83,7 +82,6 @@ def _() -> Finding:
 
 @claim("with one model it is majority-vote self-reward")
 def _() -> Finding:
-    """One voter: the same advantages as rewarding its own majority, and the same weights after training."""
     letters, questions = ("a", "b", "c"), [Scenario(f"q{n}", f"q{n}") for n in range(8)]
     shared = RLCCF.but({"cast": Shared(), "shaping": (CrowdReward(ties="all"),)})
     crowd, alone, fresh = (
@@ -113,20 +111,15 @@ QUESTIONS = [
 ]
 
 
-def trained_on(own: int) -> Prior:
+def learnt(own: int, text: str) -> dict[str, float]:
     """A model that learnt slice `own`: it is sure there, and elsewhere prefers a wrong answer of its own."""
-
-    def logits(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
-        words = str(messages[-1]["content"]).split()
-        part, right = int(words[1]), (int(words[1]) + int(words[3])) % 4
-        sure, trap = (0.85, 0.05) if part == own else (0.28, 0.42)
-        known = {ANSWERS[right]: sure, ANSWERS[(right + 1 + own) % 4]: trap}
-        return {word: math.log(known.get(word, (1 - (sure + trap)) / 2)) for word in ANSWERS}
-
-    return logits
+    _, part, _, number = text.split()
+    right, (sure, trap) = (int(part) + int(number)) % 4, (0.85, 0.05) if int(part) == own else (0.28, 0.42)
+    known = {ANSWERS[right]: sure, ANSWERS[(right + 1 + own) % 4]: trap}
+    return {word: math.log(known.get(word, (1 - (sure + trap)) / 2)) for word in ANSWERS}
 
 
-PRIORS = {name: trained_on(place) for place, name in enumerate(VOTERS)}
+PRIORS = {name: by_last(functools.partial(learnt, place)) for place, name in enumerate(VOTERS)}
 Figures = tuple[float, float, float, float]
 
 
@@ -146,10 +139,8 @@ def trained(together: bool, seed: int, steps: int = 30) -> Figures:
 
 
 def figures(chances: NDArray[np.float64]) -> Figures:
-    """Exactly: accuracy of the vote and mean accuracy of the models, and on their weak slices, and their sureness.
-
-    From what each model answers `[models, questions, answers]`; in a vote of one sample each the first of ties.
-    """
+    """Exactly: accuracy of the vote and mean accuracy of the models, and on their weak slices, and their sureness. From
+    what each model answers `[models, questions, answers]`; in a vote of one sample each the first of ties."""
     vote, every, weak, sure = 0.0, [], [], []
     for place, question in enumerate(QUESTIONS):
         for said in itertools.product(range(len(ANSWERS)), repeat=len(chances)):

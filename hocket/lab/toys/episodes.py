@@ -1,4 +1,4 @@
-"""Toys of several claims: turn toys."""
+"""Recorded episodes of several turns, random ones too; what recipes make of them; and walks through mazes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.environments.maze import DIRECTIONS, Layout, Mazes, values
-from hocket.lab.claims.harness import gap, inspect_rows
-from hocket.lab.microscope import inspect
+from hocket.lab.claims.harness import Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.episode import Limits
-
-SEEDS = range(5)
 
 
 def episode(group: str, reward: float, turns: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
@@ -58,43 +55,51 @@ def random_episodes(key: Key, *, groups: int = 2, samples: int = 4, states: int 
     ]
 
 
-def seen(recipe: Recipe, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the recipe makes of these trajectories."""
-    return inspect(recipe, {"version": 1, "trajectories": [dict(row) for row in rows]})
+def random_batches(**settings: int) -> list[list[Any]]:
+    """Twenty batches of random episodes."""
+    return [random_episodes(Key.of(number), **settings) for number in range(20)]
+
+
+def without(rows: Iterable[Mapping[str, Any]], *columns: str) -> list[dict[str, Any]]:
+    """Trajectories that lack these columns."""
+    return [{name: value for name, value in row.items() if name not in columns} for row in rows]
 
 
 def by_turn(row: Mapping[str, Any], values: Sequence[float]) -> list[list[float]]:
     """One list of a trajectory's numbers per turn."""
-    found: list[list[float]] = [[] for _ in range(row["turn"][-1] + 1)]
+    turns: list[list[float]] = [[] for _ in range(row["turn"][-1] + 1)]
     for turn, value in zip(row["turn"], values, strict=True):
-        found[turn].append(value)
-    return found
+        turns[turn].append(value)
+    return turns
 
 
-def worst(left: Any, right: Any) -> float:
-    """The largest difference between two nested lists of numbers."""
-    if isinstance(left, (int, float)):
-        return float(abs(left - right))
-    return max((worst(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
+def to_go(rewards: Sequence[float], gamma: float) -> list[float]:
+    """The discounted sum of rewards from each turn on."""
+    return [sum(gamma ** (k - t) * rewards[k] for k in range(t, len(rewards))) for t in range(len(rewards))]
 
 
-def difference(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]]) -> float:
-    """The largest difference of two recipes' advantages and gradients on batches of recorded episodes."""
-    both = [[inspect_rows(recipe, rows) for recipe in (left, right)] for rows in batches]
+def difference(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]], *hidden: str) -> float:
+    """The largest difference of two recipes' advantages and gradients; the right one is not shown columns `hidden`."""
+    both = [(inspect_rows(left, rows), inspect_rows(right, without(rows, *hidden))) for rows in batches]
     return max(gap(one[field], other[field]) for one, other in both for field in ("advantages", "gradient"))
 
 
-def maze_bench(recipe: Recipe, mazes: Mapping[str, int], world: Mazes, seed: int, **settings: Any) -> TalkBench:
+def identical(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]], *hidden: str) -> Finding:
+    """Whether that difference is 0 to the last bit."""
+    off = difference(left, right, batches, *hidden)
+    return Finding(off == 0.0, say(largest_difference_on_20_batches=off))
+
+
+def maze_bench(recipe: Recipe, mazes: Mapping[str, int], world: Mazes, seed: int, **more: Any) -> TalkBench:
     """Walks the named mazes (scenario to number); the policy sees the maze and where it stands."""
     scenarios = [Scenario(name, name, metadata={"maze": number}) for name, number in mazes.items()]
     flow = PlayEnvironment(world, memory=False, instruct=False)
     limits = Limits(turns=None)
-    return TalkBench(
-        flow, scenarios, DIRECTIONS, recipe, view=standing, seed=seed, limits=limits, **{"lr": 0.1, **settings}
-    )
+    more = {"lr": 0.1, **more}
+    return TalkBench(flow, scenarios, DIRECTIONS, recipe, view=_standing, seed=seed, limits=limits, **more)
 
 
-def standing(messages: tuple[Message, ...]) -> str:
+def _standing(messages: tuple[Message, ...]) -> str:
     """What is seen now, whether or not the last move led anywhere."""
     return str(messages[-1]["content"]).removeprefix("Nothing happens. ")
 
@@ -102,18 +107,18 @@ def standing(messages: tuple[Message, ...]) -> str:
 def chance_to_arrive(bench: TalkBench, world: Mazes, number: int) -> float:
     """The exact chance of reaching the goal of a maze in time."""
     layout = world.layout(Key.of(number))
-    return float(values(layout, walked(bench, world, layout), world.steps).state[world.steps][layout.start])
+    return float(values(layout, _walked(bench, world, layout), world.steps).state[world.steps][layout.start])
 
 
-def walked(bench: TalkBench, world: Mazes, layout: Layout) -> NDArray[np.float64]:
+def _walked(bench: TalkBench, world: Mazes, layout: Layout) -> NDArray[np.float64]:
     """The bench's policy in a maze, `[C, 4]`."""
     (policy,), flow = bench.policies.values(), bench.workflow
     assert isinstance(flow, PlayEnvironment)
     maze = world.make(Scenario("m", metadata={"maze": 0}))
     maze.layout = layout
-    found = np.full((layout.cells, 4), 0.25)
+    chances = np.full((layout.cells, 4), 0.25)
     for cell in range(layout.cells):
         maze.cell = cell
         if cell != layout.goal:
-            found[cell] = policy.probabilities(flow.question(maze.observe(maze.agents[0]), first=True)).numpy()
-    return found
+            chances[cell] = policy.probabilities(flow.question(maze.observe(maze.agents[0]), first=True)).numpy()
+    return chances

@@ -1,0 +1,95 @@
+"""What a task and its kind suggest for the settings of a recipe: only for those that the recipe leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from hocket.core.components import has_path, is_component, is_default, value_at
+from hocket.core.names import RECIPES
+from hocket.recipe import Recipe
+from hocket.recipes import find
+from hocket.stages import Stage
+from hocket.types import Decoding
+
+
+def is_open(recipe: Recipe, path: str) -> bool:
+    """Whether a recipe leaves a setting, which it has, to the task it runs on.
+
+    A standard method of the library leaves all its settings open, and a recipe made of another one (by `but`) those
+    that it has not changed. What a recipe brings itself, as one that is made of none, is open where it has the value
+    that its class gives it.
+    """
+    origin = _origin(recipe)
+    if origin is None:
+        return _is_ours(recipe) or is_default(recipe, path)
+    if not has_path(origin, path):
+        return is_default(recipe, path)
+    return bool(value_at(recipe, path) == value_at(origin, path)) and is_open(origin, path)
+
+
+def lengths_of(recipe: Recipe, longest: int) -> Mapping[str, float]:
+    """Settings that are lengths (`Stage.lengths`), for responses of at most `longest` decisions.
+
+    The library's recipes state them for responses of `Decoding().max_tokens`; the proportion is kept. Those that a
+    user's recipe states itself are left out.
+    """
+    usual = Decoding().max_tokens
+    found = {path: value for path, value in _lengths(recipe, "") if _follows(recipe, path)}
+    return {path: type(value)(max(1, round(value * longest / usual))) for path, value in found.items()}
+
+
+def changed(recipe: Recipe) -> Mapping[str, tuple[Any, Any]]:
+    """Settings of a recipe of the library that are others in a run: the value there and here, by dotted path."""
+    if recipe.name not in RECIPES.declared:
+        return {}
+    return {path: (before, now) for path, before, now in _changes(find(recipe.name), recipe, "")}
+
+
+def _changes(before: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
+        inner: list[tuple[str, Any, Any]] = [(str(n), *pair) for n, pair in enumerate(zip(before, now, strict=True))]
+    elif is_component(before) and type(before) is type(now):
+        inner = [(field.name, getattr(before, field.name), getattr(now, field.name)) for field in fields(before)]
+    else:
+        if before != now:
+            yield where.removesuffix("."), before, now
+        return
+    for name, old, new in inner:
+        yield from _changes(old, new, f"{where}{name}.")
+
+
+def _lengths(component: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Settings that are lengths and their values, by dotted path."""
+    if isinstance(component, tuple):
+        for number, member in enumerate(component):
+            yield from _lengths(member, f"{where}{number}.")
+    elif is_component(component):
+        own = component.lengths if isinstance(component, Stage) else ()
+        for name, value in vars(component).items():
+            if name in own:
+                yield f"{where}{name}", value
+            else:
+                yield from _lengths(value, f"{where}{name}.")
+
+
+def _follows(recipe: Recipe, path: str) -> bool:
+    if _is_ours(recipe):
+        return True
+    origin = _origin(recipe)
+    if origin is None or not has_path(origin, path):
+        return is_default(recipe, path)
+    return bool(value_at(recipe, path) == value_at(origin, path)) and _follows(origin, path)
+
+
+def _is_ours(recipe: Recipe) -> bool:
+    """Whether it is a recipe of the library, unchanged."""
+    return recipe.name in RECIPES.own and find(recipe.name) == recipe
+
+
+def _origin(recipe: Recipe) -> Recipe | None:
+    """What it was made of: the recipe of this name where it differs, else its parent."""
+    if recipe.name in RECIPES.declared and find(recipe.name) != recipe:
+        return find(recipe.name)
+    return find(recipe.parent) if recipe.parent and recipe.parent in RECIPES else None
