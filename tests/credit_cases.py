@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from hocket.core.batch import Batch, Level, Recorded
+from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.lab.microscope import RecordedBatch
+from hocket.methods.group_relative.tw_grpo import DIVERGENCE
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Scenario, Score, Trajectory, Turn
 
@@ -147,3 +153,107 @@ def deviation(numbers, ddof):
 
 def recorded(values):
     return Recorded(values, values == values)
+
+
+# ---------------------------------------------------------------- groups of answers
+
+
+def credit_of(credit, *groups, **columns):
+    """The advantage of each trajectory of groups given by rewards."""
+    batch = batch_of([make(number, reward, length=1) for number, group in enumerate(groups) for reward in group])
+    return credit(batch.but(info=columns)).advantage.tolist()
+
+
+def answers_of(rewards, *, groups=None, lengths=None, scores=None):
+    """A batch of one answer per reward, combined."""
+    rows = [
+        {
+            "id": f"{n}",
+            "group": "g" if groups is None else str(groups[n]),
+            "scores": {"reward": reward, **({} if scores is None else scores[n])},
+            "logp": [-1.0] * (1 if lengths is None else lengths[n]),
+        }
+        for n, reward in enumerate(rewards)
+    ]
+    return WeightedSum()(RecordedBatch({"version": 1, "trajectories": rows}).batch, {})
+
+
+def pairs_of(seen):
+    return sorted(map(tuple, seen.pairs.tolist()))
+
+
+# ---------------------------------------------------------------- turns of teams
+
+
+def valued(batch, seed=0):
+    """Random values of decisions, and of final states where cut off."""
+    draw = Key.of(seed).torch()
+    value = torch.randn(batch.decisions, generator=draw, dtype=torch.float64)
+    final = torch.randn(batch.trajectories, generator=draw, dtype=torch.float64)
+    return batch.but(value=value, final_value=torch.where(batch.truncated, final, 0.0))
+
+
+def counted_turns(trajectory):
+    """For each turn whether any of its decisions counts."""
+    weights = weights_by_hand(trajectory)
+    ends = list(itertools.accumulate(len(turn) for turn in trajectory.turns))
+    return [any(weights[end - len(turn) : end]) for turn, end in zip(trajectory.turns, ends, strict=True)]
+
+
+def normalised(values, epsilon):
+    """(x - mean) / (std + epsilon), 0 where all are equal."""
+    if len(set(values)) < 2:
+        return [0.0] * len(values)
+    return [(x - mean(values)) / (deviation(values, 1) + epsilon) for x in values]
+
+
+# ---------------------------------------------------------------- entropies and divergences
+
+
+def annotated(trajectories, seed=0):
+    """A batch with entropies and divergences that belong to decisions, whatever the order of trajectories."""
+    batch = batch_of(trajectories)
+    turns = {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}
+    for number, turn in enumerate(turns.values()):
+        turn.extras.setdefault("noise", Key.of(seed).derive(number).numpy().exponential(size=len(turn)))
+    noise = torch.tensor([float(x) for t in turns.values() for x in t.extras["noise"]], dtype=torch.float64)
+    assert len(noise) == batch.decisions
+    return batch.but(entropy=noise, annotations={DIVERGENCE.name: noise.square()}, progress=0.0)
+
+
+# ---------------------------------------------------------------- trees of dialogues
+
+PATHS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 2), min_size=1, max_size=3).map(tuple),
+        st.integers(0, 8).map(lambda n: n / 8),
+        st.sampled_from("ab"),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=10,
+)
+"""What is said, the reward, the scenario, whether it counts."""
+
+
+def dialogues_of(rows: list[tuple[tuple[int, ...], float, str, bool]]) -> Batch:
+    """Dialogues of two speakers as a batch; equal beginnings are one object. Message n has n + 1 decisions."""
+    known: dict[tuple[object, ...], Turn] = {}
+    found = []
+    for path, reward, scenario, counts in rows:
+        turns = []
+        for length in range(1, len(path) + 1):
+            name = (scenario, path[:length], counts)
+            if name not in known:
+                size = path[length - 1] + 1
+                logp = np.array([-0.1 * (length + place + 1) for place in range(size)], np.float32)
+                known[name] = Turn(
+                    "ab"[length % 2], "p", np.zeros(1, np.int64), np.full(size, path[length - 1]), logp=logp
+                )
+            turns.append(known[name])
+        source = "own" if counts else "baseline"
+        found.append(Trajectory(Scenario(scenario), turns, scores={"r": Score(reward)}, source=source))
+    batch = WeightedSum()(pack(found), {})
+    values = torch.linspace(-2, -0.1, batch.decisions, dtype=torch.float64)
+    known_everywhere = torch.ones(batch.decisions, dtype=torch.bool)
+    return batch.but(logp={**batch.logp, "reference": Recorded(values, known_everywhere)})

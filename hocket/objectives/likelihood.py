@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import torch
 
 from hocket.core.batch import Batch, Level
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, weights
@@ -13,7 +15,10 @@ from hocket.types import Evaluation, Quantity, Terms
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood(Objective):
-    """Minimises -log pi(a): maximum likelihood of the decisions that count. Advantages are not read, weights are."""
+    """Minimises -log pi(a): maximum likelihood of the decisions that count. Advantages are not read, weights are.
+
+    Where credit pairs trajectories or turns, as beside DPO, the preferred ones alone count.
+    """
 
     lengths: ClassVar[tuple[str, ...]] = ("horizon",)
 
@@ -28,5 +33,19 @@ class NegativeLogLikelihood(Objective):
         check(self.aggregate, self.horizon)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        batch = preferred(batch)
         value = -now.logp[batch.occurrences.decision]
         return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=value.dtype))
+
+
+def preferred(batch: Batch) -> Batch:
+    """The batch with weight 0 for what no pair prefers; the same batch without pairs."""
+    seen = batch.occurrences
+    if seen.pairs is None:
+        return batch
+    trajectory, better = seen.trajectory, seen.pairs[:, 0]
+    if seen.compared is not None:
+        trajectory = trajectory * batch.turns + batch.turn[seen.decision]
+        better = better * batch.turns + seen.compared[:, 0]
+    kept = torch.isin(trajectory, better).to(seen.weight.dtype)
+    return batch.but(occurrences=replace(seen, weight=seen.weight * kept))

@@ -40,9 +40,10 @@ def evaluate_run(
         machine = Machine.chosen(config, kind.models(config))
     machine.apply()
     parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
+    rewards = parts.rewards_by_phase[-1]
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    greedy = run_async(evaluate(found_task, parts.player, parts.rewards, **common))
+    greedy = run_async(evaluate(found_task, parts.player, rewards, **common))
     rows: list[tuple[str, float, float, float]] = [
         (f"greedy {kind.measure.name}", greedy.success, greedy.low, greedy.high)
     ]
@@ -51,7 +52,7 @@ def evaluate_run(
             raise ConfigurationError(
                 f"--samples is for tasks with right and wrong answers; drop it for {kind.name} tasks"
             )
-        tries = run_async(evaluate_samples(found_task, parts.player, parts.rewards, samples=samples, **common))
+        tries = run_async(evaluate_samples(found_task, parts.player, rewards, samples=samples, **common))
         rows += [(f"pass@{k}", *values) for k, values in tries.items()]
     return {
         "source": str(source if checkpoint is None else checkpoint),

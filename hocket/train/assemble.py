@@ -12,7 +12,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.rewards.functions import load_rewards
 from hocket.rollout.demonstrations import Demonstrations, Preferences
-from hocket.stages import Policy, Reward, Task
+from hocket.stages import Hook, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
@@ -41,10 +41,12 @@ def build_parts(
     """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
+    by_phase = _rewards(config, task, rewards, workflow)
     parts = RunContext(
         task=task,
         player=player,
-        rewards=_rewards(config, task, rewards, workflow),
+        rewards=by_phase[0],
+        rewards_by_phase=by_phase,
         learners={},
         decoding=config.decoding,
         key=key,
@@ -54,7 +56,9 @@ def build_parts(
     )
     parts.learners = build_learners(config, policies, config.phases[0][0])
     seat_references(config, parts)
-    for hook in [*parts.active.values(), *(hook for phase, _ in config.phases[1:] for hook in phase.hooks)]:
+    later: list[Any] = [hook for phase, _ in config.phases[1:] for hook in phase.hooks]
+    later += [reward for paid in by_phase[1:] for reward in paid if isinstance(reward, Hook)]
+    for hook in [*parts.active.values(), *later]:
         hook.check(parts)
     # Only now: the learners' references are copies of the configured models, not of what training made of them.
     for name, folder in (weights or {}).items():
@@ -105,17 +109,18 @@ def seat_references(config: Config, parts: RunContext) -> None:
     parts.player = kind_of(parts.task).with_references(config, player, references)
 
 
-def _rewards(config: Config, task: Task, given: Sequence[Reward], workflow: Any) -> tuple[Reward, ...]:
-    """Rewards given in Python and those of the flags, else the recipe's, else the task's own."""
+def _rewards(config: Config, task: Task, given: Sequence[Reward], workflow: Any) -> tuple[tuple[Reward, ...], ...]:
+    """For each phase the rewards given in Python and those of the flags, else its recipe's, else the task's own."""
     loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD]))
     kind = kind_of(task)
     own = kind.rewards(config, task, workflow)
     named = tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
-    found = (*given, *named) or tuple(config.recipe.rewards) or own
-    recorded = all(isinstance(recipe.rollout, (Demonstrations, Preferences)) for recipe, _ in config.phases)
-    if not found and not recorded and kind.needs_reward(config, task, workflow):
+    phases = tuple((*given, *named) or recipe.rewards or tuple(own) for recipe, _ in config.phases)
+    recorded = (isinstance(recipe.rollout, (Demonstrations, Preferences)) for recipe, _ in config.phases)
+    unpaid = any(not (found or is_recorded) for found, is_recorded in zip(phases, recorded, strict=True))
+    if unpaid and kind.needs_reward(config, task, workflow):
         raise ConfigurationError(
             f"task {task.name} has no answers to compare with, so nothing tells good from bad; add an answer to its "
             "scenarios or a reward with --reward FILE.py:FUNCTION"
         )
-    return found
+    return phases

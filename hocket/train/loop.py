@@ -42,6 +42,7 @@ class RunContext:
         learners: the trained policies by name; the first one's recipe decides what is asked and how it is rolled out.
         decoding: how training samples are drawn. key: the run's root key.
         ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
+        rewards_by_phase: of each phase of the run, of which `rewards` are those of the present one.
         overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
         hooks: calls the hooks and holds what they remember.
     """
@@ -55,6 +56,7 @@ class RunContext:
     ledger: Ledger
     journal: Journal | None = None
     asked: int = 0
+    rewards_by_phase: Sequence[Sequence[Reward]] = ()
     overlap: int = 0
     hooks: Hooks = field(default_factory=Hooks)
 
@@ -104,10 +106,15 @@ class RunContext:
         if result.batch is not None and batch is not None:
             result.batch = joined(result.batch, batch, policy)
 
-    def begin_phase(self, learners: Mapping[str, Learner]) -> None:
-        """Goes on with the learners of another phase."""
+    def begin_phase(self, number: int, learners: Mapping[str, Learner]) -> None:
+        """Goes on with the learners and the rewards of another phase (numbered from 0)."""
         self.hooks.end_phase(self)
+        self.enter_phase(number, learners)
+
+    def enter_phase(self, number: int, learners: Mapping[str, Learner]) -> None:
+        """Stands in a phase, as after a resume."""
         self.learners = learners
+        self.rewards = self.rewards_by_phase[number] if self.rewards_by_phase else self.rewards
 
 
 async def train_step(parts: RunContext, step: int) -> StepResult:

@@ -118,6 +118,8 @@ class Trainer:
             self.recorder.config(config)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
+        for remark in () if resume else kind_of(self.task).remarks(config, self.task, workflow):
+            self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:
             warning = None if resume else advice(config)
@@ -199,7 +201,7 @@ class Trainer:
         phase = self.config.phase_of(step)
         if phase != self.progress.phase:
             self.progress.phase = phase
-            self.parts.begin_phase(self._learners(phase))
+            self.parts.begin_phase(phase, self._learners(phase))
             seat_references(self.config, self.parts)
 
     def _learners(self, phase: int) -> dict[str, Learner]:
@@ -278,7 +280,7 @@ class Trainer:
         if self.overlap is not None:
             self.overlap.restore(state["overlap"])
         if self.progress.phase:
-            self.parts.learners = self._learners(self.progress.phase)
+            self.parts.enter_phase(self.progress.phase, self._learners(self.progress.phase))
             seat_references(self.config, self.parts)
         self.parts.hooks.restore(state["hooks"], self.parts)
         kept = Checkpoints.policies(checkpoint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hocket.core.columns import CALLS, TOOL_CALLS
 from hocket.core.errors import ConfigurationError
@@ -16,6 +16,9 @@ from hocket.workflows.team import Team
 from hocket.workflows.tool_loop import Made, converse
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
+ToolsOf = Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]]
+"""Tools, or what makes those of one episode from its scenario and key."""
+
 
 @dataclass(frozen=True)
 class ToolUse(Workflow):
@@ -27,7 +30,7 @@ class ToolUse(Workflow):
 
     Attributes:
         tools_of: the tools, names of tools with commas between them, or what makes those of one episode from its
-            scenario and key.
+            scenario and key. None is those of the task, or the calculator where it has none.
         turns: replies at most. listed: whether the chat template lists the tools. system: a system prompt.
         call_reward: when not 0, each turn earns this under the name `calls` if it calls and all its calls could be
             carried out; a call that is answered with `error` was not.
@@ -36,7 +39,7 @@ class ToolUse(Workflow):
     name = "tool-use"
     description = "one policy that may call tools, e.g. tool-use?tools_of=calculator,python"
 
-    tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] | str = "calculator"
+    tools_of: ToolsOf | str | None = None
     turns: int = 4
     listed: bool = True
     system: str | None = None
@@ -56,14 +59,15 @@ class ToolUse(Workflow):
 
     @property
     def tools(self) -> Mapping[str, Tools]:
-        if not self.listed or callable(self.tools_of):
-            return {}
-        return {"policy": [tool.schema for tool in self._tools(self.tools_of)]}
+        given = self._given
+        return {} if not self.listed or callable(given) else {"policy": [tool.schema for tool in given]}
+
+    def equipped(self, tools: ToolsOf) -> ToolUse:
+        return self if self.tools_of is not None else replace(self, tools_of=tools)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        given = self.tools_of
-        tools = given(scenario, team.key) if callable(given) else self._tools(given)
-        agent = team.policy
+        given = self._given
+        tools, agent = tools_for(given, scenario, team.key), team.policy
         if self.listed and callable(given):
             agent = agent.fresh(tools=[tool.schema for tool in tools])
         asks = asked(team.assignment)
@@ -72,12 +76,18 @@ class ToolUse(Workflow):
         earned = {"calls": self._earned(made)} if self.call_reward else {}
         return Outcome(answer=str(reply), info=info, turn_rewards=earned)
 
-    def _tools(self, given: Sequence[Tool] | str) -> Sequence[Tool]:
-        assert not isinstance(given, str)  # names became tools at construction
-        return given
+    @property
+    def _given(self) -> ToolsOf:
+        assert not isinstance(self.tools_of, str)  # names became tools at construction
+        return find_all("calculator") if self.tools_of is None else self.tools_of
 
     def _earned(self, made: Sequence[Made]) -> list[float]:
         """What each turn earns; after the last calls there is one more turn."""
         turns = made[-1].turn + 2 if made else 1
         worked = [[one.worked for one in made if one.turn == turn] for turn in range(turns)]
         return [self.call_reward if calls and all(calls) else 0.0 for calls in worked]
+
+
+def tools_for(given: ToolsOf, scenario: Scenario, key: Key) -> Sequence[Tool]:
+    """The tools of one episode."""
+    return given(scenario, key) if callable(given) else given

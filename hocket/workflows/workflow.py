@@ -57,6 +57,10 @@ class Workflow(ABC):
     def tools(self) -> Mapping[str, Tools]:
         return {}
 
+    def equipped(self, tools: Any) -> Workflow:
+        """With the tools of a task, as in `ToolUse.tools_of`, where it takes some and has none; else itself."""
+        return self
+
     @abstractmethod
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
         """Plays one episode. Every awaited agent call is recorded; None leaves the reward to the task's verifiers."""

@@ -26,7 +26,9 @@ from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo import BetaDensity
 from hocket.methods.group_relative.gpg import SignalShare
 from hocket.methods.group_relative.grpo_lead import LogisticAccuracy
+from hocket.methods.group_relative.lc_r1 import TagBonus
 from hocket.methods.group_relative.mapo import MixedDeviation
+from hocket.methods.group_relative.mrt import ProgressBonus
 from hocket.methods.group_relative.pvpo import RememberedBaseline
 from hocket.methods.group_relative.s_grpo_noise import NoiseAware
 from hocket.methods.group_relative.seed_grpo import SemanticEntropy
@@ -191,3 +193,11 @@ def test_corrections_pass_over_trajectories_without_decisions():
     batch = batch.but(logp={**batch.logp, "proximal": recorded(torch.zeros(2))})
     weight = TruncatedImportance(cap=2.0, level="sequence")(batch).occurrences.weight
     assert weight.tolist() == [2.0, 2.0]
+
+
+@LAW
+@given(experiences())
+def test_without_columns_the_base_decides(trajectories):
+    batch, base = batch_of(trajectories), GroupRelative()
+    for credit in (ProgressBonus(base=base), TagBonus(base=base)):
+        assert torch.equal(credit(batch).advantage, base(batch).advantage)

@@ -1,25 +1,26 @@
 """Drifts: each formula against a plain computation, their three conditions, and finiteness."""
 
-import json
 import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objective_batches import batch_of, batches, close, occurrences, total_of, value_and_gradient
+from objective_batches import batch_of, batches, occurrences, total_of, value_and_gradient
 
-from hocket.core.errors import ConfigurationError
 from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift, TanhDrift
 from hocket.methods.group_relative.mdpo import ForwardKLDrift
 from hocket.methods.group_relative.spo import QuadraticDrift
 from hocket.objectives.drift import ClipDrift, DriftSurrogate, reach
-from hocket.objectives.learnt_drift import drift_features, network_drift, write_drift
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)
+
+
 DRIFTS = [ClipDrift(), TanhDrift(), QuadraticDrift(), ForwardKLDrift(), LearntDrift()]
+
+
 numbers = st.floats(-4, 4)
 
 
@@ -121,47 +122,6 @@ def test_all_stays_finite_and_saturation_is_counted(gap, advantage, drift, dtype
 def test_log_ratios_saturate_at_50_but_for_a_square_in_float32():
     assert reach(torch.float64, 1) == reach(torch.float64, 2) == reach(torch.float32, 1) == 50.0
     assert 40.0 < reach(torch.float32, 2) < 41.0
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 0.2, 0.7])
-@pytest.mark.parametrize("advantage", [-2.0, 0.5])
-def test_the_quadratic_is_drawn_to_epsilon(epsilon, advantage):
-    batch = batch_of([[0]], behaviour=torch.zeros(1).double(), advantage=double(advantage))
-    objective = DriftSurrogate(QuadraticDrift(epsilon))
-
-    def slope(ratio):
-        return float(value_and_gradient(total_of(objective, batch), double(ratio).log())[1])
-
-    best = 1 + math.copysign(epsilon, advantage)
-    assert slope(best) == pytest.approx(0.0, abs=1e-12)
-    assert slope(best - 0.05) * slope(best + 0.05) < 0
-
-
-def test_the_mirror_step_size_falls_over_the_run():
-    x, a = torch.tensor([0.3]).double(), torch.ones(1).double()
-    drift = ForwardKLDrift(first=2.0, last=0.5)
-    early, middle, late = (float(drift(x, a, progress)) for progress in (0.0, 0.5, 1.0))
-    assert [early * 2.0, middle * 1.25, late * 0.5] == pytest.approx([float(ForwardKLDrift(1.0, 1.0)(x, a, 0.0))] * 3)
-
-
-def test_a_learnt_drift_goes_through_its_file(tmp_path):
-    noise = torch.Generator().manual_seed(1)
-    inner = torch.randn(8, 3, generator=noise, dtype=torch.float64).round(decimals=4)
-    outer = torch.randn(3, generator=noise, dtype=torch.float64).round(decimals=4)
-    write_drift(tmp_path / "mine.json", inner, outer, seed=1)
-    drift = LearntDrift(str(tmp_path / "mine.json"))
-    x, a = torch.linspace(-1, 1, 9).double(), torch.ones(9).double()
-    close(drift(x, a, 0.0), network_drift(x, a, inner, outer))
-    assert drift_features(x, a).shape == (9, 8)
-
-
-@pytest.mark.parametrize("content", [None, "no json", json.dumps({"inner": [[1.0]], "outer": [1.0]}), "{}"])
-def test_a_bad_file_is_named(tmp_path, content):
-    file = tmp_path / "bad.json"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(ConfigurationError, match=r"bad\.json"):
-        LearntDrift(str(file))
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_gradients_are_the_same_bits(kind, precision, replayed):
     assert all(replayed)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
     rows_at_once=st.sampled_from([1, 2, 5, 256]),

@@ -86,10 +86,10 @@ def test_a_run_stopped_between_checkpoints_ends_equal(name: str, tmp_path: Path,
 @pytest.mark.parametrize(
     ("plan", "stop"),
     [
-        pytest.param(PLAN, 1, id="first phase"),
+        pytest.param(PLAN, 1, id="first phase", marks=pytest.mark.slow),
         pytest.param(PLAN, 4, id="second phase"),
         pytest.param(TO_CRITIC, 2, id="at the boundary"),
-        pytest.param(TO_CRITIC, 4, id="after a critic was added"),
+        pytest.param(TO_CRITIC, 4, id="after a critic was added", marks=pytest.mark.slow),
     ],
 )
 def test_a_plan_resumes_on_both_sides_of_its_boundary(plan: str, stop: int, tmp_path: Path, reward: Path) -> None:

@@ -20,7 +20,7 @@ from hocket.core.packing import pack
 from hocket.rewards.functions import FunctionReward
 from hocket.rewards.opinions import RewardError
 from hocket.rewards.score import grade
-from hocket.rewards.verifiers import ExactMatch, TaskVerifier, equal, last_line, last_number
+from hocket.rewards.verifiers import ExactMatch, TaskVerifier, equal, final_answer, last_line, last_number
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -214,3 +214,7 @@ def test_rewards_of_ones_own_are_checked() -> None:
 
     with pytest.raises(RewardError, match="reward short returned 1 values for 2 completions"):
         scored([said("a"), said("b")], [Short()])
+
+
+def test_final_answers():
+    assert [final_answer(text) for text in ("x <answer> 4 </answer> y", "a\n b \n\n", "")] == ["4", "b", ""]

@@ -130,7 +130,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(max_size=5), TREES, max_size=4))
 def test_any_tree_comes_back_bit_for_bit(tmp_path, tree):
     same(tree, through_disk(tree, tmp_path))

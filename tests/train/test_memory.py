@@ -117,7 +117,7 @@ def test_a_peak_is_seen() -> None:
         assert 0.95 * size < found < 1.3 * size
 
 
-@pytest.mark.parametrize("length", [40, 300])
+@pytest.mark.parametrize("length", [40, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_real_pass_takes_what_was_measured_and_no_more_than_the_bound(length: int) -> None:
     policy = nano()
     before = {name: weight.clone() for name, weight in policy.module.named_parameters()}
@@ -137,7 +137,9 @@ def test_a_real_pass_takes_what_was_measured_and_no_more_than_the_bound(length: 
     assert taken <= memory.bound_bytes(policy, tokens) + gradients
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "gemma2", "llama"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gpt2", "gemma2")), "llama"]
+)
 @settings(max_examples=5, deadline=None)
 @given(rows=st.integers(1, 12), length=st.integers(4, 250))
 def test_the_bound_holds_for_any_architecture(kind: str, rows: int, length: int) -> None:

@@ -222,7 +222,7 @@ def stopped(runs: Path, name: str, *more: str, stop: int, steps: int) -> None:
     trainer.folder.release()
 
 
-QUICK = ("kl", "dapo", "lora")
+QUICK = ("lora",)
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n not in QUICK)])

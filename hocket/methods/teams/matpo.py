@@ -2,7 +2,7 @@
 
 A rollout is the planner's conversation with those of all workers it called, and one advantage serves them all. No new
 piece: workflow `planner-worker` records the conversations as one trajectory, in which tool output and what other agents
-said are no decisions.
+said are no decisions. Workers have the tools of the task.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MATPO = GRPO.but(
     conventions={
         **GRPO.conventions,
         "rollout": "a planner with all its workers, whose contexts are their own: one trajectory, one reward",
+        "workers": "may call the tools of the task, up to the workflow's `turns` replies (4)",
         "tool output": TOOLS,
         "rewards": "the task's; the released setup has 0.9 accuracy + 0.1 tool format",
         "aggregation": "mean over all decisions of planner and workers, then over rollouts",

@@ -88,6 +88,10 @@ class Kind(ABC):
         """Whether nothing scores a trajectory unless some reward does."""
         return False
 
+    def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
+        """What a person should know of a run before it begins."""
+        return ()
+
     @abstractmethod
     def with_references(self, config: Config, player: Player, references: Mapping[str, Policy]) -> Player:
         """The player, able to play the policies as they were before training (`Assignment.actor`), given by name."""

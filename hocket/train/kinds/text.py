@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -66,6 +66,17 @@ class Text(Kind):
     def needs_reward(self, config: Config, task: Task, workflow: Any) -> bool:
         return isinstance(workflow_of(config, task, workflow), SingleTurn)
 
+    def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
+        """Tools of the task that its workflow leaves aside."""
+        own, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
+        if not _tools_of(own) or _tools_of(flow):
+            return ()
+        name = getattr(flow, "name", type(flow).__name__)
+        return (
+            f"workflow {name} leaves aside the tools of task {task.name}, which the task's own workflow has; choose "
+            "--workflow tool-use, or give the workflow tools",
+        )
+
     def with_references(self, config: Config, player: Player, references: Mapping[str, Policy]) -> Player:
         return _with_references(cast(TextPlayer, player), references, config)
 
@@ -75,10 +86,16 @@ TEXT = Text()
 
 def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
     """What plays: the run's workflow, else the recipe's, else the task's own, else one answer of one policy."""
-    named = config.workflow or (None if given else config.phases[0][0].workflow)
+    own, named = getattr(task, "workflow", None), config.workflow or (None if given else config.phases[0][0].workflow)
     if given is None and named is None:
-        return getattr(task, "workflow", None) or SingleTurn()
-    return find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
+        return own or SingleTurn()
+    flow = find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
+    return flow if not _tools_of(own) else flow.equipped(_tools_of(own))
+
+
+def _tools_of(flow: Workflow | None) -> Any:
+    """The tools a workflow gives its policy, as in `ToolUse`."""
+    return getattr(flow, "tools_of", None)
 
 
 def _seated(

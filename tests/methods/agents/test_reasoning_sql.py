@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.methods.agents.claims.reasoning_sql import problems, said
+from hocket.methods.agents.claims.reasoning_sql import problems
 from hocket.methods.agents.reasoning_sql import (
     ClauseMatch,
     JudgeFailures,
@@ -26,7 +27,7 @@ from hocket.methods.agents.reasoning_sql import (
 from hocket.rewards.judge import NoisyJudge
 from hocket.rewards.sql import ExecutionMatch, ends_in_order, parsed, same_rows
 from hocket.tools.sql import QueryResult
-from hocket.types import Scenario
+from hocket.types import Scenario, Trajectory, Turn
 
 TABLES = {"author": ["id", "name", "born"], "book": ["id", "title", "price", "author_id"]}
 FROZEN = frozen_tables(TABLES)
@@ -175,6 +176,12 @@ def test_syntax_takes_parsing_and_running() -> None:
 
 
 # ---------------------------------------------------------------- judged
+
+
+def said(scenario: Scenario, text: str) -> Trajectory:
+    """One attempt that says `text`."""
+    zeros = np.zeros(1)
+    return Trajectory(scenario, [Turn(agent="policy", policy="policy", observation=zeros, action=zeros, text=text)])
 
 
 def test_the_judge_is_asked_about_failures_alone() -> None:

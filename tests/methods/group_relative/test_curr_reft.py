@@ -1,11 +1,14 @@
-"""Questions posed in formats that get harder."""
+"""Questions posed in formats that get harder, how each is graded, and samples that are kept."""
 
 from __future__ import annotations
 
 import pytest
+from rewards_cases import AlwaysRight
+from rollout_cases import Stage, assignments
 
 from hocket.core.keys import Key
-from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, posed
+from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, Selected, chosen_share, posed
+from hocket.rewards.verifiers import token_match
 from hocket.tasks import find
 from hocket.types import Scenario
 
@@ -62,3 +65,29 @@ def test_settings_that_make_no_sense_are_refused():
     for settings in ({"prompts": 0}, {"per_stage": 0}, {"stages": ()}, {"order": "random"}):
         with pytest.raises(ValueError, match=r"prompts|order"):
             FormatStages(**settings)
+
+
+def test_formats_are_graded_each_in_its_way():
+    grade = FormatGrade().grade
+    assert [grade("Yes.", "yes", "binary"), grade("no", "yes", "binary")] == [1.0, 0.0]
+    assert [grade(text, "AC", "choice") for text in ("A", "C, A", "AB", "none")] == [0.5, 1.0, 0.0, 0.0]
+    assert [grade("4.0", 4), grade("5", 4), grade("red big box", "box red")] == [1.0, 0.0, pytest.approx(0.8)]
+    assert grade("4", None) is None
+    assert chosen_share("", "A") == 0.0
+    assert token_match("", "a") == 0.0
+
+
+class _First(AlwaysRight):
+    """Thinks well of the first sample alone."""
+
+    async def __call__(self, trajectories, *, key):
+        return [float(trajectory.sample == 0) for trajectory in trajectories]
+
+
+def test_rejection_sampling_keeps_what_scores_and_convinces():
+    stage = Stage(lambda name, sample: None if sample == 3 else sample / 2)
+    found = stage.collect(Selected(samples=4, least=0.5), assignments("a"))
+    assert [t.sample for t in found.trajectories] == [1, 2]
+    assert [t.sample for t in found.discarded] == [0, 3]
+    assert found.metrics == {"rollout/kept": 0.5}
+    assert [t.sample for t in stage.collect(Selected(4, 0.0, _First()), assignments("a")).trajectories] == [0]

@@ -1,10 +1,15 @@
-"""Scenarios asked by how often they are failed."""
+"""Scenarios asked by how often they are failed, and scores of lengths."""
+
+from __future__ import annotations
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hocket.core.keys import Key
 from hocket.lab.world import World
-from hocket.methods.group_relative.kimi_k1_5 import ByFailure
+from hocket.methods.group_relative.kimi_k1_5 import ByFailure, spread_length
 from hocket.train.ledger import Ledger
 
 KEY = Key.of(3)
@@ -41,3 +46,18 @@ def test_solved_ones_come_back_seldom_and_more_can_be_asked_than_there_are():
 def test_settings_that_make_no_sense_are_refused(fields):
     with pytest.raises(ValueError, match="|".join(fields)):
         ByFailure(**fields)
+
+
+many = settings(max_examples=50, deadline=None)
+
+
+@many
+@given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=8))
+def test_length_scores(members):
+    length = torch.tensor([n for n, _ in members])
+    solved = torch.tensor([right for _, right in members])
+    score = spread_length(length, solved, torch.zeros(len(members), dtype=torch.long), 1)
+    low, high = int(length.min()), int(length.max())
+    for own, right, found in zip(length.tolist(), solved.tolist(), score.tolist(), strict=True):
+        plain = 0.5 - (own - low) / (high - low) if high > low else 0.0
+        assert found == pytest.approx(plain if right else min(0.0, plain))

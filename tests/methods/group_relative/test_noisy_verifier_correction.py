@@ -1,12 +1,25 @@
-"""The page on noisy verifiers says what the checks find."""
+"""Rates of a noisy verifier, corrections and appeals; the page on them says what the checks find."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rewards_cases import AlwaysRight
+from rollout_cases import Stage, assignments
 
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.claims.noisy_verifier_correction import PAGE, claim
+from hocket.methods.group_relative.noisy_verifier_correction import (
+    AppealedCorrection,
+    NoiseCorrection,
+    WithAppeals,
+    false_negative_rate,
+    true_share,
+)
+from hocket.rewards.judge import NoisyJudge
 
 TEXT = (Path(__file__).parents[3] / "docs" / "noisy-verifiers.md").read_text()
 
@@ -24,3 +37,90 @@ def test_its_exact_claims_and_figures_are_the_checks_own(check):
 
 def test_every_check_has_its_line():
     assert all(sum(check.claim[1:] in line for line in TEXT.splitlines()) == 1 for check in claim)
+
+
+RATES = st.tuples(st.floats(0, 0.45), st.floats(0, 0.45))
+
+
+@given(RATES, st.integers(1, 50), st.integers(0, 50))
+def test_the_rate_is_recovered_from_exact_counts(rates, right, wrong):
+    low, high = rates
+    accepted = (1 - high) * right + low * wrong
+    rejected = high * right + (1 - low) * wrong
+    share = high * right / rejected if rejected else 0.0
+    assert false_negative_rate(accepted, rejected, share, low) == pytest.approx(high, abs=1e-9)
+
+
+@given(RATES, st.floats(0, 1))
+def test_a_judges_own_errors_are_allowed_for(rates, share):
+    low, high = rates
+    said = share * (1 - high) + (1 - share) * low
+    assert true_share(said, low, high) == pytest.approx(share, abs=1e-9)
+
+
+def batch_of(verdicts, info=None):
+    rows = [{"id": str(n), "group": "g", "scores": {"reward": v}, "logp": [-1.0]} for n, v in enumerate(verdicts)]
+    for row, told in zip(rows, info or [], strict=False):
+        row["info"] = told
+    return RecordedBatch({"version": 1, "trajectories": rows}).batch
+
+
+def test_an_answer_may_tell_its_own_rates():
+    batch = batch_of([1.0, 1.0, 0.0], [{"false_negative": 0.5}, {}, {"metadata": {"false_positive": 0.4}}])
+    found = NoiseCorrection("backward", 0.0, 0.0)(batch).scores["reward"].values.tolist()
+    assert found == pytest.approx([2.0, 1.0, -0.4 / 0.6])
+    both = NoiseCorrection("backward", 0.1, 0.2)(batch_of([1.0, 0.0])).scores["reward"].values.tolist()
+    assert both == pytest.approx([0.9 / 0.7, -0.1 / 0.7])
+
+
+@pytest.mark.parametrize("settings", [{"form": "sideways"}, {"false_positive": 0.6, "false_negative": 0.5}])
+def test_settings_that_make_no_sense_are_refused(settings):
+    with pytest.raises(ValueError, match=r"form|sum to less than 1"):
+        NoiseCorrection(**settings)
+
+
+def test_rates_of_an_answer_are_checked_too():
+    with pytest.raises(ValueError, match="sum to less than 1"):
+        NoiseCorrection("backward", 0.1, 0.1)(batch_of([1.0], [{"false_positive": 0.95}]))
+
+
+def test_the_estimate_waits_then_counts_and_forgets():
+    correction = AppealedCorrection("forward", least=2, initial=0.05)
+    state = correction.init()
+    batch, state = correction(batch_of([1.0, 0.0, 0.0], [{}, {"appeal": 1.0}, {"appeal": None}]), state)
+    assert correction.estimate(state) == 0.05
+    batch, state = correction(batch_of([1.0, 0.0, 0.0], [{}, {"appeal": 0.0}, {}]), state)
+    assert state == {"accepted": 2.0, "rejected": 4.0, "appeals": 2.0, "upheld": 1.0}
+    # Half of four rejections were right: 2 of 4 right answers were rejected.
+    assert correction.estimate(state) == pytest.approx(0.5)
+    assert batch.scores["reward"].values.tolist() == pytest.approx([0.5, -0.5, -0.5])
+    _, faded = AppealedCorrection(momentum=0.5)(batch_of([1.0]), state)
+    assert faded["accepted"] == 2.0
+
+
+def test_an_estimate_never_makes_a_verifier_useless():
+    correction = AppealedCorrection("backward", false_positive=0.2, least=1)
+    state = {"accepted": 0.0, "rejected": 9.0, "appeals": 9.0, "upheld": 9.0}
+    assert 0.2 + correction.estimate(state) <= 0.95
+
+
+def test_only_rejected_answers_are_appealed_and_rewards_stay():
+    stage = Stage(lambda name, sample: None if sample == 3 else float(sample % 2))
+    judge = NoisyJudge(AlwaysRight(), name="judge")
+    found = stage.collect(WithAppeals(samples=4, judge=judge, share=1.0), assignments("a", "b"))
+    said = [(t.sample, t.info["appeal"]) for t in found.trajectories]
+    assert said == [(0, 1.0), (1, None), (2, 1.0), (3, None)] * 2
+    assert found.metrics == {"appeals": 4.0, "appeals/upheld": 4.0}
+    assert [t.scores["verdict"].value for t in found.trajectories if t.sample == 0] == [0.0, 0.0]
+
+
+def test_nobody_is_asked_without_a_judge_or_a_share():
+    for rollout in (WithAppeals(samples=2), WithAppeals(samples=2, judge=NoisyJudge(AlwaysRight()), share=0.0)):
+        found = Stage(lambda name, sample: 0.0).collect(rollout, assignments("a"))
+        assert [t.info["appeal"] for t in found.trajectories] == [None, None]
+
+
+def test_about_a_share_of_rejections_is_appealed():
+    stage = Stage(lambda name, sample: 0.0)
+    found = stage.collect(WithAppeals(samples=400, judge=NoisyJudge(AlwaysRight()), share=0.25), assignments("a"))
+    assert 70 < found.metrics["appeals"] < 130

@@ -1,17 +1,21 @@
-"""An expert's answer among the samples of a group."""
+"""An expert's answer among the samples of a group, and the curve that bends returns."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
+from hocket.lab.toys.rewarded import said, shaped
 from hocket.lab.world import World
-from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, WithExpert
+from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, AsymmetricCurve, WithExpert, asymmetric_curve
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario
 
@@ -84,3 +88,26 @@ def test_text_demonstrations_are_read_as_tokens():
     told = replace(world(), metadata=lambda question: {"demonstration": "3 4"})
     taught = [t for t in Bench(told, TEMPSAMP_R1, seed=0).step().trajectories if t.source == "expert"]
     assert [t.turns[0].action.tolist() for t in taught] == [[3, 4], [3, 4]]
+
+
+UNIT = st.floats(0, 1)
+
+
+@given(st.lists(UNIT, min_size=2, max_size=8), UNIT, st.floats(0.01, 1), st.floats(0.1, 5))
+def test_the_curve_rises_and_has_the_formula(rewards, threshold, above, below):
+    values = torch.tensor(sorted(rewards), dtype=torch.float64)
+    bent = asymmetric_curve(values, threshold, above, below)
+    assert bool((bent.diff() >= -1e-12).all())
+    for r, value in zip(values.tolist(), bent.tolist(), strict=True):
+        high = threshold + above * math.log(1 + r - threshold) if r > threshold else None
+        low = threshold - (math.exp(below * (threshold - r)) - 1) / (math.exp(below) - 1)
+        assert value == pytest.approx(low if high is None else high, abs=1e-9)
+
+
+def test_the_curve_is_applied_to_whole_returns():
+    rows = [said("q", "x", 0.3), {**said("q", "x", 0.1), "token_scores": {"step": [0.1, 0.1]}}]
+    shape = AsymmetricCurve()
+    assert TEMPSAMP_R1.shaping == (shape,)
+    summed = TEMPSAMP_R1.but(name="sum")
+    rows = [{**row, "scores": {"verdict": row["scores"]["reward"]}} for row in rows]
+    assert shaped(summed, rows)[0] == pytest.approx(shaped(summed, rows)[1])

@@ -1,14 +1,20 @@
-"""Trunks with their candidates, and what happens where a workflow asks for none."""
+"""Trunks with their candidates, where a workflow asks for none, and credit among answers to one prompt."""
 
 from __future__ import annotations
 
 import pytest
+import torch
+from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_turn, normalised
+from hypothesis import given
+from hypothesis import strategies as st
 from rollout_cases import Stage, assignments, identity
 
+from hocket.core.batch import Level
 from hocket.core.candidates import Branching
-from hocket.methods.teams.at_grpo import AgentTurnTree
+from hocket.credit.group import GroupRelative
+from hocket.methods.teams.at_grpo import AgentTurnTree, PromptRelative
 from hocket.rollout.independent import Independent
-from hocket.types import Trajectory
+from hocket.types import Score, Trajectory
 
 
 class Branchy(Stage):
@@ -65,3 +71,51 @@ def test_a_lost_trunk_is_kept_as_it_is():
 def test_wrong_settings_are_refused(settings):
     with pytest.raises(ValueError, match="must be"):
         AgentTurnTree(**settings)
+
+
+@LAW
+@given(experiences(), st.sampled_from(["std", None]))
+def test_one_turn_each_is_group_relative(trajectories, scale):
+    alone = [make(t.scenario.id, float(n % 3), length=len(t.turns[0])) for n, t in enumerate(trajectories)]
+    batch = batch_of(alone)
+    want = GroupRelative(scale=scale, epsilon=1e-8)(batch).advantage
+    assert torch.equal(PromptRelative(scale=scale)(batch).advantage, want)
+
+
+def candidates():
+    """A trunk of two turns of two agents, and what was tried beside each; different prompts in the second group."""
+    first, second = make_turn(2, agent="a", observed=3), make_turn(1, agent="b", observed=1)
+    trunk = make("x", 9.0, turns=[first, second])
+    trunk.scores["mixed"] = Score([1.0, 0.5], Level.TURN)
+    beside = [(make_turn(1, agent="a", observed=3), 0.0), (make_turn(3, agent="b", observed=1), 0.25)]
+    beside += [(make_turn(3, agent="b", observed=2), 5.0)]
+    rows = [trunk]
+    for turn, reward in beside:
+        row = make("x", None, turns=[turn], source="branch")
+        row.scores["mixed"] = Score([reward], Level.TURN)
+        rows.append(row)
+    return rows
+
+
+def test_turns_that_were_scored_compete_by_their_own_score_under_one_prompt():
+    batch = batch_of(candidates())
+    got = by_trajectory(batch, PromptRelative()(batch).advantage)
+    upper = normalised([1.0, 0.0], 1e-8)
+    lower = normalised([0.5, 0.25], 1e-8)
+    assert got[0] == pytest.approx([upper[0], upper[0], lower[0]])
+    assert got[1] == pytest.approx([upper[1]])
+    assert got[2] == pytest.approx([lower[1]] * 3)
+    assert got[3] == [0.0] * 3, "another prompt is no group"
+
+
+def test_a_longer_history_is_another_prompt():
+    root, other = make_turn(2, observed=2), make_turn(2, observed=2)
+    other.action[:] = 7
+    rows = [
+        make("x", 1.0, turns=[root, make_turn(1, parent=root)]),
+        make("x", 0.0, turns=[other, make_turn(1, parent=other)]),
+    ]
+    batch = batch_of(rows)
+    got = by_trajectory(batch, PromptRelative()(batch).advantage)
+    assert got[0][:2] == pytest.approx(normalised([1.0, 0.0], 1e-8)[:1] * 2)
+    assert got[0][2] == got[1][2] == 0.0

@@ -1,0 +1,73 @@
+"""Thinking that is seen and charged, and the decision that is masked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from credit_cases import batch_of, make, make_turn
+from rewards_cases import read
+
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.markup import has_thought
+from hocket.core.signals import REWARD, returns
+from hocket.methods.group_relative.adacot import MaskDecision, ThinkingPenalties, well_formed
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "formed"),
+    [
+        ("<think>a</think>b", True, True),
+        ("<think></think>b", False, True),
+        ("b", False, True),
+        ("<think>a", False, False),
+        ("a</think>", False, False),
+        ("<think><think>a</think>", True, False),
+        ("<think>a</think><think>b</think>", True, True),
+    ],
+)
+def test_thinking_is_seen(text, thought, formed):
+    assert (has_thought(text), well_formed(text)) == (thought, formed)
+
+
+def test_without_labels_the_unthinking_tell_what_is_needed():
+    think, straight = "<think>a</think>b", "b"
+    texts = [(think, 1.0, "easy"), (straight, 1.0, "easy"), (think, 1.0, "hard"), (straight, 0.0, "hard")]
+    texts += [(think, 1.0, "unknown"), (think, 0.0, "unknown")]
+    rows = [{"text": t, "scores": {"reward": r}, "group": g} for t, r, g in texts]
+    batch = read(*rows)
+    charged = (returns(ThinkingPenalties(miss=0.3, over=0.2)(batch)) - returns(batch)).tolist()
+    assert charged == pytest.approx([-0.2, 0, 0, -0.3, 0, 0])
+    assert REWARD[Level.TRAJECTORY] in batch.scores
+
+
+@pytest.mark.parametrize(
+    ("tag", "pieces", "masked"),
+    [
+        ("<think>", ["<think>", "a", "b"], [1]),
+        ("<think>", ["<thi", "nk>a", "b"], [2]),
+        ("<think>", ["a", "b", "c"], []),
+        ("<think>", ["a", "b", "<think>"], []),
+        ("", ["a", "b", "c"], [0]),
+    ],
+)
+def test_one_decision_is_masked(tag, pieces, masked):
+    trajectory = make("a", 1.0, length=3)
+    trajectory.info["pieces"] = pieces
+    weight = MaskDecision(tag)(batch_of([trajectory])).occurrences.weight
+    assert torch.nonzero(weight == 0).flatten().tolist() == masked
+
+
+def test_the_decision_of_every_turn_is_masked():
+    first = make_turn(2)
+    trajectory = make("a", 1.0, turns=[first, make_turn(2, parent=first)])
+    trajectory.info["pieces"] = ["<think>", "a", "<think>", "b"]
+    weight = MaskDecision()(batch_of([trajectory])).occurrences.weight
+    assert weight.tolist() == [1, 0, 1, 0]
+
+
+def test_a_wrong_number_of_pieces_is_refused():
+    trajectory = make("a", 1.0, length=3)
+    trajectory.info["pieces"] = ["a"]
+    with pytest.raises(ConfigurationError, match="3 decisions but 1 texts"):
+        MaskDecision()(batch_of([trajectory]))

@@ -1,0 +1,25 @@
+"""Accuracies with and without a hint, and longer answers up to a limit."""
+
+from __future__ import annotations
+
+import pytest
+from rewards_cases import shaped_returns
+from rollout_cases import Stage, assignments
+
+from hocket.methods.group_relative.gcpo_geometryzero import ContrastGroups, LongerIsBetter
+
+
+def test_contrast_means_are_written_to_everybody():
+    stage = Stage(lambda name, sample: float(sample < 1 << 21))
+    found = stage.collect(ContrastGroups(samples=2, probes=3), assignments("a", "b"))
+    assert len(found.trajectories) == 16
+    assert [t.source for t in found.trajectories[:8]] == ["own"] * 2 + ["baseline"] * 6
+    assert all(t.info["accuracy_with"] == 1.0 and t.info["accuracy_without"] == 0.0 for t in found.trajectories)
+    assert [one.hint is not None for one in stage.asked[0]] == [False, True, True] * 2
+    learnt = stage.collect(ContrastGroups(samples=0, probes=3), assignments("a"))
+    assert {t.source for t in learnt.trajectories} == {"own"}
+
+
+def test_longer_is_better_up_to_the_limit():
+    answers = [("a", 1.0, 2, True), ("a", 0.0, 4, True), ("a", 0.0, 9, True)]
+    assert shaped_returns(LongerIsBetter(limit=4, weight=0.1), answers) == pytest.approx([1.05, 0.1, 0.1])

@@ -1,0 +1,96 @@
+"""Edits of advantages, masks that make PPO, and the quadratic leash."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from credit_cases import answers_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from objective_batches import batch_of, batches, close, doubles, near_an_edge, occurrences, total_of, value_and_gradient
+
+from hocket.credit.group import GroupRelative
+from hocket.methods.group_relative.group_relative_reinforce import (
+    DropSurplusNegatives,
+    ExponentialWeight,
+    LogRatioPenalty,
+    LoweredBaseline,
+    MaskedPolicyGradient,
+)
+from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.surrogate import ClippedSurrogate
+
+
+def test_a_lowered_baseline_and_exponential_weights():
+    batch = answers_of([1.0, 0.0])
+    batch = batch.but(occurrences=GroupRelative(scale=None)(batch))
+    assert LoweredBaseline(0.25)(batch).occurrences.advantage.tolist() == [0.75, -0.25]
+    weighted = ExponentialWeight(0.5)(batch).occurrences.advantage
+    torch.testing.assert_close(weighted, torch.tensor([0.5, -0.5]).double() * torch.tensor([1.0, -1.0]).double().exp())
+    huge = batch.credited(advantage=torch.tensor([1e9, -1e9], dtype=torch.float64))
+    assert bool(ExponentialWeight(1e-3)(huge).occurrences.advantage.isfinite().all())
+
+
+def test_surplus_negatives_go_and_constant_groups_stay():
+    batch = DropSurplusNegatives()(answers_of([1.0, 0.0, 0.0, 0.0]))
+    assert int((batch.occurrences.weight != 0).sum()) == 2
+    assert GroupRelative(scale=None)(batch).advantage.sum() == 0
+    assert DropSurplusNegatives()(answers_of([0.0, 0.0])).occurrences.weight.tolist() == [1.0, 1.0]
+    assert DropSurplusNegatives(ratio=2.0)(answers_of([1.0, 0.0, 0.0, 0.0])).occurrences.weight.sum() == 3
+
+
+AGGREGATES = st.sampled_from(["token-mean", "sequence-mean", "sequence-sum", "constant-length"])
+
+
+many = settings(max_examples=60, deadline=None)
+
+
+@many
+@given(batches(), AGGREGATES)
+def test_mask_and_ratio_make_ppo(drawn, aggregate):
+    batch, logp = drawn
+    if near_an_edge(batch, logp, math.log(0.8), math.log(1.2)):
+        return
+    ours = value_and_gradient(total_of(MaskedPolicyGradient(weighted=True, aggregate=aggregate), batch), logp)[1]
+    close(ours, value_and_gradient(total_of(ClippedSurrogate(aggregate=aggregate), batch), logp)[1])
+
+
+@many
+@given(batches(), AGGREGATES)
+def test_no_mask_is_reinforce_and_two_sides_keep_less_than_one(drawn, aggregate):
+    batch, logp = drawn
+    plain = value_and_gradient(total_of(PolicyGradient(aggregate), batch), logp)[1]
+    free, one, two = (
+        value_and_gradient(total_of(MaskedPolicyGradient(sides=sides, aggregate=aggregate), batch), logp)[1]
+        for sides in ("none", "one", "two")
+    )
+    close(free, plain)
+    if len(set(batch.occurrences.decision.tolist())) == len(batch.occurrences):
+        assert bool(((one == 0) | (one == plain)).all())
+        assert bool(((two == 0) | (two == one)).all())
+
+
+@many
+@given(batches())
+def test_the_quadratic_penalty(drawn):
+    batch, logp = drawn
+    old = batch.logp["behaviour"].values
+
+    def naive(x):
+        rows = [row for row in occurrences(batch) if row]
+        total = sum((0.3 * sum(w * (x[d] - old[d]) for d, _, w in row) ** 2 for row in rows), torch.zeros(()).double())
+        return total / max(1, len(rows))
+
+    found = value_and_gradient(total_of(LogRatioPenalty(0.3), batch), logp)
+    wanted = value_and_gradient(naive, logp)
+    close(found[0], wanted[0], 1e-8)
+    close(found[1], wanted[1], 1e-8)
+
+
+def test_the_penalty_rests_where_the_pull_is_met():
+    """-A l + c l^2 is least at l = A / (2 c)."""
+    batch = batch_of([[0]], behaviour=doubles(-1.0), advantage=doubles(0.6))
+    terms = (PolicyGradient("sequence-sum"), LogRatioPenalty(0.5))
+    slope = sum(value_and_gradient(total_of(term, batch), doubles(-1.0 + 0.6))[1] for term in terms)
+    close(slope, doubles(0.0))

@@ -1,0 +1,60 @@
+"""Gains of lists and advantages of their items by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from credit_cases import LAW, batch_of, by_trajectory, make, make_turn, mean
+from hypothesis import given
+from hypothesis import strategies as st
+from rewards_cases import answered, graded
+
+from hocket.credit.group import GroupRelative
+from hocket.methods.group_relative.rank_grpo import ListGain, RankRelative
+
+
+def test_a_list_earns_its_discounted_gain_and_tells_its_hits():
+    trajectory = answered("Rome\n\n paris \nRome\nOslo", ["rome", "Oslo"])
+    (gain,) = graded(ListGain(), trajectory)
+    assert trajectory.info["hits"] == [1.0, 0.0, 0.0, 1.0]
+    assert gain == pytest.approx(1 + 1 / torch.log2(torch.tensor(5.0)).item())
+    assert graded(ListGain(), answered("", ["x"]), answered("x", "x")) == [0.0, None]
+
+
+def listed(reward, segments, hits, *, truncated=False):
+    trajectory = make("a", reward, truncated=truncated, turns=[make_turn(len(segments))])
+    trajectory.turns[0].segment = torch.tensor(segments).numpy()
+    trajectory.info["hits"] = hits
+    return trajectory
+
+
+@LAW
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=4), min_size=2, max_size=5))
+def test_item_advantages_by_hand(hits):
+    batch = batch_of([listed(0.0, list(range(len(row))), row) for row in hits])
+    longest = max(map(len, hits))
+    gains = [[sum(h / math.log2(j + 2) for j, h in enumerate(row) if j >= k) for k in range(longest)] for row in hits]
+    found = by_trajectory(batch, RankRelative()(batch).advantage)
+    for own, row in zip(found, gains, strict=True):
+        for rank, advantage in enumerate(own):
+            column = [other[rank] for other in gains]
+            centre = mean(column)
+            deviation = (sum((x - centre) ** 2 for x in column) / (len(column) - 1)) ** 0.5
+            equal = max(column) == min(column)
+            assert advantage == pytest.approx(0.0 if equal else (row[rank] - centre) / (deviation + 1e-4), abs=1e-9)
+
+
+PLAIN = GroupRelative()
+
+
+def test_without_hits_the_return_stands_at_every_rank():
+    batch = batch_of([make("a", 1.0, length=3), make("a", 0.0), make("b", 0.0)])
+    assert torch.equal(RankRelative(epsilon=1e-6)(batch).advantage, PLAIN(batch).advantage)
+
+
+def test_a_list_cut_short_earns_no_end():
+    batch = batch_of([listed(0.0, [0, 1, 1], [1.0, 0.0], truncated=True), listed(0.0, [0, 1, 1], [1.0, 0.0])])
+    found = by_trajectory(batch, RankRelative(length=2)(batch).advantage)
+    assert (found[0][-1], found[1][-1]) == (0.0, 0.1)
