@@ -82,6 +82,7 @@ def told(number: int, length: int, *, right: bool) -> dict[str, Any]:
     label = "4" if right else str(5 + number % 2)
     return {
         "text": f"<think>2 + 2 = {label}</think><answer>{label}</answer>",
+        "trace": f"<think>2 + 2 = {label}</think><answer>{label}</answer>",
         "label": label,
         "embedding": [1.0 + number % 3, 1.0, float(right)],
         "history": {"rewards": [0.5]},

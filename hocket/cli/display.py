@@ -141,7 +141,10 @@ class LiveDisplay:
         table = Table.grid(padding=(0, 3))
         recent = self.rewards[-10:]
         mean = sum(recent) / len(recent) if recent else math.nan
-        table.add_row("reward", f"[bold green]{number(mean)}[/]", Text(sparkline(self.rewards), style="green"))
+        trend = Text(sparkline(self.rewards), style="green")
+        if "reward/shaped" in row:
+            trend.append(f"  {number(row['reward/shaped'])} after shaping", style="dim")
+        table.add_row("reward", f"[bold green]{number(mean)}[/]", trend)
         shown = [value for _, value in self.evaluations]
         latest = f"{shown[-1]:.3f}" if shown else "–"
         first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"

@@ -139,6 +139,7 @@ def info_or_metadata(batch: InfoBatch, name: str) -> Sequence[Any]:
 # ---------------------------------------------------------------- what training writes of every trajectory
 
 TEXT = InfoColumn("text", "The last turn's text.")
+TRACE = InfoColumn("trace", "The texts of all turns, a line between; recorded batches may leave it at `text`.")
 LABEL = InfoColumn("label", "The final answer as a word, as the task reads it; None without one.")
 HISTORY = InfoColumn("history", "`rewards`: the mean rewards of the scenario's past groups, oldest first.")
 METADATA = InfoColumn("metadata", "The scenario's own metadata.")

@@ -13,6 +13,9 @@ from hocket.core.segments import segment_sum
 REWARD = {Level.TRAJECTORY: "reward", Level.TURN: "reward/turn", Level.DECISION: "reward/decision"}
 """Where the combined reward stands, by level. A return is the sum over all three."""
 
+RIGHT = 0.5
+"""An answer is right when its return before shaping is at least this: verdicts are 1 and 0."""
+
 
 def token_texts(batch: Batch, reader: str) -> list[list[str]]:
     """The text of every decision of each trajectory; empty texts where nothing was spelt.
@@ -84,3 +87,8 @@ def reference_trajectories(batch: Batch) -> Tensor:
     """Which trajectories are of source `baseline`, `[N]` bool."""
     names = batch.names["source"]
     return batch.source == (names.index("baseline") if "baseline" in names else -1)
+
+
+def right(batch: Batch, least: float = RIGHT) -> Tensor:
+    """Trajectories whose return is at least `least`, `[N]` bool."""
+    return returns(batch) >= least

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
-from hocket.core.signals import counted_trajectories, returns
+from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.stages import Credit
 
 Visit = tuple[int, int]
@@ -94,7 +94,7 @@ class ShortestAgainstLonger(Pairing):
         factor: how many times longer than the shortest a right answer is to be dispreferred; the report has 1.5.
     """
 
-    right: float = 0.5
+    right: float = RIGHT
     factor: float = 1.5
 
     def __call__(self, batch: Batch) -> Occurrences:

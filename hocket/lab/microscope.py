@@ -16,7 +16,7 @@ from torch import Tensor
 from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch, Level, LevelScores, Occurrences, Recorded
 from hocket.core.batch_document import natural, rows_of
-from hocket.core.columns import EMBEDDING, FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS, Column
+from hocket.core.columns import EMBEDDING, FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS, TRACE, Column
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.packing import Codes
 from hocket.recipe import Recipe
@@ -337,6 +337,8 @@ class RecordedBatch:
                 columns[name] = [row.get(name) for row in self.rows]
         for name in dict.fromkeys(key for row in self.rows for key in row.get("info") or {}):
             columns[name] = [(row.get("info") or {}).get(name) for row in self.rows]
+        if TEXT.name in columns:
+            columns.setdefault(TRACE.name, columns[TEXT.name])
         return columns
 
 

@@ -30,7 +30,11 @@ class Curve:
 
 
 CURVES = (
-    Curve("Reward", (("reward/mean", "mean"),), note="Mean total reward of the samples, before shaping."),
+    Curve(
+        "Reward",
+        (("reward/mean", "mean"), ("reward/shaped", "after shaping")),
+        note="Mean total reward of the samples, as earned and, where the recipe shapes it, as credit sees it.",
+    ),
     Curve("Entropy", (("entropy", "entropy"),), unit="nats", zero=True, note="Of what is sampled, per decision."),
     Curve(
         "KL divergence",

@@ -10,9 +10,6 @@ from hocket.core.signals import REWARD, counted_trajectories, returns
 
 SCENARIO = GroupBy("scenario")
 
-RIGHT = 0.5
-"""An answer is right when its return before shaping is at least this: verdicts are 1 and 0."""
-
 
 def groups_of(batch: Batch, by: GroupBy) -> list[list[int]]:
     """The counted trajectories of each group, in assignment order (so that nothing depends on that of the batch)."""
@@ -31,8 +28,3 @@ def with_return(batch: Batch, value: Tensor) -> Batch:
         known = batch.scores[name].values if name in batch.scores else torch.zeros_like(value)
         value = known + (value - returns(batch))
     return batch.but(scores={**batch.scores, name: LevelScores(Level.TRAJECTORY, value)})
-
-
-def right(batch: Batch, least: float = RIGHT) -> Tensor:
-    """Trajectories whose return is at least `least`, `[N]` bool."""
-    return returns(batch) >= least

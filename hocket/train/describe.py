@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hocket.core.columns import FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS, Column
+from hocket.core.columns import FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS, TRACE, Column
 from hocket.stages import LedgerView, Player, Task
 from hocket.types import Trajectory
 
@@ -21,6 +21,7 @@ def described(
     columns |= {
         FEEDBACK: [{name: s.feedback for name, s in t.scores.items() if s.feedback} for t in trajectories],
         TEXT: [trajectory.text for trajectory in trajectories],
+        TRACE: ["\n".join(turn.text for turn in trajectory.turns if turn.text) for trajectory in trajectories],
         LABEL: [label(trajectory) if label else None for trajectory in trajectories],
         HISTORY: [{"rewards": list(ledger.history(t.scenario.id))} for t in trajectories],
         METADATA: [t.scenario.metadata for t in trajectories],

@@ -11,6 +11,7 @@ import numpy as np
 
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
+from hocket.core.signals import RIGHT
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Task
 from hocket.train.kinds import kind_of
@@ -102,7 +103,7 @@ async def evaluate_samples(
     asked = [Assignment(task.scenario("eval", i), samples=samples, decoding=decoding) for i in range(_count(task, n))]
     played = await player.play(asked, key=key.derive("evaluate", "samples"))
     await grade(played, rewards, key=key.derive("evaluate", "samples", "score"))
-    right = np.array([task.success(trajectory) > 0.5 for trajectory in played]).reshape(len(asked), samples).sum(1)
+    right = np.array([task.success(trajectory) >= RIGHT for trajectory in played]).reshape(len(asked), samples).sum(1)
     found = {}
     k = 1
     while k <= samples:

@@ -20,6 +20,7 @@ from hocket.core.columns import LIMIT, Column
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
+from hocket.core.signals import counted_trajectories, returns
 from hocket.rewards.score import grade
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
@@ -182,6 +183,8 @@ def learn(
     for name, learner in parts.learners.items():
         assessed = learner.compute_credit(batch, parts.weights, step)
         found = credit_metrics(assessed.of_policy(name))
+        if learner.recipe.shaping:
+            found["reward/shaped"] = _mean(returns(assessed)[counted_trajectories(assessed)].tolist())
         if name in learning:
             found |= learner.learn(assessed, key.derive("update", name), step)
         learner.end_activation_cache()

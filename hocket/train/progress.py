@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hocket.core.signals import RIGHT
 from hocket.stages import State
 from hocket.train.evaluate import Evaluated
 from hocket.train.kinds.kind import Kind
@@ -87,7 +88,7 @@ def in_words(found: Evaluated) -> list[State]:
             "prompt": _prompt(trajectory),
             "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
             "text": trajectory.text,
-            "right": success > 0.5,
+            "right": success >= RIGHT,
         }
         for trajectory, success in zip(found.trajectories[:SHOWN], found.each, strict=False)
         if trajectory.scenario.prompt is not None

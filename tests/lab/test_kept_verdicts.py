@@ -32,12 +32,15 @@ def _() -> Finding:
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the library's sources whose verdicts are read and kept."""
+    """A copy of the library's sources whose verdicts are read and kept; those of a few rows are of the code as it is."""
     package = tmp_path / "hocket"
     shutil.copytree(record.METHODS.parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "base.bin"))
     monkeypatch.setattr(record, "METHODS", package / "methods")
     for cached in (record.recorded, record._read):
         cached.cache_clear()
+    for row in ("mrt", "gigpo", "mashost", "gmpo"):
+        claims = tuple(check.claim for check in checks_of(row))
+        record.keep([Verdict(row, claim, True, "seen", 0.1) for claim in claims], {row: claims})
     yield package
     for cached in (record.recorded, record._read):
         cached.cache_clear()

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.segments import segment_count, segment_extreme, segment_std
-from hocket.core.signals import counted_trajectories, returns
+from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.credit.weights import Compared, Weight
 from hocket.methods.base.conventions import LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
-from hocket.rewards.members import RIGHT, SCENARIO, with_return
+from hocket.rewards.members import SCENARIO, with_return
 from hocket.rollout.dynamic import DynamicSampling
 from hocket.rollout.independent import Independent
 from hocket.stages import Shaping
@@ -68,7 +68,7 @@ class DeviationUnlessAllRight(Weight):
         least: a member is right when its return is at least this. ddof, epsilon: as in `GroupRelative`.
     """
 
-    least: float = 0.5
+    least: float = RIGHT
     ddof: int = 1
     epsilon: float = 1e-6
 

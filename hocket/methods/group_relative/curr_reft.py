@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from hocket.core.keys import Key
+from hocket.core.signals import RIGHT
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
@@ -106,7 +107,7 @@ class Selected(Rollout):
     """
 
     samples: int = 8
-    least: float = 0.5
+    least: float = RIGHT
     judge: Reward | None = None
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hocket.core.batch import Batch, GroupBy
-from hocket.core.columns import LABEL, TEXT, InfoColumn, info_column
+from hocket.core.columns import LABEL, TRACE, InfoColumn, info_column
 from hocket.core.signals import returns
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.members import groups_of, with_return
@@ -33,18 +33,18 @@ class EntityMatch(Shaping):
 
     E-GRPO (arXiv 2510.24694): g is the share of a question's known entities that stand in the text, and the maximum
     runs over the group. An answer is right if its return is at least `right`; it is in the right form if it has a
-    `label`. Reads the columns `text` and `label`, and `entities` (a list of names; a column or in the scenario's
+    `label`. Reads the columns `trace` and `label`, and `entities` (a list of names; a column or in the scenario's
     metadata); where none are named, g is 0.
 
     Attributes:
         alpha: what the best wrong answer of a group gets, in [0, 1): less than a right one.
-        column: where entities are looked for; `text` is the last turn's, a workflow may tell of more.
+        column: where entities are looked for: what was said in all turns, as the search for them spans several.
     """
 
     alpha: float = 0.3
     right: float = 1.0
     by: GroupBy = GroupBy("scenario")
-    column: str = TEXT.name
+    column: str = TRACE.name
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < self.right:
@@ -77,8 +77,8 @@ E_GRPO = GRPO.but(
         "alpha": "shaping.0.alpha = 0.3, chosen here; below the reward of a right answer",
         "right": "a return of at least shaping.0.right = 1",
         "form": "right if there is a final answer (label)",
-        "entities": "a list in the scenario's metadata; matched as whole words, case levelled, in the last turn's "
-        "text or another column (shaping.0.column) that a workflow fills",
+        "entities": "a list in the scenario's metadata; matched as whole words, case levelled, in the texts "
+        "of all turns or another column (shaping.0.column) that a workflow fills",
         "maximum": "over the group, right answers included; 0 where no entity is matched or none is known",
     },
     shaping=(EntityMatch(),),

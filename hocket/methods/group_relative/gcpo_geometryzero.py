@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
-from hocket.core.columns import TEXT, InfoColumn
+from hocket.core.columns import TRACE, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import TOOL_CALL
@@ -138,7 +138,8 @@ class ContrastBonus(Shaping):
 
     GCPO (arXiv 2506.07160): the mean returns of rollouts told to construct and told not to give the sign, see
     `contrast_sign`. Reads column `accuracy_with` and `accuracy_without`, which `hocket.rollout.ContrastGroups` writes
-    (a scenario without them has sign 0), and `constructs` where the task tells; else `marker` is sought in `text`.
+    (a scenario without them has sign 0), and `constructs` where the task tells; else `marker` is sought in the texts of
+    all turns.
 
     Attributes:
         weight: of the bonus. band: differences up to this are no difference.
@@ -168,9 +169,9 @@ class ContrastBonus(Shaping):
     def _constructs(self, batch: Batch) -> Tensor:
         if CONSTRUCTS.present(batch):
             return torch.tensor([float(bool(one)) for one in CONSTRUCTS.rows(batch)], dtype=torch.float64)
-        if not TEXT.present(batch):
-            raise ConfigurationError("ContrastBonus reads 'text' or 'constructs', which this experience does not hold")
-        return torch.tensor([float(self.marker in (text or "")) for text in TEXT.rows(batch)], dtype=torch.float64)
+        if not TRACE.present(batch):
+            raise ConfigurationError("ContrastBonus reads 'trace' or 'constructs', which this experience does not hold")
+        return torch.tensor([float(self.marker in (text or "")) for text in TRACE.rows(batch)], dtype=torch.float64)
 
 
 ACCURACY_WITH = InfoColumn("accuracy_with", "The mean score of the scenario's samples told to use what is compared.")

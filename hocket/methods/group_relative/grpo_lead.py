@@ -13,11 +13,11 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.segments import segment_mean, segment_std
-from hocket.core.signals import counted_trajectories
+from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.weights import Compared, Weight
 from hocket.methods.base.conventions import LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.members import RIGHT, SCENARIO, right, with_return
+from hocket.rewards.members import SCENARIO, with_return
 from hocket.stages import Shaping
 
 

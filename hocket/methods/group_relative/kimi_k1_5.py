@@ -16,12 +16,11 @@ from torch import Tensor
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.keys import Key
 from hocket.core.segments import segment_extreme
-from hocket.core.signals import counted_trajectories
+from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.regression import AdvantageRegression
-from hocket.rewards.members import RIGHT, right
 from hocket.rewards.shaping import added
 from hocket.stages import Curriculum, LedgerView, Shaping, Task
 from hocket.types import Scenario

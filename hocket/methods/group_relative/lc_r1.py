@@ -19,12 +19,12 @@ from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.segments import segment_extreme
-from hocket.core.signals import counted_trajectories, returns
+from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.credit.group import GroupRelative
 from hocket.methods.base.conventions import CENTRED, LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.members import RIGHT, SCENARIO, with_return
+from hocket.rewards.members import SCENARIO, with_return
 from hocket.rewards.tags import TagFormat
 from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
 from hocket.rollout.dynamic import total
@@ -75,7 +75,7 @@ class CompressedThoughts(Rollout):
 
     samples: int = 8
     extract: Extractor = field(default_factory=FirstMention)
-    least: float = 0.5
+    least: float = RIGHT
 
     def __post_init__(self) -> None:
         if self.samples < 1:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
+from hocket.core.signals import RIGHT, right
 from hocket.methods.base.conventions import RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
-from hocket.rewards.members import RIGHT, right, with_return
+from hocket.rewards.members import with_return
 from hocket.rewards.tags import TagFormat
 from hocket.stages import Shaping
 

@@ -14,20 +14,20 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
-from hocket.core.columns import TEXT, TOOL_CALLS
+from hocket.core.columns import TOOL_CALLS, TRACE
 from hocket.core.markup import TOOL_CALL
-from hocket.core.signals import counted_trajectories, returns
+from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.methods.base.conventions import RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.ppo import PPO
-from hocket.rewards.members import RIGHT, with_return
+from hocket.rewards.members import with_return
 from hocket.stages import Shaping, State
 
 
 def tool_calls(batch: Batch) -> Tensor:
-    """Calls in each trajectory, `[N]` float64: column `tool_calls` where it is known, else counted in `text`."""
+    """Calls in each trajectory, `[N]` float64: column `tool_calls` where it is known, else counted in all turns."""
     if not TOOL_CALLS.present(batch):
-        texts = TEXT.read(batch, "a reward on tool calls")
+        texts = TRACE.read(batch, "a reward on tool calls")
         return torch.tensor([float((text or "").count(TOOL_CALL)) for text in texts], dtype=torch.float64)
     return torch.tensor([float(calls or 0) for calls in TOOL_CALLS.rows(batch)], dtype=torch.float64)
 
@@ -48,7 +48,7 @@ class ToolEfficiency(Shaping):
 
     OTC (arXiv 2504.14870). m is the trajectory's number of calls, n the fewest of any right answer to its scenario so
     far; the current group enters n before the rewards, so a new record is not punished. Stateful: it remembers n per
-    scenario. Reads column `tool_calls`, or counts calls in `text`.
+    scenario. Reads column `tool_calls`, or counts calls in all turns.
 
     Attributes:
         alpha: scale. smooth: the c of `efficiency`, about the most calls there are.

@@ -15,11 +15,11 @@ import torch
 from hocket.core.batch import Batch
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.core.signals import counted_trajectories, returns
+from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.methods.base.conventions import CENTRED, RIGHT_ANSWERS
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.members import RIGHT, with_return
+from hocket.rewards.members import with_return
 from hocket.rollout.branches import ANSWER, CLOSED, NUMBERED, continued, ending_tokens, only_turn, thinking_span
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory, Turn
