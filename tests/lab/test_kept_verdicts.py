@@ -32,7 +32,7 @@ def _() -> Finding:
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the library's sources whose verdicts are read and kept; those of a few rows are of the code as it is."""
+    """A copy of the library's sources whose verdicts are read and kept, those of a few rows of the code as it is."""
     package = tmp_path / "hocket"
     shutil.copytree(record.METHODS.parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "base.bin"))
     monkeypatch.setattr(record, "METHODS", package / "methods")
