@@ -15,6 +15,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.serve.bounds import Bounds
 from hocket.serve.host import Host, is_loopback, require
 
+LEAST_KEY = 16
+"""Characters of a key that other machines can try."""
+
 
 def serve(
     path: Path,
@@ -31,6 +34,11 @@ def serve(
         raise ConfigurationError(
             f"--host {options.host} can be reached from other machines, so a key is required: --key-variable NAME "
             "takes it from the environment (or --key KEY)"
+        )
+    if not is_loopback(options.host) and any(len(key) < LEAST_KEY for key in keys):
+        raise ConfigurationError(
+            f"--host {options.host} can be reached from other machines, and a key of fewer than {LEAST_KEY} characters "
+            "can be guessed; make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
         )
     from hocket.serve.app import build_app
     from hocket.serve.current import CurrentBackend

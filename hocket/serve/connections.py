@@ -1,14 +1,35 @@
-"""Connections that wait for nobody for ever: slow heads, slow readers and idle peers are hung up on."""
+"""Connections that wait for nobody for ever: slow heads, slow readers and idle peers are hung up on.
+
+A request whose end can be read in two ways is refused, so that no second one hides behind it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import h11
+import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hocket.serve.bounds import Bounds
+from hocket.serve.refusals import Refused
+
+HEAD_BYTES = 2**16
+"""Of a request's head, at most."""
+
+
+class _Unambiguous(h11.Connection):
+    """A parser that refuses requests with both a length and a transfer encoding (RFC 9112, section 6.1)."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and {b"content-length", b"transfer-encoding"} <= dict(event.headers).keys():
+            raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
+_MALFORMED = Refused(400, "this is no HTTP request that can be read in one way only", code="malformed_request")
 
 
 def bounded(bounds: Bounds) -> type[asyncio.Protocol]:
@@ -22,6 +43,21 @@ def bounded(bounds: Bounds) -> type[asyncio.Protocol]:
 
         _head: asyncio.TimerHandle | None = None
         _reader: asyncio.TimerHandle | None = None
+
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings)
+            self.conn = _Unambiguous(h11.SERVER, HEAD_BYTES)
+
+        def send_400_response(self, msg: str) -> None:
+            body = msgspec.json.encode(_MALFORMED.body())
+            headers = [
+                ("content-type", "application/json"),
+                ("content-length", str(len(body))),
+                ("connection", "close"),
+            ]
+            told = (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage())
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in told))
+            self.transport.close()
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(cast(asyncio.Transport, transport))

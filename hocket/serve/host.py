@@ -79,7 +79,7 @@ class Host:
     async def _serve(self, make: Callable[[], Starlette], started: Future[asyncio.AbstractEventLoop]) -> None:
         import uvicorn
 
-        from hocket.serve.connections import bounded
+        from hocket.serve.connections import HEAD_BYTES, bounded
 
         bounds = self._bounds
         config = uvicorn.Config(
@@ -95,7 +95,7 @@ class Host:
             backlog=bounds.connections,
             timeout_keep_alive=max(1, round(bounds.idle_seconds)),
             timeout_graceful_shutdown=_GRACE,
-            h11_max_incomplete_event_size=2**16,
+            h11_max_incomplete_event_size=HEAD_BYTES,
         )
         self._server = uvicorn.Server(config)
         self._socket.listen(bounds.connections)

@@ -27,6 +27,31 @@ def test_body_without_a_length_is_refused_when_it_grows_too_large():
         assert b"413" in wire.until_closed().split(b"\r\n")[0]
 
 
+BODY = json.dumps(question())
+SMUGGLED = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        f"content-length: {len(BODY)}\r\ntransfer-encoding: chunked\r\n",
+        f"transfer-encoding: chunked\r\ncontent-length: {len(BODY)}\r\n",
+        "content-length: -1\r\n",
+        "content-length: 5\r\ncontent-length: 6\r\n",
+        "content-length: 5, 6\r\n",
+        "transfer-encoding: gzip\r\n",
+    ],
+)
+def test_requests_whose_end_is_unclear_are_refused_and_nothing_behind_them_is_answered(lengths: str):
+    backend = EchoBackend()
+    with hosted(backend) as host, Wire(host) as wire:
+        wire.send(f"{SMUGGLED}{lengths}\r\n0\r\n\r\n{SMUGGLED}content-length: {len(BODY)}\r\n\r\n{BODY}")
+        head, _, body = wire.until_closed().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert b"application/json" in head
+    assert json.loads(body)["error"]["code"] == "malformed_request"
+
+
 def test_a_body_of_the_largest_size_is_read():
     body = json.dumps(question()).encode()
     with hosted(EchoBackend(), Bounds(body_bytes=len(body))) as host:
