@@ -203,7 +203,7 @@ ROOMS = {
 def _unbuilt(recipe: Recipe) -> str | None:
     """Which slot holds words or numbers instead of a stage; None when none does."""
     if isinstance(recipe.cast, Stage):
-        return f"cast: {_kind(recipe.cast)} is no cast; write {{type: hocket.core.NAME}}"
+        return f"cast: {_kind(recipe.cast)} is no cast; name one, such as separate, or write {{type: hocket.core.NAME}}"
     for slot, room in ROOMS.items():
         stage = getattr(recipe, slot)
         for one in stage if isinstance(stage, tuple) else (stage,):

@@ -233,8 +233,11 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     rest = Table.grid(padding=(0, 3))
     rest.add_column(style="dim")
     rest.add_column(overflow="fold")
+    why = summary.get("diagnosis", ())[:2]
     for name, text in (
         ("", ""),
+        *((("note" if not number else "", sentence) for number, sentence in enumerate(why))),
+        *((("", ""),) if why else ()),
         *(_example(changed[0]) if changed else ()),
         ("run", str(folder)),
         ("report", str(folder / "report.html")),

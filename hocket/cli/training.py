@@ -17,6 +17,8 @@ from hocket.core.errors import ConfigurationError
 def train(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket train`."""
     from hocket.cli.display import LiveDisplay, closing, program
+    from hocket.report.page import diagnosis_of
+    from hocket.report.reading import read_run
     from hocket.train.trainer import NullObserver
 
     console = err()
@@ -38,12 +40,14 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
         trainer.save()
     trainer.finish("interrupted" if interrupted else "finished")
     summary = trainer.summary("interrupted" if interrupted else "finished")
+    found = read_run(trainer.folder.path)
+    told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
     if not options.quiet:
         resume = f"{program()} train --resume {trainer.folder.path}"
         more = "" if interrupted else f" --steps {trainer.total_steps * 2}"
-        console.print(closing(summary, trainer.folder.path, resume=resume + more))
+        console.print(closing({**summary, **told}, trainer.folder.path, resume=resume + more))
     if options.json:
-        emit({**summary, "path": str(trainer.folder.path)})
+        emit({**summary, **told, "path": str(trainer.folder.path)})
     return INTERRUPTED if interrupted else 0
 
 

@@ -51,7 +51,7 @@ def page(run: Recorded) -> str:
         chips=_chips(run),
         hero=hero(run),
         facts=_facts(run),
-        diagnosis=diagnose(run.rows, latest, penalty=kl_coefficient(run.config)),
+        diagnosis=diagnosis_of(run, latest),
         charts=charts,
         first=CURVES_FIRST if len(charts) < 2 * CURVES_FIRST else CURVES_FIRST + 3,
         roles=table(shown["steps"], run.trained, run.config),
@@ -63,6 +63,13 @@ def page(run: Recorded) -> str:
         machine=json.dumps(run.machine, indent=2) if run.machine else "",
         footer=f"hocket {__version__} · {run.path.name}",
     )
+
+
+def diagnosis_of(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    """What keeps a run from learning, gravest first; `latest` are its latest episodes where they have been read."""
+    if latest is None:
+        latest = run.episodes(run.steps[-1]) if run.steps else []
+    return diagnose(run.rows, latest, penalty=kl_coefficient(run.config))
 
 
 @functools.cache

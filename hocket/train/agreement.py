@@ -42,10 +42,8 @@ class Agreement:
         if not self.largest > threshold:
             return None
         head = f"sampler and learner log-probs differ by up to {self.largest:.3g} nats (threshold {threshold:g})"
-        if self.stale > 0:
-            return (
-                f"{head}: {self.stale:.0%} of the decisions come from older weights; add a correction or sync sooner."
-            )
+        if self.stale == 1:
+            return f"{head}: all decisions come from older weights; add a correction or sync sooner."
         if abs(self.slope - 1) > 0.05:
             return f"{head}: one is {self.slope:.2f} times the other, as when temperatures differ between the two."
         if self.bias < -threshold / 4:
@@ -56,11 +54,16 @@ class Agreement:
 
 
 def agreement(batch: Batch, learner: Tensor, decisions: Tensor, version: int) -> Agreement | None:
-    """Compares recorded behaviour log-probs with the learner's `[T]` at `decisions`; None when none were recorded."""
+    """Compares recorded behaviour log-probs with the learner's `[T]` at `decisions`; None when none were recorded.
+
+    Beside decisions of the current weights, older ones (replayed samples) are counted in `stale` and not compared.
+    """
     behaviour = batch.logp["behaviour"]
-    shown = decisions[behaviour.present[decisions] & ~batch.forced[decisions]]
-    if not len(shown):
+    known = decisions[behaviour.present[decisions] & ~batch.forced[decisions]]
+    if not len(known):
         return None
+    old = batch.version[known] < version
+    shown = known[~old] if not old.all() else known
     sampled, evaluated = behaviour.values[shown].double(), learner[shown].detach().double()
     gap = evaluated - sampled
     spread = sampled.var(unbiased=False)
@@ -71,6 +74,6 @@ def agreement(batch: Batch, learner: Tensor, decisions: Tensor, version: int) ->
         p999=float(torch.quantile(gap.abs()[:1_000_000], 0.999)),
         slope=float(covariance / spread) if spread > 1e-6 else math.nan,
         bias=float(gap.mean()),
-        stale=float((batch.version[shown] < version).double().mean()),
+        stale=float(old.double().mean()),
         decisions=len(shown),
     )

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from hocket.core.aliases import OLD_SLOTS, present, present_pairs
+from hocket.core.casting import __all__ as CASTS
 from hocket.core.components import field_types, from_plain, has_path, is_component, replaced, to_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
@@ -137,10 +138,18 @@ def _applied(config: Config, pairs: Pairs) -> Config:
         if head == "recipe" and "." in key:
             edits[key.partition(".")[2]] = value
         elif head in SLOTS:
-            edits[key] = value
+            edits[key] = _cast(value) if key == "cast" and isinstance(value, str) else value
         else:
             config = _set(config, key, value)
     return dataclasses.replace(config, recipe=config.recipe.but(edits)) if edits else config
+
+
+def _cast(name: str) -> Mapping[str, str]:
+    """The cast of this name, in plain form; `--cast separate`."""
+    found = next((one for one in CASTS if one.lower() == name.lower()), None)
+    if found is None:
+        raise ConfigurationError(f"cast = {name!r} is unknown{nearest(name, CASTS)}")
+    return {"type": f"hocket.core.{found}"}
 
 
 def _set(config: Config, key: str, value: Any) -> Config:

@@ -100,8 +100,10 @@ class RunContext:
         self, result: StepResult, trajectories: Sequence[Trajectory], policy: str, *, step: int, key: Key
     ) -> None:
         """One update of `policy` alone from trajectories, after the others' one; metrics and credit join `result`."""
-        alone = replace(self, learners={policy: self.learners[policy]})
+        learner = self.learners[policy]
+        alone, of_step = replace(self, learners={policy: learner}), learner.agreement
         batch, learnt = learn(alone, trajectories, key, step, everyone=True)
+        learner.agreement = of_step  # What is settled late was sampled by older weights, which is no news.
         prefix = f"{policy}/" if len(self.learners) > 1 else ""
         result.metrics |= {prefix + name: value for name, value in learnt.items()}
         if result.batch is not None and batch is not None:

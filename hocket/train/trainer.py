@@ -80,7 +80,7 @@ class Trainer:
     ) -> None:
         self.observer: Observer = observer or NullObserver()
         self.task = task or tasks.find(config.task)
-        self._report = report
+        self._report, self._new = report, not resume
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
         self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
         try:
@@ -147,7 +147,20 @@ class Trainer:
         return self.progress.step >= self.total_steps and bool(self.progress.before)
 
     def step(self) -> dict[str, Any]:
-        """The evaluation before training when nothing was done yet, else one training step; returns its metrics row."""
+        """The evaluation before training when nothing was done yet, else one training step; returns its metrics row.
+
+        A new run that is refused before its first step is done leaves no folder, so that its name stays free.
+        """
+        try:
+            return self._step()
+        except HocketError:
+            if self._new and not self.progress.step:
+                if self.overlap is not None:
+                    self.overlap.close()
+                self.folder.abandon(new=True)
+            raise
+
+    def _step(self) -> dict[str, Any]:
         if not self.progress.before:
             return self._log(0, self._evaluate(0))
         step = self.progress.step + 1

@@ -61,6 +61,7 @@ def test_a_run_is_served_to_the_official_client_until_a_signal(tmp_path: Path):
     ("arguments", "words"),
     [
         (("nano", "--host", "0.0.0.0"), "a key is required"),
+        (("nano", "--host", "0.0.0.0", "--key", "k"), "fewer than 16 characters"),
         (("nano", "--key-variable", "NO_SUCH_VARIABLE"), "the environment has no such variable"),
         (("nano", "--key", " x"), "a key must be ASCII text without space"),
         (("nano", "--max-tokens", "0"), "tokens must be above 0"),
