@@ -29,6 +29,8 @@ COMMANDS = (
 )
 
 
+SHUFFLED = "{type: hocket.curriculum.Shuffled, prompts: 2}"
+
 OWN = '''
 from hocket.workflows import Workflow
 
@@ -85,6 +87,33 @@ def test_train_with_json_prints_one_document_and_progress_elsewhere(tmp_path: Pa
     assert said.json["before"]["n"] == 8
     assert "step    1/1" in said.err
     assert "hocket eval" in said.err
+
+
+def test_a_run_that_is_refused_in_its_first_step_leaves_no_folder(tmp_path: Path) -> None:
+    more = ("--runs", tmp_path, "--run", "mine", "--quiet")
+    refused = call(
+        "train", *TINY, "--steps", "1", *more, "--recipe", "train-long-think-short", "--curriculum", SHUFFLED
+    )
+    assert refused.code == 2, refused.err
+    assert "metadata 'budget'" in refused.err
+    assert not (tmp_path / "mine").exists()
+    assert call("train", *TINY, *more).code == 0
+
+
+def test_what_was_said_and_why_nothing_was_learnt_is_in_the_json(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def none(completions, **_):\n    return [0.0 for _ in completions]\n")
+    said = train(tmp_path, "mine", "--reward", f"{tmp_path}/mine.py:none", "--json", steps=1).json
+    assert any("no group had any signal" in sentence.lower() for sentence in said["diagnosis"])
+    assert isinstance(said["messages"], list)
+    shown = call("train", "--resume", "mine", "--runs", tmp_path, "--steps", "2")
+    assert "no group had any signal" in " ".join(shown.err.lower().split())
+
+
+def test_casts_are_named(tmp_path: Path) -> None:
+    said = call("train", *TINY, "--steps", "1", "--runs", tmp_path, "--quiet", "--cast", "shared")
+    assert said.code == 0, said.err
+    said = call("train", *TINY, "--steps", "1", "--runs", tmp_path, "--quiet", "--cast", "sharde")
+    assert (said.code, "did you mean 'Shared'" in said.err) == (2, True)
 
 
 def test_train_without_json_leaves_stdout_empty(tmp_path: Path) -> None:

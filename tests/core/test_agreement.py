@@ -49,6 +49,17 @@ def test_the_likely_cause_is_named(difference: dict[str, float], word: str) -> N
     assert word in (seen.cause(0.05) or "")
 
 
+def test_replayed_samples_are_counted_and_not_compared() -> None:
+    policy = TablePolicy(5, 4)
+    batch = sampled(policy)
+    replayed = torch.arange(batch.decisions) % 2 == 0
+    behaviour = batch.logp["behaviour"]
+    moved = Recorded(behaviour.values + 2.0 * replayed, behaviour.present)
+    seen = found(policy, batch.but(logp={"behaviour": moved}, version=batch.version - replayed.long()))
+    assert (seen.largest, seen.stale) == (0, pytest.approx(0.5, abs=0.01))
+    assert seen.cause(0.05) is None
+
+
 def test_gaps_without_a_pattern_point_at_precision() -> None:
     policy = TablePolicy(5, 4)
     batch = sampled(policy)
