@@ -161,14 +161,21 @@ class Recipe:
         `weights` are those of the named scores. Pure: the microscope and the trainer call the same function.
         """
         state = dict(state)
+        for _, after in self.credit_steps(batch, state, weights):
+            batch = after
+        return batch, state
+
+    def credit_steps(self, batch: Batch, state: State, weights: Mapping[str, float]) -> Iterator[tuple[str, Batch]]:
+        """`compute_credit` stage by stage: the slot, and the batch after it. Changes `state`."""
         batch = _call(self.combine, "combine", state, batch, weights)
+        yield "combine", batch
         for number, shape in enumerate(self.shaping):
             batch = _call(shape, f"shaping.{number}", state, batch)
-        occurrences = cast(Occurrences, _call(self.credit, "credit", state, batch))
-        batch = batch.but(occurrences=occurrences)
+            yield f"shaping.{number}", batch
+        batch = batch.but(occurrences=cast(Occurrences, _call(self.credit, "credit", state, batch)))
+        yield "credit", batch
         if self.correction is not None:
-            batch = _call(self.correction, "correction", state, batch)
-        return batch, state
+            yield "correction", _call(self.correction, "correction", state, batch)
 
     def loss(self, now: Evaluation, batch: Batch) -> list[Terms]:
         """All terms to be minimised: the objective's, then each regulariser's."""

@@ -159,6 +159,9 @@ class LiveDisplay:
         )
         for line in role_lines(row):
             table.add_row(*line)
+        idle = sorted({key.rpartition("idle/")[2] for key in row if "idle/" in key})
+        if idle:
+            table.add_row("without effect", "", f"[dim]{escape(', '.join(idle))}[/] in this step")
         return Group(self.progress, table) if self.bar is not None else Group(table)
 
 

@@ -172,6 +172,18 @@ def groups_alike(evidence: Evidence) -> Iterator[str]:
     yield f"{what}: all rewards within a group are equal, which leaves no gradient{_kind_of_equal(alike, compared)}"
 
 
+def idle_stages(evidence: Evidence) -> Iterator[str]:
+    """Stages that changed nothing in any step with signal."""
+    rows = [row for row in evidence.recent if any(row.get(name) for name in _names([row], "groups/with_signal"))]
+    keys = sorted({key for row in rows for key in row if "idle/" in key})
+    always = [key.rpartition("idle/")[2] for key in keys if all(row.get(key) for row in rows)]
+    for stage in dict.fromkeys(always):
+        yield (
+            f"{stage} changed nothing in any of the last {len(rows)} steps with signal, so the run trained as if "
+            "without it; `hocket primitives` says what it reads, which this task or workflow may not give."
+        )
+
+
 def _kind_of_equal(alike: Sequence[Group], compared: Sequence[Group]) -> str:
     means = [group.mean for group in alike if group.mean is not None]
     best = max(reward for group in compared for reward in group.rewards if reward is not None)
@@ -265,6 +277,7 @@ RULES: tuple[Rule, ...] = (
     cut_off,
     never_rewarded,
     groups_alike,
+    idle_stages,
     disagreement,
     clipped,
     pulled_back,

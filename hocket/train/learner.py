@@ -16,7 +16,9 @@ from hocket.recipe import Recipe
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
+from hocket.train.idle import idle_stages
 from hocket.train.oom_retry import OutOfMemoryRetry, RetryingProblem
+from hocket.train.suggestions import origin_of
 from hocket.types import Quantity
 from hocket.update.problem import Problem
 
@@ -38,7 +40,8 @@ class Learner:
 
     Attributes:
         policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
-        memory: what the recipe's stages remember. retry: what happens when the machine's memory runs out.
+        memory: what the recipe's stages remember. idle: those that changed nothing in the latest step.
+        retry: what happens when the machine's memory runs out.
     """
 
     def __init__(self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False) -> None:
@@ -53,6 +56,8 @@ class Learner:
         self.reference: Policy | None = copied if recipe.wants_reference else None
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
+        self.idle: list[str] = []
+        self._origin = origin_of(recipe)
         self.retry = OutOfMemoryRetry({id(one): one for one in (policy, self.reference) if one is not None}.values())
 
     def begin_activation_cache(self) -> None:
@@ -76,9 +81,12 @@ class Learner:
     def compute_credit(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
         """Gives credit over the joint experience of `step` by this learner's recipe."""
         batch = batch.but(step=step, progress=min(1.0, (step - 1) / max(1, self.total_steps - 1)))
+        memory = dict(self.memory)
         with torch.no_grad():
-            batch, self.memory = self.recipe.compute_credit(batch, self.memory, weights)
-        return batch
+            steps = list(self.recipe.credit_steps(batch, memory, weights))
+            self.idle = idle_stages(self.recipe, self._origin, steps)
+        self.memory = memory
+        return steps[-1][1]
 
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
         """One update from the decisions of this policy in a credited batch."""

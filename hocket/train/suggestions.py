@@ -21,7 +21,7 @@ def is_open(recipe: Recipe, path: str) -> bool:
     that it has not changed. What a recipe brings itself, as one that is made of none, is open where it has the value
     that its class gives it.
     """
-    origin = _origin(recipe)
+    origin = origin_of(recipe)
     if origin is None:
         return _is_ours(recipe) or is_default(recipe, path)
     if not has_path(origin, path):
@@ -77,7 +77,7 @@ def _lengths(component: Any, where: str) -> Iterator[tuple[str, Any]]:
 def _follows(recipe: Recipe, path: str) -> bool:
     if _is_ours(recipe):
         return True
-    origin = _origin(recipe)
+    origin = origin_of(recipe)
     if origin is None or not has_path(origin, path):
         return is_default(recipe, path)
     return bool(value_at(recipe, path) == value_at(origin, path)) and _follows(origin, path)
@@ -88,7 +88,7 @@ def _is_ours(recipe: Recipe) -> bool:
     return recipe.name in RECIPES.own and find(recipe.name) == recipe
 
 
-def _origin(recipe: Recipe) -> Recipe | None:
+def origin_of(recipe: Recipe) -> Recipe | None:
     """What it was made of: the recipe of this name where it differs, else its parent."""
     if recipe.name in RECIPES.declared and find(recipe.name) != recipe:
         return find(recipe.name)
