@@ -12,6 +12,7 @@ import hocket
 SETTINGS: dict[str, Any] = {"threads": 1, "evaluation.n": 300, "evaluation.every": 0}
 
 
+@pytest.mark.slow
 def test_grpo_makes_the_nano_model_better_on_sums(tmp_path: Path) -> None:
     run = hocket.train("sums", steps=50, runs=str(tmp_path), **SETTINGS)
     before, after = run.summary["before"], run.summary["after"]

@@ -213,6 +213,7 @@ def test_a_step_out_of_memory_is_done_again(trainer: Callable[..., Trainer], tmp
     assert weights(tmp_path / "spared") == weights(tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_smaller_parts_are_learnt_from(trainer: Callable[..., Trainer], tmp_path: Path) -> None:
     sizes = ["--curriculum.prompts", "8", "--rollout.samples", "8", "--decoding.temperature", "3", "--steps", "1"]
     policies, asked = [], []
