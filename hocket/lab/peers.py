@@ -151,6 +151,18 @@ def trl_two_sided(batch: Padded, delta: float = 3.0) -> Tensor:
     return sequence_mean(loss, batch)
 
 
+def soft_gated(ratio: Tensor, advantage: Tensor) -> Tensor:
+    """SAPO's objective per token, with temperatures 1 and 1.05."""
+    temperature = torch.full_like(advantage, 1.05).masked_fill(advantage > 0, 1.0)
+    return torch.sigmoid(temperature * (ratio - 1)) * 4 / temperature * advantage
+
+
+def trl_sapo(batch: Padded) -> Tensor:
+    """`loss_type="sapo"`."""
+    ratio = (batch.logp - batch.old).exp()
+    return sequence_mean(-soft_gated(ratio, group_scores(batch, epsilon=TRL_EPSILON)), batch)
+
+
 def trl_rloo(batch: Padded) -> Tensor:
     """`RLOOTrainer`, beta 0: a clipped ratio of whole answers, the product of their tokens' ratios."""
     ratio = ((batch.logp - batch.old) * batch.mask).sum(1, keepdim=True).exp()
@@ -192,6 +204,31 @@ def verl_gpg(batch: Padded) -> Tensor:
     """`adv_estimator=gpg`, the `gpg` loss: scaled by the batch size over the count of non-zero rewards."""
     alpha = len(batch.reward) / max(int((batch.reward != 0).sum()), 1)
     return token_mean(-alpha * group_scores(batch, epsilon=None) * batch.logp, batch)
+
+
+# ---------------------------------------------------------------- verl 0.9
+
+
+def verl_sapo(batch: Padded) -> Tensor:
+    """The `sapo` loss, `tau_pos=1`, `tau_neg=1.05`, `seq-mean-token-mean`, on `adv_estimator=grpo`."""
+    return sequence_mean(-soft_gated(verl_ratio(batch), group_scores(batch, epsilon=1e-6)), batch)
+
+
+def verl_opo(batch: Padded) -> Tensor:
+    """`adv_estimator=opo`, vanilla loss, `token-mean`."""
+    rewards, lengths = batch.by_group(), batch.mask.sum(1).view(batch.groups, -1)
+    baseline = (lengths * rewards).sum(1, keepdim=True) / lengths.sum(1, keepdim=True)
+    advantage = (rewards - baseline).reshape(-1, 1)
+    return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
+
+
+def verl_pass_at_k(batch: Padded) -> Tensor:
+    """`adv_estimator=grpo_passk`, vanilla loss, `token-mean`: the best one's lead, over the deviation plus 1e-6."""
+    rewards = batch.by_group()
+    top, place = rewards.topk(2, dim=1)
+    lead = (top[:, :1] - top[:, 1:]) / (rewards.std(1, keepdim=True) + 1e-6)
+    advantage = torch.zeros_like(rewards).scatter(1, place[:, :1], lead).reshape(-1, 1)
+    return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
 
 
 # ---------------------------------------------------------------- others
@@ -238,7 +275,7 @@ class PeerComparison:
         return find(self.recipe).but(dict(self.changes or {}))
 
 
-TRL, VERL = "TRL 1.16", "verl (Oct 2025)"
+TRL, VERL, VERL_9 = "TRL 1.16", "verl (Oct 2025)", "verl 0.9"
 SMALL = {"credit.epsilon": TRL_EPSILON}
 TOKENS = {"objective.aggregate": "token-mean"}
 
@@ -262,6 +299,7 @@ LEDGER: Sequence[PeerComparison] = (
         SMALL | {"objective.dual": 3.0},
         "epsilon 1e-4; a cap on large ratios, which matters for negative advantages only",
     ),
+    PeerComparison(f"{TRL}, loss_type sapo", trl_sapo, "sapo", SMALL, "epsilon 1e-4"),
     PeerComparison(
         f"{TRL}, RLOOTrainer",
         trl_rloo,
@@ -299,6 +337,15 @@ LEDGER: Sequence[PeerComparison] = (
         "gpg",
         None,
         "scaled by batch size over the count of non-zero rewards; the authors' code by that of valid groups",
+    ),
+    PeerComparison(f"{VERL_9}, sapo", verl_sapo, "sapo", {}, "log-ratios cut at 20"),
+    PeerComparison(f"{VERL_9}, opo", verl_opo, "opo", {}, "dual clip at 3, which no ratio of these batches reaches"),
+    PeerComparison(
+        f"{VERL_9}, grpo_passk",
+        verl_pass_at_k,
+        "grpo-pass-at-k",
+        {"credit.scale": "std", "objective.dual": 3.0},
+        "divided by the deviation, epsilon 1e-6; dual clip at 3",
     ),
     PeerComparison(
         "OpenRLHF 0.8, group_norm",

@@ -17,7 +17,7 @@ from hocket.types import Decoding
 def is_open(recipe: Recipe, path: str) -> bool:
     """Whether a recipe leaves a setting, which it has, to the task it runs on.
 
-    A standard method of the library leaves all its settings open, and a recipe made of another one (by `but`) those
+    A recipe of the library that is made of no other leaves all its settings open, one made of another (by `but`) those
     that it has not changed. What a recipe brings itself, as one that is made of none, is open where it has the value
     that its class gives it.
     """

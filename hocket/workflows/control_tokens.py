@@ -37,7 +37,7 @@ class ControlTokens:
             return tokens.sub(rf"{_OPEN}\g<0>{_CLOSE}", value) if tokens is not None else value
         if isinstance(value, Mapping):
             role = role or str(value.get("role", ""))
-            return {name: self.mark(one, role) for name, one in value.items()}
+            return {self.mark(name, role): self.mark(one, role) for name, one in value.items()}
         return [self.mark(one, role) for one in value] if isinstance(value, (list, tuple)) else value
 
     def pieces(self, text: str) -> Iterator[tuple[str, bool]]:

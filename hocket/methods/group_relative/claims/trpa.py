@@ -46,7 +46,7 @@ def _() -> Finding:
         rows = []
         for number, answer in enumerate(which.tolist()):
             better, own = (answer == 0) == (number // 2 < wins), [float(reference[answer])]
-            rows.append({"group": f"{number // 2}", "scores": {"reward": better}, "logp": own, "logp_ref": own})
+            rows.append({"group": f"{number // 2}", "scores": {"reward": float(better)}, "logp": own, "logp_ref": own})
         recipe = TRPA.but({"regularisers": (), "objective.top": top})
         batch, _ = recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), {})
 
