@@ -6,6 +6,7 @@ an epsilon, what it clips. `LEDGER` says which recipe it corresponds to, and whi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,6 +164,16 @@ def trl_sapo(batch: Padded) -> Tensor:
     return sequence_mean(-soft_gated(ratio, group_scores(batch, epsilon=TRL_EPSILON)), batch)
 
 
+def trl_vespo(batch: Padded) -> Tensor:
+    """`loss_type="vespo"`: token sums over the generation batch, the gamma weight of whole answers detached."""
+    advantage = group_scores(batch, epsilon=TRL_EPSILON)
+    whole = ((batch.logp - batch.old) * batch.mask).sum(1, keepdim=True).clamp(math.log(1e-8), 20.0).detach()
+    power = torch.full_like(advantage, 3.0).masked_fill(advantage >= 0, 2.0)
+    decay = torch.full_like(advantage, 2.0).masked_fill(advantage >= 0, 3.0)
+    weight = (decay + power * whole - decay * whole.exp()).exp()
+    return token_mean(-weight * advantage * batch.logp, batch)
+
+
 def trl_rloo(batch: Padded) -> Tensor:
     """`RLOOTrainer`, beta 0: a clipped ratio of whole answers, the product of their tokens' ratios."""
     ratio = ((batch.logp - batch.old) * batch.mask).sum(1, keepdim=True).exp()
@@ -300,6 +311,7 @@ LEDGER: Sequence[PeerComparison] = (
         "epsilon 1e-4; a cap on large ratios, which matters for negative advantages only",
     ),
     PeerComparison(f"{TRL}, loss_type sapo", trl_sapo, "sapo", SMALL, "epsilon 1e-4"),
+    PeerComparison(f"{TRL}, loss_type vespo", trl_vespo, "vespo", SMALL, "epsilon 1e-4"),
     PeerComparison(
         f"{TRL}, RLOOTrainer",
         trl_rloo,
