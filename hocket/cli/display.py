@@ -41,6 +41,12 @@ def sparkline(values: list[float], width: int = 40) -> str:
     return "".join(BLOCKS[1 + round((point - low) / span * 7)] for point in points)
 
 
+def recent_mean(values: list[float]) -> float:
+    """Of the last ten; not a number where there are none."""
+    recent = values[-10:]
+    return sum(recent) / len(recent) if recent else math.nan
+
+
 def clock(seconds: float) -> str:
     """Seconds as m:ss or h:mm:ss."""
     whole = max(0, round(seconds))
@@ -59,6 +65,7 @@ class LiveDisplay:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.rewards: list[float] = []
+        self.shaped: list[float] = []
         self.evaluations: list[tuple[int, float]] = []
         self.last: dict[str, Any] = {}
         self.progress = Progress(
@@ -103,6 +110,8 @@ class LiveDisplay:
             self.began = time.monotonic()
         if "reward/mean" in row:
             self.rewards.append(row["reward/mean"])
+        if "reward/shaped" in row:
+            self.shaped.append(row["reward/shaped"])
         measured = row.get("eval/accuracy", row.get("eval/return"))
         if measured is not None:
             self.evaluations.append((row["step"], measured))
@@ -139,11 +148,10 @@ class LiveDisplay:
     def _page(self) -> Group:
         row = self.last
         table = Table.grid(padding=(0, 3))
-        recent = self.rewards[-10:]
-        mean = sum(recent) / len(recent) if recent else math.nan
+        mean = recent_mean(self.rewards)
         trend = Text(sparkline(self.rewards), style="green")
-        if "reward/shaped" in row:
-            trend.append(f"  {number(row['reward/shaped'])} after shaping", style="dim")
+        if self.shaped:
+            trend.append(f"  {number(recent_mean(self.shaped))} after shaping", style="dim")
         table.add_row("reward", f"[bold green]{number(mean)}[/]", trend)
         shown = [value for _, value in self.evaluations]
         latest = f"{shown[-1]:.3f}" if shown else "–"
