@@ -42,6 +42,11 @@ def find(name: str) -> Recipe:
     return recipe
 
 
+def parent_of(recipe: Recipe) -> Recipe | None:
+    """The recipe it was derived from, as the library or a package has it; None where nobody has it."""
+    return find(recipe.parent) if recipe.parent and recipe.parent in RECIPES else None
+
+
 @functools.cache
 def _constants() -> dict[str, str]:
     """The names of the library's recipes by those of their constants."""

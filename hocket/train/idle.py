@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.components import value_at
+from hocket.core.errors import HocketError
 from hocket.core.signals import rewards_by_occurrence
 from hocket.recipe import Recipe
-from hocket.stages import Credit, Stateful
+from hocket.stages import Stateful
 
 PREFIX = "idle/"
 """Of metrics: `idle/STAGE` is 1 in a step in which that stage changed nothing."""
 
 
-def idle_stages(recipe: Recipe, origin: Recipe | None, steps: Sequence[tuple[str, Batch]]) -> list[str]:
+def idle_stages(recipe: Recipe, parent: Recipe | None, steps: Sequence[tuple[str, Batch]]) -> list[str]:
     """The classes of stages that changed nothing, given the batch after each stage of credit (`Recipe.credit_steps`).
 
-    A shaping changes rewards or weights, and a credit gives other advantages, weights or pairs than that of `origin`,
-    the recipe it was made of. A correction without effect is what one hopes for. Nothing is said without any signal.
+    A shaping changes rewards or weights, and a credit gives other advantages, weights or pairs than that of `parent`,
+    the recipe it was derived from. A correction without effect is what one hopes for. Without any signal none is named.
     """
     names = []
     for (_, before), (slot, after) in itertools.pairwise(steps):
         if slot == "credit":
-            plain = _origin_credit(recipe, origin)
-            same = plain is not None and _equal(_given(after.occurrences), _given(plain(before)))
+            plain = _as_parent(recipe, parent, before)
+            same = plain is not None and _equal(_given(after.occurrences), _given(plain))
         else:
             same = slot != "correction" and _equal(_seen(before), _seen(after))
         if same:
@@ -38,11 +40,15 @@ def idle_stages(recipe: Recipe, origin: Recipe | None, steps: Sequence[tuple[str
     return names if signal else []
 
 
-def _origin_credit(recipe: Recipe, origin: Recipe | None) -> Credit | None:
-    """The credit that this one took the place of; None where it is none of its own, or one of them remembers."""
-    if origin is None or origin.credit == recipe.credit:
+def _as_parent(recipe: Recipe, parent: Recipe | None, batch: Batch) -> Occurrences | None:
+    """What the credit gives whose place this one took; None where it is the same, remembers or reads other columns."""
+    if parent is None or parent.credit == recipe.credit or not parent.credit.reads <= recipe.reads:
         return None
-    return None if isinstance(origin.credit, Stateful) or isinstance(recipe.credit, Stateful) else origin.credit
+    if isinstance(parent.credit, Stateful) or isinstance(recipe.credit, Stateful) or parent.credit.needs_baseline:
+        return None
+    with suppress(HocketError, ValueError):  # It may ask for samples that this recipe does not draw.
+        return parent.credit(batch)
+    return None
 
 
 def _given(seen: Occurrences) -> list[Tensor | None]:

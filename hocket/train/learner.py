@@ -13,12 +13,12 @@ from hocket.core.columns import Column
 from hocket.core.evaluating import evaluate_detached, policy_decisions
 from hocket.core.keys import Key
 from hocket.recipe import Recipe
+from hocket.recipes import parent_of
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
 from hocket.train.idle import idle_stages
 from hocket.train.oom_retry import OutOfMemoryRetry, RetryingProblem
-from hocket.train.suggestions import origin_of
 from hocket.types import Quantity
 from hocket.update.problem import Problem
 
@@ -57,7 +57,7 @@ class Learner:
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
         self.idle: list[str] = []
-        self._origin = origin_of(recipe)
+        self._parent = parent_of(recipe)
         self.retry = OutOfMemoryRetry({id(one): one for one in (policy, self.reference) if one is not None}.values())
 
     def begin_activation_cache(self) -> None:
@@ -84,7 +84,7 @@ class Learner:
         memory = dict(self.memory)
         with torch.no_grad():
             steps = list(self.recipe.credit_steps(batch, memory, weights))
-            self.idle = idle_stages(self.recipe, self._origin, steps)
+            self.idle = idle_stages(self.recipe, self._parent, steps)
         self.memory = memory
         return steps[-1][1]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 from hocket.core.components import has_path, is_component, is_default, value_at
 from hocket.core.names import RECIPES
 from hocket.recipe import Recipe
-from hocket.recipes import find
+from hocket.recipes import find, parent_of
 from hocket.stages import Stage
 from hocket.types import Decoding
 
@@ -21,12 +21,7 @@ def is_open(recipe: Recipe, path: str) -> bool:
     that it has not changed. What a recipe brings itself, as one that is made of none, is open where it has the value
     that its class gives it.
     """
-    origin = origin_of(recipe)
-    if origin is None:
-        return _is_ours(recipe) or is_default(recipe, path)
-    if not has_path(origin, path):
-        return is_default(recipe, path)
-    return bool(value_at(recipe, path) == value_at(origin, path)) and is_open(origin, path)
+    return _unchanged(recipe, path, lambda one: one.parent is None and _is_ours(one))
 
 
 def lengths_of(recipe: Recipe, longest: int) -> Mapping[str, float]:
@@ -36,7 +31,7 @@ def lengths_of(recipe: Recipe, longest: int) -> Mapping[str, float]:
     user's recipe states itself are left out.
     """
     usual = Decoding().max_tokens
-    found = {path: value for path, value in _lengths(recipe, "") if _follows(recipe, path)}
+    found = {path: value for path, value in _lengths(recipe, "") if _unchanged(recipe, path, _is_ours)}
     return {path: type(value)(max(1, round(value * longest / usual))) for path, value in found.items()}
 
 
@@ -74,13 +69,14 @@ def _lengths(component: Any, where: str) -> Iterator[tuple[str, Any]]:
                 yield from _lengths(value, f"{where}{name}.")
 
 
-def _follows(recipe: Recipe, path: str) -> bool:
-    if _is_ours(recipe):
+def _unchanged(recipe: Recipe, path: str, is_source: Callable[[Recipe], bool]) -> bool:
+    """Whether a setting is as in the nearest recipe behind this one that is a source, else as its class gives it."""
+    if is_source(recipe):
         return True
-    origin = origin_of(recipe)
+    origin = _origin(recipe)
     if origin is None or not has_path(origin, path):
         return is_default(recipe, path)
-    return bool(value_at(recipe, path) == value_at(origin, path)) and _follows(origin, path)
+    return bool(value_at(recipe, path) == value_at(origin, path)) and _unchanged(origin, path, is_source)
 
 
 def _is_ours(recipe: Recipe) -> bool:
@@ -88,8 +84,8 @@ def _is_ours(recipe: Recipe) -> bool:
     return recipe.name in RECIPES.own and find(recipe.name) == recipe
 
 
-def origin_of(recipe: Recipe) -> Recipe | None:
+def _origin(recipe: Recipe) -> Recipe | None:
     """What it was made of: the recipe of this name where it differs, else its parent."""
     if recipe.name in RECIPES.declared and find(recipe.name) != recipe:
         return find(recipe.name)
-    return find(recipe.parent) if recipe.parent and recipe.parent in RECIPES else None
+    return parent_of(recipe)

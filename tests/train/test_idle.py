@@ -10,10 +10,9 @@ from tiny_runs import rows, train
 
 from hocket.lab.microscope import RecordedBatch
 from hocket.recipe import Recipe
-from hocket.recipes import find
+from hocket.recipes import find, parent_of
 from hocket.report.diagnosis import diagnose
 from hocket.train.idle import idle_stages
-from hocket.train.suggestions import origin_of
 
 
 def recorded(**more: Any) -> list[dict[str, Any]]:
@@ -26,7 +25,7 @@ def recorded(**more: Any) -> list[dict[str, Any]]:
 
 def idle(recipe: Recipe, rows: list[dict[str, Any]]) -> list[str]:
     batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
-    return idle_stages(recipe, origin_of(recipe), list(recipe.credit_steps(batch, dict(recipe.init()), {})))
+    return idle_stages(recipe, parent_of(recipe), list(recipe.credit_steps(batch, dict(recipe.init()), {})))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +49,11 @@ def test_a_credit_that_gives_what_its_origin_gives_is_named() -> None:
     assert idle(find("gigpo"), apart) == ["EpisodeAndTurn"]
     alike = [{**row, "state": ["same"]} for row in apart]
     assert idle(find("gigpo"), alike) == []
+
+
+def test_a_recipe_that_a_run_has_changed_is_held_against_its_parent() -> None:
+    apart = [{**row, "turn": [0] * len(row["logp"]), "state": [str(n)]} for n, row in enumerate(recorded())]
+    assert idle(find("gigpo").but({"objective.horizon": 96}), apart) == ["EpisodeAndTurn"]
 
 
 def test_nothing_is_said_without_signal() -> None:
