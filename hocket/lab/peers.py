@@ -174,6 +174,13 @@ def trl_vespo(batch: Padded) -> Tensor:
     return token_mean(-weight * advantage * batch.logp, batch)
 
 
+def trl_sequence_mask(batch: Padded, threshold: float = 0.2) -> Tensor:
+    """`loss_type="grpo"`, `off_policy_mask_threshold=0.2`."""
+    advantage, ratio = group_scores(batch, epsilon=TRL_EPSILON), (batch.logp - batch.old).exp()
+    kept = (advantage >= 0) | (-mean_log_ratio(batch).detach() <= threshold)
+    return sequence_mean(surrogate(ratio, advantage, 0.2, 0.2) * kept, batch)
+
+
 def trl_rloo(batch: Padded) -> Tensor:
     """`RLOOTrainer`, beta 0: a clipped ratio of whole answers, the product of their tokens' ratios."""
     ratio = ((batch.logp - batch.old) * batch.mask).sum(1, keepdim=True).exp()
@@ -311,6 +318,9 @@ LEDGER: Sequence[PeerComparison] = (
         "epsilon 1e-4; a cap on large ratios, which matters for negative advantages only",
     ),
     PeerComparison(f"{TRL}, loss_type sapo", trl_sapo, "sapo", SMALL, "epsilon 1e-4"),
+    PeerComparison(
+        f"{TRL}, off_policy_mask_threshold 0.2", trl_sequence_mask, "grpo-sequence-mask", SMALL, "epsilon 1e-4"
+    ),
     PeerComparison(f"{TRL}, loss_type vespo", trl_vespo, "vespo", SMALL, "epsilon 1e-4"),
     PeerComparison(
         f"{TRL}, RLOOTrainer",
