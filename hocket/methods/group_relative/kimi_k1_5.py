@@ -17,8 +17,10 @@ from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.keys import Key
 from hocket.core.segments import segment_extreme
 from hocket.core.signals import RIGHT, counted_trajectories, right
+from hocket.credit.pairs import ShortestAgainstLonger
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.conventions import CENTRED
+from hocket.methods.base.dpo import DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.regression import AdvantageRegression
 from hocket.rewards.shaping import added
@@ -136,10 +138,25 @@ KIMI_K1_5 = GRPO.but(
         "updates per batch": "2: in the first the policies are equal and tau plays no part",
     },
     note="Difficulty labels for an easy-to-hard order are not read; answers cut short are not resumed in a later step "
-    "(rollouts carry no memory); of long2short there are its pairs (hocket.credit.ShortestAgainstLonger, for DPO) and "
-    "length-rewarded training, not model merging.",
+    "(rollouts carry no memory); of long2short there are its DPO (long2short-dpo) and length-rewarded training, not "
+    "model merging.",
     curriculum=ByFailure(),
     shaping=(SpreadLength(),),
     objective=AdvantageRegression(temperature=0.1),
     **{"credit.scale": None, "update.epochs": 2},
+)
+
+
+LONG2SHORT_DPO = DPO.but(
+    name="long2short-dpo",
+    title="Kimi k1.5, long2short: DPO for the shortest right answer",
+    source="Kimi Team, arXiv:2501.12599, section 2.4",
+    conventions={
+        **DPO.conventions,
+        "pairs": "the shortest right sample against all wrong ones and right ones 1.5 times as long (credit.factor)",
+        "group of one": "no pair",
+        "constant group": "no pair where nobody is right; where all are, pairs by length",
+        "data": "the policy's own samples; the report pairs those of a long-thinking model",
+    },
+    credit=ShortestAgainstLonger(),
 )

@@ -20,7 +20,7 @@ from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, documents
 from hocket.lab.toys.quick_worlds import uneven
 from hocket.lab.toys.rewarded import answer, line
 from hocket.lab.world import World, answer_of
-from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5, ByFailure
+from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5, LONG2SHORT_DPO, ByFailure
 from hocket.objectives.regression import squared_residual
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
@@ -150,3 +150,15 @@ def _() -> Finding:
     errors = max(abs(a - b) / math.sqrt(b * (1 - b) / 2000) for a, b in zip(shares, expected, strict=True))
     figures = say(asked=str(shares), expected=line(expected), largest_error=errors)
     return Finding(errors < 4.5, f"{figures} standard errors")
+
+
+@claim(
+    "long2short DPO prefers the shortest right answer to wrong ones and to right ones 1.5 times as long",
+    "arXiv 2501.12599, section 2.4",
+)
+def _() -> Finding:
+    kinds = [(1.0, 4), (1.0, 5), (1.0, 6), (0.0, 2), (0.0, 9)]
+    rows = [answer(verdict, length, logp_ref=[-1.0] * length) for verdict, length in kinds]
+    slopes = [sum(one) for one in inspect_rows(LONG2SHORT_DPO, rows)["gradient"]]
+    signs = [(slope > 0) - (slope < 0) for slope in slopes]
+    return Finding(signs == [-1, 0, 1, 1, 1], say(of_verdicts_and_lengths=str(kinds), signs_of_gradients=str(signs)))

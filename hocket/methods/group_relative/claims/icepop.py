@@ -1,0 +1,56 @@
+"""IcePop's claims."""
+
+import math
+
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
+from hocket.methods.base.grpo import GRPO, GRPO_TIS
+from hocket.methods.group_relative.icepop import ICEPOP
+
+claim = Claims("icepop", "arXiv:2510.18855")
+
+
+def document(ratios: list[float]) -> dict[str, object]:
+    """Two answers, the learner's log-probs before the update being `ratios` times the sampler's in each."""
+    rows = [
+        {
+            "group": "g",
+            "scores": {"reward": reward},
+            "logp": [-1.0] * len(ratios),
+            "logp_proximal": [-1.0] * len(ratios),
+            "logp_behaviour": [-1.0 - math.log(ratio) for ratio in ratios],
+        }
+        for reward in (1.0, 0.0)
+    ]
+    return {"version": 1, "trajectories": rows}
+
+
+@claim("Where sampler and learner agree it is GRPO.", "derived")
+def _() -> Finding:
+    seen = document([1.0] * 4)
+    return below(EXACT, off_GRPO=gap(gradient(ICEPOP, seen), gradient(GRPO, seen)))
+
+
+@claim("A token counts k times, k its ratio, from 0.5 to 5, and 0 outside.")
+def _() -> Finding:
+    ratios = [0.1, 0.49, 0.51, 1.0, 2.0, 4.9, 5.1, 50.0]
+    ours, plain = gradient(ICEPOP, document(ratios))[: len(ratios)], gradient(ICEPOP, document([1.0] * 8))[0]
+    kept = [ratio if 0.5 <= ratio <= 5 else 0.0 for ratio in ratios]
+    count = sum(one > 0 for one in kept)
+    wanted = [one * float(plain) * len(ratios) / count for one in kept]
+    return below(1e-9, off_by_hand=gap(ours, wanted))
+
+
+@claim("Truncated importance sampling keeps what it masks.", "derived")
+def _() -> Finding:
+    ratios = [0.1, 1.0, 50.0]
+    ours, theirs = (gradient(one, document(ratios))[:3] for one in (ICEPOP, GRPO_TIS))
+    silent = [int((one == 0).sum()) for one in (ours, theirs)]
+    return Finding(silent == [2, 0], say(tokens_without_gradient=silent[0], of_truncation=silent[1]))
+
+
+@claim("Groups keep their advantages: only weights change.", "derived")
+def _() -> Finding:
+    signs = [
+        bool(((gradient(ICEPOP, one) * gradient(GRPO_TIS, one)) >= 0).all()) for one in batches(10, "icepop", gap=0.0)
+    ]
+    return Finding(all(signs), say(batches=len(signs), no_sign_turned=sum(signs)))
