@@ -17,7 +17,7 @@ from hocket.methods.group_relative.tw_grpo import DIVERGENCE
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Scenario, Score, Trajectory, Turn
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+LAW = settings(max_examples=25, deadline=None, derandomize=True)
 
 NUMBERS = st.sampled_from([0.0, 1.0, 1.0, -0.5, 0.1, 2.25, 1 / 3])
 """Few values, so that equal rewards are common."""

@@ -30,6 +30,8 @@ MASKED = tuple(name for name, recipe in all_recipes().items() if isinstance(reci
 """Their masks are over tokens; a controller refuses them in a sentence."""
 GUESTS = ("past-selves",)
 """Their snapshots sit in the roles of a workflow; a task of control refuses them in a sentence (`test_hooks`)."""
+BY_LENGTH = ("long2short-dpo",)
+"""They pair by length, and whether episodes of a control task differ in it is chance."""
 INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.curriculum, Invented))
 """They have problems written; a task of control refuses them in a sentence."""
 
@@ -84,7 +86,9 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
         assert any(found > 0 for found in measured(row, "groups/with_signal"))
 
 
-@pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS}))
+@pytest.mark.parametrize(
+    "name", sorted(set(all_recipes()) - {*OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH})
+)
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = two_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
     assert changed

@@ -55,7 +55,7 @@ def gradient_of(recipe: Recipe, seed: int, *, chunk: int, order: list[int] | Non
 
 
 @pytest.mark.parametrize("name", SPLITTABLE)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 1000), chunk=st.integers(1, 30))
 def test_gradient_is_the_same_under_any_micro_batch_split(name: str, seed: int, chunk: int) -> None:
     recipe = all_recipes()[name]
@@ -66,7 +66,7 @@ def test_gradient_is_the_same_under_any_micro_batch_split(name: str, seed: int, 
 
 
 @pytest.mark.parametrize("name", [n for n in SPLITTABLE if not all_recipes()[n].credit.pairs])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 1000), data=st.data())
 def test_gradient_is_the_same_under_any_order(name: str, seed: int, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(12)))

@@ -28,7 +28,10 @@ from hocket.methods.group_relative.gpg import SignalShare
 from hocket.methods.group_relative.grpo_lead import LogisticAccuracy
 from hocket.methods.group_relative.lc_r1 import TagBonus
 from hocket.methods.group_relative.mapo import MixedDeviation
+from hocket.methods.group_relative.maxrl import OverMean
 from hocket.methods.group_relative.mrt import ProgressBonus
+from hocket.methods.group_relative.opo import LengthWeightedBaseline
+from hocket.methods.group_relative.pass_at_k import LeadOfTheBest
 from hocket.methods.group_relative.pvpo import RememberedBaseline
 from hocket.methods.group_relative.s_grpo_noise import NoiseAware
 from hocket.methods.group_relative.seed_grpo import SemanticEntropy
@@ -55,6 +58,10 @@ PLAIN = [
     GroupRelative(virtual=(1.0, 2.5)),
     *(GroupRelative(weigh=(weight,)) for weight in WEIGHTS if not isinstance(weight, SemanticEntropy)),
     StepRelative(),
+    LengthWeightedBaseline(),
+    LeadOfTheBest(),
+    LeadOfTheBest(scale="std"),
+    OverMean(),
     EachScore(),
     ReferenceMargin(),
     ReturnToGo(gamma=0.9),

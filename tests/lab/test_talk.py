@@ -110,6 +110,7 @@ def test_a_frozen_policy_stays_as_it_is() -> None:
     assert changed(before, found) == {"planner"}
 
 
+@pytest.mark.slow
 def test_a_view_forgets() -> None:
     class Twice(Workflow):
         roles = ("policy",)

@@ -52,6 +52,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path):
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_sampling_beside_learning(tmp_path: Path):
     train(tmp_path, "beside", "--workflow", agent_file(tmp_path), "--overlap", "1", "--recipe", "grpo-tis", steps=3)
     assert [row["episodes/failed"] for row in rows(tmp_path / "beside")[1:]] == [0, 0, 0]

@@ -137,6 +137,7 @@ def test_a_real_pass_takes_what_was_measured_and_no_more_than_the_bound(length: 
     assert taken <= memory.bound_bytes(policy, tokens) + gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gpt2", "gemma2")), "llama"]
 )

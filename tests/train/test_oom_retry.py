@@ -123,6 +123,7 @@ def test_gradients_do_not_depend_on_how_much_fits(seed: int, most: int, coupled:
         torch.testing.assert_close(whole, parts, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_checkpointing_is_the_last_resort() -> None:
     policy = tiny_models.policy()
     posed = problem(policy, 0)

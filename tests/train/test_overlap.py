@@ -136,6 +136,7 @@ def test_the_first_step_equals_one_without_overlap(tmp_path: Path, reward: Path)
     assert overlapped == without
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_which_side_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     config, task = configured()
     plain = watched(config, task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from hocket.core.batch import Batch
@@ -73,6 +74,7 @@ def test_values_of_a_frozen_policy_are_nobodys() -> None:
     assert math.isfinite(row["first/loss"])
 
 
+@pytest.mark.slow
 def test_both_roles_learn_in_a_team_with_mixed_recipes() -> None:
     found = bench(recipes={"second": find("grpo").but(cast=Separate())}, lr=0.2)
     before = found.expected()
