@@ -67,4 +67,5 @@ def test_a_run_says_what_had_no_effect(tmp_path: Path) -> None:
     train(tmp_path, "one", "--recipe", "e-grpo", "--reward", f"{tmp_path}/mine.py:length", steps=2)
     found = rows(tmp_path / "one")
     assert [row["idle/EntityMatch"] for row in found[1:]] == [1.0, 1.0]
+    assert all("reward/shaped" in row for row in found[1:])
     assert any(sentence.startswith("EntityMatch changed nothing") for sentence in diagnose(found))
