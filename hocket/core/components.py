@@ -427,6 +427,20 @@ def value_at(component: Any, path: str) -> Any:
     return component
 
 
+def differences(left: Any, right: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted paths at which two values differ, with what stands there in each: as deep as both are of one make."""
+    if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+        parts: list[tuple[str, Any, Any]] = [(str(n), *pair) for n, pair in enumerate(zip(left, right, strict=True))]
+    elif is_component(left) and type(left) is type(right):
+        parts = [(one.name, getattr(left, one.name), getattr(right, one.name)) for one in dataclasses.fields(left)]
+    else:
+        if left != right:
+            yield where, left, right
+        return
+    for name, one, other in parts:
+        yield from differences(one, other, _dotted(where, name))
+
+
 def is_default(component: Any, path: str) -> bool:
     """Whether the setting at an existing dotted `path` has the value its class gives it."""
     above, _, name = path.rpartition(".")

@@ -15,7 +15,7 @@ import yaml
 
 from hocket.core.aliases import OLD_SLOTS, present, present_pairs
 from hocket.core.casting import __all__ as CASTS
-from hocket.core.components import field_types, from_plain, has_path, is_component, replaced, to_plain
+from hocket.core.components import field_types, from_plain, has_path, replaced, to_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
@@ -244,19 +244,3 @@ def dump(config: Config) -> str:
     plain = to_plain(config)
     del plain["type"]
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
-
-
-def differences(left: Config, right: Config) -> list[str]:
-    """Dotted keys in which two configurations differ."""
-    return sorted(_differing(left, right, ""))
-
-
-def _differing(left: Any, right: Any, prefix: str) -> Iterable[str]:
-    if left == right:
-        return
-    if is_component(left) and type(left) is type(right):
-        for item in dataclasses.fields(left):
-            inner = f"{prefix}.{item.name}" if prefix else item.name
-            yield from _differing(getattr(left, item.name), getattr(right, item.name), inner)
-    else:
-        yield prefix

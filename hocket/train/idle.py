@@ -16,15 +16,13 @@ from hocket.core.signals import rewards_by_occurrence
 from hocket.recipe import Recipe
 from hocket.stages import Stateful
 
-PREFIX = "idle/"
-"""Of metrics: `idle/STAGE` is 1 in a step in which that stage changed nothing."""
-
 
 def idle_stages(recipe: Recipe, parent: Recipe | None, steps: Sequence[tuple[str, Batch]]) -> list[str]:
     """The classes of stages that changed nothing, given the batch after each stage of credit (`Recipe.credit_steps`).
 
-    A shaping changes rewards or weights, and a credit gives other advantages, weights or pairs than that of `parent`,
-    the recipe it was derived from. A correction without effect is what one hopes for. Without any signal none is named.
+    A shaping changes rewards, weights, segments or what is known of trajectories, and a credit gives other advantages,
+    weights or pairs than that of `parent`, the recipe it was derived from. A correction without effect is what one
+    hopes for. Without any signal none is named.
     """
     names = []
     for (_, before), (slot, after) in itertools.pairwise(steps):
@@ -32,7 +30,7 @@ def idle_stages(recipe: Recipe, parent: Recipe | None, steps: Sequence[tuple[str
             plain = _as_parent(recipe, parent, before)
             same = plain is not None and _equal(_given(after.occurrences), _given(plain))
         else:
-            same = slot != "correction" and _equal(_seen(before), _seen(after))
+            same = slot != "correction" and _untouched(before, after)
         if same:
             names.append(type(value_at(recipe, slot)).__name__)
     seen = steps[-1][1].occurrences
@@ -55,8 +53,10 @@ def _given(seen: Occurrences) -> list[Tensor | None]:
     return [seen.advantage, seen.weight, seen.pairs]
 
 
-def _seen(batch: Batch) -> list[Tensor | None]:
-    return [rewards_by_occurrence(batch), batch.occurrences.advantage, batch.occurrences.weight]
+def _untouched(before: Batch, after: Batch) -> bool:
+    if after.info is not before.info or after.scores.keys() != before.scores.keys():
+        return False
+    return _equal(*([rewards_by_occurrence(one), one.occurrences.weight, one.segment] for one in (before, after)))
 
 
 def _equal(left: Iterable[Tensor | None], right: Iterable[Tensor | None]) -> bool:

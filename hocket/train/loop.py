@@ -26,7 +26,6 @@ from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
 from hocket.train.evaluate import evaluate
 from hocket.train.hooks import Hooks, named
-from hocket.train.idle import PREFIX
 from hocket.train.journal import Journal
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
@@ -185,7 +184,7 @@ def learn(
     learning -= frozenset() if everyone else parts.hooks.withheld(parts)
     for name, learner in parts.learners.items():
         assessed = learner.compute_credit(batch, parts.weights, step)
-        found = credit_metrics(assessed.of_policy(name)) | {PREFIX + stage: 1.0 for stage in learner.idle}
+        found = credit_metrics(assessed.of_policy(name)) | {f"idle/{stage}": 1.0 for stage in learner.idle}
         if learner.recipe.shaping:
             found["reward/shaped"] = _mean(returns(assessed)[counted_trajectories(assessed)].tolist())
         if name in learning:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
-from hocket.core.components import has_path, is_component, is_default, value_at
+from hocket.core.components import differences, has_path, is_component, is_default, value_at
 from hocket.core.names import RECIPES
 from hocket.recipe import Recipe
 from hocket.recipes import find, parent_of
@@ -39,20 +38,7 @@ def changed(recipe: Recipe) -> Mapping[str, tuple[Any, Any]]:
     """Settings of a recipe of the library that are others in a run: the value there and here, by dotted path."""
     if recipe.name not in RECIPES.declared:
         return {}
-    return {path: (before, now) for path, before, now in _changes(find(recipe.name), recipe, "")}
-
-
-def _changes(before: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
-        inner: list[tuple[str, Any, Any]] = [(str(n), *pair) for n, pair in enumerate(zip(before, now, strict=True))]
-    elif is_component(before) and type(before) is type(now):
-        inner = [(field.name, getattr(before, field.name), getattr(now, field.name)) for field in fields(before)]
-    else:
-        if before != now:
-            yield where.removesuffix("."), before, now
-        return
-    for name, old, new in inner:
-        yield from _changes(old, new, f"{where}{name}.")
+    return {path: (before, now) for path, before, now in differences(find(recipe.name), recipe)}
 
 
 def _lengths(component: Any, where: str) -> Iterator[tuple[str, Any]]:

@@ -153,7 +153,7 @@ class Trainer:
         """
         try:
             return self._step()
-        except HocketError:
+        except ConfigurationError:
             if self._new and not self.progress.step:
                 if self.overlap is not None:
                     self.overlap.close()

@@ -31,7 +31,7 @@ class ControlTokens:
             self._of_assistant = _any_of(self._all.findall("\n".join(asides)))
 
     def mark(self, value: Any, role: str = "") -> Any:
-        """A message (or tool, or text in one) with marks; the same object where there is nothing to mark."""
+        """A message, a tool, or a text of one, with marks around every control token."""
         if isinstance(value, str):
             tokens = self._of_assistant if role == "assistant" else self._all
             return tokens.sub(rf"{_OPEN}\g<0>{_CLOSE}", value) if tokens is not None else value
@@ -46,10 +46,6 @@ class ControlTokens:
         for place, part in enumerate(parts):
             if part:
                 yield part, place % 2 == 1
-
-    def shown(self, text: str) -> str:
-        """A rendered text without the marks."""
-        return self._marked.sub(r"\1", text) if self._marked is not None else text
 
 
 def _any_of(tokens: Iterable[str]) -> re.Pattern[str] | None:

@@ -43,11 +43,13 @@ class Workflow(ABC):
         limits: what an episode may spend in a run; None is the default of `Limits`.
         prompts: system prompts by role, put before a conversation that has none.
         tools: tools by role, shown by the chat template.
+        tools_of: what its agents may call, as in `ToolUse`; None where they call nothing, or what the task has.
     """
 
     roles: tuple[str, ...] = ()
     scores: bool = False
     limits: Limits | None = None
+    tools_of: Any = None
 
     @property
     def prompts(self) -> Mapping[str, str]:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hocket.core.batch import GroupBy
-from hocket.core.components import from_plain, to_plain
+from hocket.core.components import differences, from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
 from hocket.recipes import all_recipes
-from hocket.train.config import configure, differences, dump, read_pairs, settled
+from hocket.train.config import configure, dump, read_pairs, settled
 from hocket.train.settings import Config, as_recipe
 from hocket.types import Decoding
 
@@ -80,7 +80,7 @@ def test_a_saved_configuration_reloads_to_an_equal_one(name: str, tmp_path: Path
     file.write_text(dump(config))
     again = configure(read_pairs(file), SuggestingTask())  # type: ignore[arg-type]
     assert again == config
-    assert differences(again, config) == []
+    assert list(differences(again, config)) == []
 
 
 def test_floats_written_the_yaml_way_are_numbers() -> None:

@@ -56,6 +56,13 @@ def test_a_recipe_that_a_run_has_changed_is_held_against_its_parent() -> None:
     assert idle(find("gigpo").but({"objective.horizon": 96}), apart) == ["EpisodeAndTurn"]
 
 
+def test_a_shaping_that_cuts_segments_is_not_idle() -> None:
+    cut = [{**row, "info": {"pieces": ["a</think>", "b", "c", "d"][: len(row["logp"])]}} for row in recorded()]
+    assert idle(find("fc-entropy-grpo"), cut) == []
+    whole = [{**row, "info": {"pieces": ["a"] * len(row["logp"])}} for row in recorded()]
+    assert idle(find("fc-entropy-grpo").but({"credit": find("grpo").credit}), whole) == ["SegmentsByText"]
+
+
 def test_nothing_is_said_without_signal() -> None:
     assert idle(find("dapo"), [{**row, "scores": {"reward": 1.0}} for row in recorded()]) == []
 

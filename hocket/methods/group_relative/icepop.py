@@ -17,7 +17,9 @@ ICEPOP = GRPO.but(
     conventions={
         **GRPO.conventions,
         "old policy": "the learner's own log-probs before the update; the sampler's enter the weight alone",
-        "importance weight": "per decision, in [0.5, 5], the report's; outside 0; denominators count what is kept",
+        "importance weight": "per decision, in [0.5, 5], the report's; outside 0",
+        "aggregation": "as GRPO's, over what is kept; the report divides by all",
     },
+    note="acts where sampler and learner disagree (another engine or precision); with the local one all weights are 1",
     correction=MaskedImportance(low=0.5, high=5.0, level="decision", reweight=True),
 )

@@ -61,6 +61,7 @@ MAXRL = GRPO.but(
         **GRPO.conventions,
         "standard deviation": "none; the group's mean takes its place",
         "epsilon": "1e-6, added to the mean",
+        "baseline": "the mean, our choice: without it the expected gradient is that of the sum to N, with it to N - 1",
         "returns": "verdicts of 0 and 1 in the paper; others must be at least 0",
     },
     credit=OverMean(),

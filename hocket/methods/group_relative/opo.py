@@ -21,7 +21,7 @@ from hocket.stages import Credit
 
 @dataclass(frozen=True)
 class LengthWeightedBaseline(Credit):
-    """`A_i = R_i - sum_j l_j R_j / sum_j l_j` over the group, l the counted decisions of a sample (equation 9).
+    """`A_i = R_i - sum_j l_j R_j / sum_j l_j` over the group, l the counted decisions of a sample.
 
     A group of one gets 0, and so does a constant group. Members whose weights are all 0 enter no sum and get 0.
     """

@@ -22,7 +22,7 @@ from hocket.types import Evaluation, Quantity, Terms
 
 
 def soft_gate(ratio: Tensor, temperature: Tensor) -> Tensor:
-    """f(r) = 4/tau sigmoid(tau (r - 1)), all `[E]` (equation 6): slope 1 at r = 1, and 4 p (1 - p) elsewhere."""
+    """f(r) = 4/tau sigmoid(tau (r - 1)), all `[E]`: slope 1 at r = 1, and 4 p (1 - p) elsewhere."""
     return 4 / temperature * torch.sigmoid(temperature * (ratio - 1))
 
 
@@ -69,6 +69,8 @@ SAPO = GRPO.but(
         **GRPO.conventions,
         "clipping side": "none: the gate fades on both sides, by objective.positive and objective.negative",
         "ratio": "of single decisions",
+        "updates per batch": "4 mini-batches, chosen here; with one the gate is fully open and it is GRPO",
     },
     objective=SoftGate(),
+    **{"update.minibatches": 4},
 )

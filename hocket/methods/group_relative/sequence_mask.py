@@ -28,7 +28,7 @@ def drifted(log_ratio: Tensor, advantage: Tensor, batch: Batch, threshold: float
 
 @dataclass(frozen=True)
 class WithoutDrifted(Objective):
-    """The terms of `of`, 0 where `drifted`; denominators count all (arXiv:2512.02556, section 3.1).
+    """The terms of `of`, 0 where `drifted`; denominators count all (arXiv:2512.02556).
 
     Attributes:
         threshold: delta, in nats per decision; the report gives no number.
@@ -63,6 +63,9 @@ GRPO_SEQUENCE_MASK = GRPO.but(
         **GRPO.conventions,
         "delta": "objective.threshold = 0.2 nats per decision, chosen here; the report gives none",
         "old policy": "the one that sampled; denominators count masked answers too",
+        "updates per batch": "4 mini-batches, chosen here; with one nothing has drifted and it is GRPO",
     },
+    note="whether answers drift past delta within a batch depends on the learning rate; not seen at the default one",
     objective=WithoutDrifted(of=GRPO.objective),
+    **{"update.minibatches": 4},
 )

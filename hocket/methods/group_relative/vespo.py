@@ -87,6 +87,8 @@ VESPO = GRPO.but(
         "ratio": "of whole answers, the product over their decisions that count",
         "detached": GRPO.conventions["detached"] + "; so is the weight",
         "aggregation": "mean over all decisions of the batch",
+        "updates per batch": "4 mini-batches, chosen here; with one every weight is 1 and it is GRPO",
     },
     objective=GammaWeighted(),
+    **{"update.minibatches": 4},
 )

@@ -69,7 +69,7 @@ class Text(Kind):
     def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
         """Tools of the task that its workflow leaves aside."""
         own, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
-        if not _tools_of(own) or _tools_of(flow):
+        if own is None or not own.tools_of or flow.tools_of:
             return ()
         name = getattr(flow, "name", type(flow).__name__)
         return (
@@ -90,12 +90,7 @@ def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
     if given is None and named is None:
         return own or SingleTurn()
     flow = find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
-    return flow if not _tools_of(own) else flow.equipped(_tools_of(own))
-
-
-def _tools_of(flow: Workflow | None) -> Any:
-    """The tools a workflow gives its policy, as in `ToolUse`."""
-    return getattr(flow, "tools_of", None)
+    return flow if own is None or not own.tools_of else flow.equipped(own.tools_of)
 
 
 def _seated(

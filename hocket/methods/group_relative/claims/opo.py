@@ -20,7 +20,7 @@ def group(seed: int, size: int = 5) -> list[dict[str, Any]]:
     ]
 
 
-@claim("The baseline is the mean return weighted by lengths.", "arXiv:2505.23585, equation 9")
+@claim("The baseline is the mean return weighted by lengths.")
 def _() -> Finding:
     off = 0.0
     for seed in range(20):
