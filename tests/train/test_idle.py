@@ -57,9 +57,10 @@ def test_a_recipe_that_a_run_has_changed_is_held_against_its_parent() -> None:
 
 
 def test_a_shaping_that_cuts_segments_is_not_idle() -> None:
-    cut = [{**row, "info": {"pieces": ["a</think>", "b", "c", "d"][: len(row["logp"])]}} for row in recorded()]
+    told = [{**row, "entropy": [1.0] * len(row["logp"])} for row in recorded()]
+    cut = [{**row, "info": {"pieces": ["a</think>", "b", "c", "d"][: len(row["logp"])]}} for row in told]
     assert idle(find("fc-entropy-grpo"), cut) == []
-    whole = [{**row, "info": {"pieces": ["a"] * len(row["logp"])}} for row in recorded()]
+    whole = [{**row, "info": {"pieces": ["a"] * len(row["logp"])}} for row in told]
     assert idle(find("fc-entropy-grpo").but({"credit": find("grpo").credit}), whole) == ["SegmentsByText"]
 
 
