@@ -82,6 +82,7 @@ class Claims(list[Check]):
     def __init__(self, row: str, source: str = "") -> None:
         super().__init__()
         self.row, self.source = row, source
+        self.reasons: dict[str, str] = {}
 
     def __call__(
         self, sentence: str, source: str = "", *, slow: bool = False
@@ -104,3 +105,7 @@ class Claims(list[Check]):
 
         one = Shipment(recipe, slots, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+
+    def spares(self, mutant: str, reason: str) -> None:
+        """Says why the claims may hold for a wrong version of the method, by its name (`hocket recipes --mutate`)."""
+        self.reasons[mutant] = reason
