@@ -60,7 +60,7 @@ def _compare(left: str, right: str, *, as_json: bool) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     """Runs the checks of catalogue rows and prints what they found; exit 1 when a claim does not hold."""
-    from hocket.lab.claims.record import keep, stale_rows
+    from hocket.lab.claims.record import is_fresh, keep, stale_rows
     from hocket.lab.claims.registry import checks_of, files
     from hocket.lab.claims.running import run_checks
     from hocket.report.methods import verdict_table
@@ -69,8 +69,9 @@ def _check(options: argparse.Namespace) -> int:
     unknown = next((row for row in rows if not checks_of(row)), None)
     if unknown is not None:
         raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, files())}")
-    asked = [check for row in rows for check in checks_of(row) if not (options.quick and check.slow)]
-    sentences = {row: tuple(check.claim for check in checks_of(row)) for row in rows}
+    checks = {row: checks_of(row) for row in rows}
+    asked = [check for row in rows for check in checks[row] if not (options.quick and check.slow)]
+    asked = [check for check in asked if not (options.stale and is_fresh(check))]
     console = err()
     found: list[Verdict] = []
     for verdict in run_checks(asked, options.workers):
@@ -78,7 +79,7 @@ def _check(options: argparse.Namespace) -> int:
         mark = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
         console.print(f"[dim]{len(found)}/{len(asked)}[/] {mark} {verdict.row}: {escape(verdict.claim)}")
         if options.keep:
-            keep(found, sentences)
+            keep(found, checks)
     found = _as_asked(found, asked)
     if options.json:
         by_row = {row: [one for one in found if one.row == row] for row in dict.fromkeys(one.row for one in found)}

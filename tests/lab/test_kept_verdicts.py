@@ -10,7 +10,7 @@ import pytest
 
 from hocket.cli.parser import main
 from hocket.lab.claims import record
-from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.claim import Check, Finding, Verdict
 from hocket.lab.claims.registry import checks_of, files
 
 MINE = """
@@ -41,7 +41,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for row in ("mrt", "gigpo", "mashost", "gmpo"):
         asked = checks_of(row)
         verdicts = [Verdict(one.row, one.claim, True, "seen", 0.1, one.shipped) for one in asked]
-        record.keep(verdicts, {row: tuple(one.claim for one in asked)})
+        record.keep(verdicts, {row: asked})
     yield package
     for cached in (record.recorded, record._read):
         cached.cache_clear()
@@ -74,31 +74,53 @@ def test_a_changed_piece_of_a_room_makes_all_stale_that_use_it(copied: Path) -> 
 
 
 def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> None:
-    claims = {"gmpo": tuple(check.claim for check in checks_of("gmpo"))}
+    claims = {"gmpo": checks_of("gmpo")}
     changed(copied / "methods/group_relative/gmpo.py", "class GeometricMean", "CHANGED = 1\n\n\nclass GeometricMean")
-    verdicts = [Verdict("gmpo", claim, True, "seen", 0.1) for claim in claims["gmpo"]]
+    verdicts = [Verdict("gmpo", one.claim, True, "seen", 0.1, one.shipped) for one in claims["gmpo"]]
     record.keep(verdicts[:1], claims)
     assert record.status_of(("gmpo",), "", ships=False) == "stale"
     record.keep(verdicts, claims)
     assert record.status_of(("gmpo",), "", ships=False) == "works"
-    assert [one.claim for one in record.verdicts_of("gmpo")] == list(claims["gmpo"])
+    assert [one.claim for one in record.verdicts_of("gmpo")] == [one.claim for one in claims["gmpo"]]
 
 
 def test_a_claim_on_the_recipe_as_shipped_leaves_the_other_verdicts(copied: Path) -> None:
-    file = copied / "methods/group_relative/claims/gmpo.py"
-    file.write_text(file.read_text() + '\n\nclaim.shipped(\n    GMPO,\n    "objective",\n    steps=2,\n)\n')
-    record.recorded.cache_clear()
-    record._read.cache_clear()
-    found = record.recorded("gmpo")
-    assert found is not None
-    assert (found.stale, found.shipped_stale) == (False, True)
-    assert record.status_of(("gmpo",), "") == "partial"  # The rule: nobody has seen it as a user runs it.
-    sentences = tuple(one.claim for one in found.verdicts)
-    record.keep([Verdict("gmpo", "as shipped", True, "seen", 0.1, shipped=True)], {"gmpo": (*sentences, "as shipped")})
+    file, checks = copied / "methods/group_relative/claims/gmpo.py", checks_of("gmpo")
+    others = [one for one in checks if not one.shipped]
+    text = record._SHIPPED.sub("", file.read_text())
+    file.write_text(text + '\n\nclaim.shipped(\n    GMPO,\n    "objective",\n    steps=2,\n)\n')
+    changed(file, "steps=2", "steps=1")
+    assert record.recorded("gmpo").stale
+    assert all(record.is_fresh(one) for one in others)
+    mine = Check("gmpo", "as shipped", lambda: Finding(True, ""), slow=True, shipped=True)
+    record.keep([Verdict("gmpo", "as shipped", True, "seen", 0.1, shipped=True)], {"gmpo": [*others, mine]})
     assert record.status_of(("gmpo",), "") == "works"
-    changed(file, "steps=2", "steps=3")
+    changed(file, "steps=1", "steps=3")
     assert record.status_of(("gmpo",), "") == "stale"
     assert record.status_of(("gmpo",), "the judge is a rule") == "partial"
+
+
+def test_without_a_claim_on_the_recipe_as_shipped_a_row_is_partial(copied: Path) -> None:
+    file, others = (
+        copied / "methods/group_relative/claims/gmpo.py",
+        [one for one in checks_of("gmpo") if not one.shipped],
+    )
+    changed(file, file.read_text(), record._SHIPPED.sub("", file.read_text()))
+    record.keep([Verdict("gmpo", others[0].claim, True, "seen", 0.1)], {"gmpo": others})
+    assert record.status_of(("gmpo",), "") == "partial"
+    assert record.status_of(("gmpo",), "", ships=False) == "works"
+
+
+def test_a_changed_claim_leaves_the_verdicts_of_the_others(copied: Path) -> None:
+    file = copied / "methods/group_relative/claims/gmpo.py"
+    first, second, *_ = checks_of("gmpo")
+    changed(file, f'"{second.claim}"', f'"{second.claim}, too"')
+    assert record.recorded("gmpo").stale
+    assert record.is_fresh(first)
+    changed(file, "import math\n", "import math\nimport time\n")
+    assert record.is_fresh(first)  # What another claim imports is nothing to this one.
+    changed(file, 'claim = Claims("gmpo"', 'SEEDS = 3\nclaim = Claims("gmpo"')
+    assert not record.is_fresh(first)
 
 
 def test_every_row_has_a_kept_verdict_for_each_of_its_claims() -> None:

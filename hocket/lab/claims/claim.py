@@ -53,7 +53,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found. `seconds` are wall-clock; `shipped` as of the check."""
+    """What a check found. `seconds` are wall-clock; `shipped` as of the check; `made_from` a digest of the code."""
 
     row: str
     claim: str
@@ -61,9 +61,11 @@ class Verdict:
     saw: str
     seconds: float
     shipped: bool = False
+    made_from: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As in `--json`."""
+        return {name: value for name, value in asdict(self).items() if name != "made_from"}
 
 
 class Claims(list[Check]):

@@ -1,22 +1,23 @@
 """What the last run of a row's claims found, kept beside them with a digest of what it was made from.
 
-`methods/GROUP/claims/ROW.json` holds the verdicts of `methods/GROUP/claims/ROW.py`. The digest covers the method's
-file, its claims and the pieces of the rooms that they use, in turn; a verdict of other code is stale. Claims about the
-recipe as shipped have a digest of their own, so that another one of these leaves the other verdicts as they are.
+`methods/GROUP/claims/ROW.json` holds the verdicts of `methods/GROUP/claims/ROW.py`. The digest of a verdict covers the
+method's file, the claim, what the claims of the row share, and the pieces of the rooms that these use, in turn; a
+verdict of other code is stale. So a new claim leaves the verdicts of the others as they are.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.claim import Check, Verdict
 
 METHODS = Path(__file__).parents[2] / "methods"
 ROOMS = ("methods", "curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks", "lab.toys")
@@ -27,13 +28,15 @@ Status = Literal["works", "partial", "stale", "open"]
 # ---------------------------------------------------------------- what a verdict was made from
 
 _IMPORT = re.compile(rf"^\s*from (hocket\.(?:{'|'.join(map(re.escape, ROOMS))})\.[\w.]+) import ", re.MULTILINE)
-_REMARK = re.compile(r"^\s*(?:#.*)?\n", re.MULTILINE)
+_REMARK = re.compile(r"^[ \t]*(?:#.*)?\n", re.MULTILINE)
 _WORDS = re.compile(
     r"^    (?:title|source|family|catalogue_ids|axes|formula|conventions|note|task|requires)=.*\n"
     r"(?:(?:    [ \t\"\])}].*)?\n)*",
     re.MULTILINE,
 )
 """What a recipe says of itself, as arguments of its making."""
+_CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
+_IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 
 
@@ -72,19 +75,37 @@ def digest(*modules: str, words: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """The kept verdicts of a row, in the order of its claims, and which are of other code than there is now.
-
-    Attributes:
-        verdicts: all of them. stale: those on the formulas are old. shipped_stale: those on the recipe as shipped are.
-    """
+    """The kept verdicts of a row, in the order of its claims, and whether any is of other code than there is now."""
 
     verdicts: tuple[Verdict, ...]
     stale: bool
-    shipped_stale: bool = False
 
-    def fresh(self, verdict: Verdict) -> bool:
-        """Whether a kept verdict is of the code as it is."""
-        return not (self.shipped_stale if verdict.shipped else self.stale)
+
+@dataclass(frozen=True)
+class _Sources:
+    """Digests of what the verdicts of a row are made from.
+
+    Attributes:
+        ground: what all its claims share, with the claims that are no function of their own. claims: by their text.
+        shipped: the claims on the recipe as shipped; empty without any.
+    """
+
+    ground: str
+    claims: Mapping[str, str]
+    shipped: str
+
+    def of(self, check: Check) -> str:
+        """What a verdict of `check` would be made from."""
+        if check.shipped:
+            return self.shipped
+        text = inspect.getsource(check.run) if inspect.isfunction(check.run) else ""
+        return self.claims.get(_REMARK.sub("", text), self.ground)
+
+    def stale(self, verdicts: Iterable[Verdict]) -> bool:
+        """Whether a verdict is of other code, or a claim without one."""
+        kept = {verdict.made_from for verdict in verdicts}
+        wanted = {*self.claims.values(), self.shipped} - {""}
+        return not wanted <= kept <= wanted | {self.ground}
 
 
 def _claims(row: str) -> Path | None:
@@ -92,12 +113,17 @@ def _claims(row: str) -> Path | None:
     return next(METHODS.glob(f"*/claims/{row.replace('-', '_')}.py"), None)
 
 
-def _digests_of(claims: Path) -> tuple[str, str]:
-    """Of what the formulas' verdicts were made from, and those of the recipe as shipped."""
-    group, name = claims.parents[1].name, claims.stem
-    method = f"hocket.methods.{group}.{name}"
-    shipped = "".join(_SHIPPED.findall(claims.read_text(encoding="utf-8")))
-    return digest(method, f"hocket.methods.{group}.claims.{name}"), _hash(digest(method) + shipped) if shipped else ""
+def _sources(claims: Path) -> _Sources:
+    text = claims.read_text(encoding="utf-8")
+    method = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
+    shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
+    ground = _REMARK.sub("", _IMPORTS.sub("", _CLAIM.sub("", _SHIPPED.sub("", text))))
+    base = digest(method, *_IMPORT.findall(text)) + ground
+    return _Sources(
+        _hash(base),
+        {one: _hash(base + one) for one in (_REMARK.sub("", function) for function in functions)},
+        _hash(digest(method) + shipped) if shipped else "",
+    )
 
 
 @functools.cache
@@ -106,13 +132,18 @@ def recorded(row: str) -> Record | None:
     claims = _claims(row)
     if claims is None:
         return None
-    formulas, shipped = _digests_of(claims)
     file = claims.with_suffix(".json")
     if not file.is_file():
-        return Record((), stale=True, shipped_stale=bool(shipped))
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    verdicts = tuple(Verdict(row, **one) for one in kept["verdicts"])
-    return Record(verdicts, kept["digest"] != formulas, kept.get("shipped", "") != shipped)
+        return Record((), stale=True)
+    verdicts = tuple(Verdict(row, **one) for one in json.loads(file.read_text(encoding="utf-8"))["verdicts"])
+    return Record(verdicts, _sources(claims).stale(verdicts))
+
+
+def is_fresh(check: Check) -> bool:
+    """Whether the kept verdict of a check is of the code as it is."""
+    claims = _claims(check.row)
+    made_from = "" if claims is None else _sources(claims).of(check)
+    return any((one.claim, one.made_from) == (check.claim, made_from) for one in verdicts_of(check.row))
 
 
 def verdicts_of(row: str) -> tuple[Verdict, ...]:
@@ -135,38 +166,41 @@ def status_of(rows: Iterable[str], note: str, *, ships: bool = True) -> Status:
     seen = not ships or all(any(verdict.shipped for verdict in one.verdicts) for one in known)
     if note or len(known) < len(records) or not held or not seen:
         return "partial"
-    return "stale" if any(one.stale or one.shipped_stale for one in known) else "works"
+    return "stale" if any(one.stale for one in known) else "works"
 
 
 def stale_rows() -> list[str]:
     """The rows with verdicts of other code than there is now, or never kept."""
     rows = sorted(file.stem.replace("_", "-") for file in METHODS.glob("*/claims/*.py") if file.stem != "__init__")
-    return [row for row in rows if (found := recorded(row)) is not None and (found.stale or found.shipped_stale)]
+    return [row for row in rows if (found := recorded(row)) is not None and found.stale]
 
 
-def keep(verdicts: Iterable[Verdict], claims: Mapping[str, tuple[str, ...]]) -> None:
-    """Keeps verdicts by row; `claims` says which sentences a row states, in order.
+def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> None:
+    """Keeps verdicts by row; `checks` are those that a row states, in order.
 
-    A row whose code has changed is kept whole or not at all: what was found before is no verdict of the code now.
+    A row is kept once each of its claims has a verdict of the code as it is.
     """
     new: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
         new.setdefault(verdict.row, {})[verdict.claim] = verdict
     for row, found in new.items():
         file, old = _claims(row), recorded(row)
-        if file is None or old is None or row not in claims:  # A file of a user's has verdicts, but no place for them.
+        if file is None or old is None or row not in checks:  # A file of a user's has verdicts, but no place for them.
             continue
-        merged = {**{one.claim: one for one in old.verdicts if old.fresh(one)}, **found}
-        if any(claim not in merged for claim in claims[row]):
-            continue
-        formulas, shipped = _digests_of(file)
-        rows = [_plain(merged[claim]) for claim in claims[row]]
-        text = json.dumps({"digest": formulas, "shipped": shipped, "verdicts": rows}, indent=1, ensure_ascii=False)
-        file.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+        sources, rows = _sources(file), []
+        for check in checks[row]:
+            made_from = sources.of(check)
+            before = (one for one in old.verdicts if (one.claim, one.made_from) == (check.claim, made_from))
+            known = found.get(check.claim) or next(before, None)
+            if known is not None:
+                rows.append(_plain(replace(known, made_from=made_from)))
+        if len(rows) == len(checks[row]):
+            text = json.dumps({"verdicts": rows}, indent=1, ensure_ascii=False)
+            file.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
     recorded.cache_clear()
 
 
 def _plain(verdict: Verdict) -> dict[str, object]:
     left_out = {"row"} if verdict.shipped else {"row", "shipped"}
-    plain = {name: value for name, value in verdict.to_json().items() if name not in left_out}
+    plain = {name: value for name, value in asdict(verdict).items() if name not in left_out}
     return plain | {"seconds": round(verdict.seconds, 2)}
