@@ -155,10 +155,12 @@ def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
 
 def catalogue(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket catalogue`."""
-    from hocket.report.methods import analyses, rows_table
+    from hocket.report import catalogue as published
 
+    rows = published.catalogue()
     if options.json:
-        emit(analyses())
+        emit([row.to_json() for row in rows])
     else:
-        out().print(rows_table())
+        out().print(published.rows_table(rows))
+        out().print(f"in all: {published.counts(rows)}; docs/catalogue.md names the open ones")
     return 0

@@ -10,18 +10,20 @@ from hocket.recipe import Recipe
 from hocket.recipes import all_recipes, find
 from hocket.report import cards
 from hocket.report.cards import card_of
+from hocket.report.catalogue import catalogue_page
 from hocket.report.methods import status
 from hocket.report.primitives import ROOMS, primitives
 
 
 def write_docs(folder: Path) -> list[Path]:
-    """Writes `recipes.md`, `primitives.md`, `equivalences.md` and `theorems.md` into `folder`; returns their paths.
+    """Writes `recipes.md`, `catalogue.md`, `primitives.md`, `equivalences.md` and `theorems.md`; returns their paths.
 
     The cards of the library's recipes are made anew first.
     """
     cards.write()
     pages = {
         "recipes.md": recipes_page(),
+        "catalogue.md": catalogue_page(),
         "primitives.md": primitives_page(),
         "equivalences.md": equivalences_page(),
         "theorems.md": theorems_page(),

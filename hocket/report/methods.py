@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from hocket.core.names import ANALYSES, RECIPES
+from hocket.core.names import RECIPES
 from hocket.lab.claims.claim import Verdict
 from hocket.lab.claims.record import status_of, verdicts_of
 from hocket.report.cards import Card, card_of, cards
@@ -55,11 +55,11 @@ def as_row(card: Card) -> dict[str, Any]:
         **{name: card[name] for name in head},
         "checks": [verdict.to_json() for verdict in checks],
         "status": state,
-        "note": card["note"] or _weaker(state, checks),
+        "note": card["note"] or weaker(state, checks),
     }
 
 
-def _weaker(state: str, checks: Sequence[Verdict]) -> str:
+def weaker(state: str, checks: Sequence[Verdict]) -> str:
     """Why a row that notes nothing does not work."""
     if state == "works" or state == "stale":
         return STALE if state == "stale" else ""
@@ -78,20 +78,6 @@ def in_full(card: Card) -> dict[str, Any]:
         "composition": card["composition"],
         "differs": [] if parent is None else [list(one) for one in differences(parent, card)],
     }
-
-
-def analyses() -> list[dict[str, Any]]:
-    """As in `hocket catalogue --json`: rows that are no recipe."""
-    return [
-        {
-            "id": name,
-            "status": status_of((name,), "", ships=False),
-            "kind": ANALYSES.load(name).kind,
-            "where": ANALYSES.load(name).where,
-            "checks": [verdict.to_json() for verdict in verdicts_of(name)],
-        }
-        for name in ANALYSES.declared
-    ]
 
 
 def differences(left: Card, right: Card) -> list[tuple[str, Any, Any]]:
@@ -164,26 +150,6 @@ def listing(recipes: Iterable[Card]) -> Group:
             table.add_row(f"  [bold]{recipe['name']}[/]", mark, escape(recipe["title"]), f"[dim]{parent}[/]")
         parts += [f"[cyan]{family}[/] ({len(members)})", table, ""]
     return Group(*parts, "[dim]the last column names the method it is derived from; hocket recipes NAME shows one[/]")
-
-
-def rows_table() -> Table:
-    """Every catalogue row: its state, how many of its claims held, and where it stands."""
-    where: dict[str, list[str]] = {}
-    for recipe in cards().values():
-        for row in recipe["catalogue_ids"]:
-            where.setdefault(row, []).append(recipe["name"])
-    states = {row: status_of((row,), cards()[row]["note"] if row in cards() else "") for row in where}
-    for name in ANALYSES.declared:
-        where.setdefault(name, []).append(ANALYSES.load(name).where)
-        states[name] = status_of((name,), "", ships=False)
-    table = Table(box=None, header_style="dim")
-    for heading in ("row", "state", "claims that held", "where"):
-        table.add_column(heading, no_wrap=heading == "row", overflow="fold")
-    for row in sorted(where):
-        found = verdicts_of(row)
-        held = sum(verdict.holds for verdict in found)
-        table.add_row(f"[bold]{row}[/]", MARKS[states[row]], f"{held} of {len(found)}", ", ".join(where[row]))
-    return table
 
 
 def page(recipe: Card) -> Group:

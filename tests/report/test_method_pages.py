@@ -10,8 +10,9 @@ import pytest
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
-from hocket.recipes import find
+from hocket.recipes import all_recipes, find
 from hocket.report.cards import card, card_of, cards
+from hocket.report.catalogue import catalogue, catalogue_page
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.report.methods import differences, relations
 from hocket.report.microscope import html
@@ -23,6 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "page"),
     [
         ("recipes.md", recipes_page),
+        ("catalogue.md", catalogue_page),
         ("primitives.md", primitives_page),
         ("equivalences.md", equivalences_page),
         ("theorems.md", theorems_page),
@@ -61,3 +63,15 @@ def test_the_page_holds_every_number_and_no_markup_of_its_input():
 
 def test_kept_cards_are_what_the_recipes_say():
     assert {name: card_of(find(name)) for name in cards()} == cards(), "run: hocket recipes --docs docs"
+
+
+def test_every_row_is_listed_once_and_every_recipe_belongs_to_one_that_is() -> None:
+    rows = catalogue()
+    assert len({row.id for row in rows}) == len(rows)
+    by_id = {row.id: row for row in rows}
+    for recipe in all_recipes().values():
+        for name in recipe.catalogue_ids:
+            assert recipe.name in by_id[name].where
+            assert by_id[name].state != "open"
+    assert all(row.note for row in rows if row.state == "partial")
+    assert all(not row.where for row in rows if row.state == "open")
