@@ -59,7 +59,8 @@ def mutate(row: str, *, slow: bool = False, workers: int = 1) -> Iterator[Outcom
     """
     if row not in files():
         raise ConfigurationError(f"no check is known for {row!r}{nearest(row, files())}")
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")  # Whose children have imported no method yet.
+    context.set_forkserver_preload([__name__, "hocket.lab.claims.harness"])
     with context.Pool(workers, maxtasksperchild=1) as pool:
         started = time.perf_counter()
         _, count, killed = pool.apply(_tried, (_Task(row, -1, slow, 0.0),))
