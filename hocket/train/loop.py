@@ -21,9 +21,11 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
+from hocket.rewards.judging import Judge
 from hocket.rewards.score import grade
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
+from hocket.train.embedders import Embedder
 from hocket.train.evaluate import evaluate
 from hocket.train.hooks import Hooks, named
 from hocket.train.journal import Journal
@@ -46,6 +48,7 @@ class RunContext:
         rewards_by_phase: of each phase of the run, of which `rewards` are those of the present one.
         overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
         hooks: calls the hooks and holds what they remember.
+        judge: whom stages ask, where the run has one. embedder: fills vectors of texts, where a stage reads them.
     """
 
     task: Task
@@ -60,6 +63,8 @@ class RunContext:
     rewards_by_phase: Sequence[Sequence[Reward]] = ()
     overlap: int = 0
     hooks: Hooks = field(default_factory=Hooks)
+    judge: Judge | None = None
+    embedder: Embedder | None = None
 
     @property
     def lead(self) -> Learner:
@@ -152,6 +157,10 @@ def learn_from(
     metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
     said = [*problems, *messages(experience, parts)]
+    if parts.judge is not None:
+        asked, unanswered = parts.judge.report()
+        metrics |= asked
+        said += unanswered
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
@@ -177,6 +186,8 @@ def learn(
     batch = batch.but(info=told | dict(batch.info))
     for learner in parts.learners.values():
         batch = learner.annotate(batch)
+    if parts.embedder is not None:
+        batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
     metrics: Metrics = {}
     credited = batch
     trained = [name for name, learner in parts.learners.items() if not learner.frozen]
