@@ -48,8 +48,10 @@ _STEP = re.compile(r"[^\n]*?(?:[.;!?](?=\s)|\n|$)", re.DOTALL)
 
 def steps_of(text: str) -> list[tuple[int, str]]:
     """Where each step begins, and the step: sentences and lines."""
-    found = [(match.start(), match[0]) for match in _STEP.finditer(text)]
-    return [(start, step) for start, step in found if step.strip()]
+    found = [
+        (match.start() + len(match[0]) - len(match[0].lstrip()), match[0].strip()) for match in _STEP.finditer(text)
+    ]
+    return [(start, step) for start, step in found if step]
 
 
 def judged_shares(judge: Judge, problems: Sequence[str], texts: Sequence[str]) -> list[float]:
@@ -57,7 +59,7 @@ def judged_shares(judge: Judge, problems: Sequence[str], texts: Sequence[str]) -
     steps = [steps_of(text) for text in texts]
     asked = []
     for problem, every in zip(problems, steps, strict=True):
-        listed = "\n".join(f"{number}. {step.strip()}" for number, (_, step) in enumerate(every, 1))
+        listed = "\n".join(f"{number}. {step}" for number, (_, step) in enumerate(every, 1))
         numbers = [str(number) for number in range(len(every) + 1)]
         asked.append((f"{FIRST_WRONG}\n\n{problem}\n\n{listed}\n", numbers))
     told = iter(picked(judge, [one for one, every in zip(asked, steps, strict=True) if every]))
