@@ -115,7 +115,7 @@ def test_what_the_policy_feels_decides_the_discount(tmp_path: Path) -> None:
     """With hidden states of the nano, not with n-grams: the returns of the two differ."""
     shaped = []
     for name in ("policy", "ngrams"):
-        run = trainer(tmp_path / name, ("embedder", name), ("decoding.max_tokens", 60))
+        run = trainer(tmp_path / name, ("embedder", name), ("decoding.max_tokens", 60), ("curriculum.prompts", 6))
         run.step()
         shaped.append(run.step()["reward/shaped"])
         assert shaped[-1] > 0
