@@ -16,12 +16,15 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.markup import THOUGHT
 from hocket.rewards.score import Journal
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
@@ -54,6 +57,43 @@ class Answer(NamedTuple):
     problem: str | None = None
 
 
+@dataclass
+class Count:
+    """What judges were asked in one part of a step, and what went wrong."""
+
+    questions: int = 0
+    failed: int = 0
+    tokens: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def metrics(self) -> dict[str, float]:
+        """`judge/questions`, `judge/failed` and `judge/tokens` count what stages asked, also what was known already.
+
+        `throughput/judge/calls` counts what was not, and `time/judge` its seconds.
+        """
+        told = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/tokens": self.tokens}
+        return {name: float(count) for name, count in told.items()} | {
+            "throughput/judge/calls": float(self.calls),
+            "time/judge": self.seconds,
+        }
+
+
+_COUNT: ContextVar[Count | None] = ContextVar("hocket_judge_count", default=None)
+
+
+@contextmanager
+def counting() -> Iterator[Count]:
+    """Counts what is asked inside, also by tasks and threads that are started inside, and nobody else's questions."""
+    count = Count()
+    before = _COUNT.set(count)
+    try:
+        yield count
+    finally:
+        _COUNT.reset(before)
+
+
 class Judge(ABC):
     """Answers questions, each once in a run; a failed one has no answer, and the run goes on.
 
@@ -67,7 +107,6 @@ class Judge(ABC):
         self._kept: Journal = journal if journal is not None else _Remembered()
         self._lock = threading.Lock()
         self._worked = False
-        self._forget()
 
     @abstractmethod
     def ask(self, questions: Sequence[Question]) -> Sequence[Answer]:
@@ -85,21 +124,22 @@ class Judge(ABC):
         """
         if not questions:
             return []
+        count = _COUNT.get() or Count()
         with self._lock:
             entries = [_entry(question) for question in questions]
             kept = {entry: Answer(*found) for entry in dict.fromkeys(entries) if (found := self._kept.get(entry))}
             fresh = {entry: asked for entry, asked in zip(entries, questions, strict=True) if entry not in kept}
-            kept |= zip(fresh, self._asked(list(fresh.values())), strict=True)
+            kept |= zip(fresh, self._asked(list(fresh.values()), count), strict=True)
             for entry in fresh:
                 self._kept.put(entry, list(kept[entry]))
             answers = [kept[entry] for entry in entries]
             self._worked |= any(answer.text is not None for answer in answers)
-            self._questions += len(answers)
-            self._failed += sum(answer.text is None for answer in answers)
-            self._tokens += sum(kept[entry].tokens for entry in dict.fromkeys(entries))
+            count.questions += len(answers)
+            count.failed += sum(answer.text is None for answer in answers)
+            count.tokens += sum(kept[entry].tokens for entry in dict.fromkeys(entries))
             return answers
 
-    def _asked(self, questions: list[Question]) -> Sequence[Answer]:
+    def _asked(self, questions: list[Question], count: Count) -> Sequence[Answer]:
         if not questions:
             return []
         started = time.perf_counter()
@@ -111,29 +151,10 @@ class Judge(ABC):
         if problem is not None and not self._worked and all(answer.text is None for answer in answers):
             raise ConfigurationError(f"judge {self.name}: {problem}; it has never answered, so the run stops")
         if problem is not None:
-            self._problems.append(f"judge {self.name}: {problem}; what it did not answer has no opinion from it")
-        self._calls += len(questions)
-        self._seconds += time.perf_counter() - started
+            count.problems.append(f"judge {self.name}: {problem}; what it did not answer has no opinion from it")
+        count.calls += len(questions)
+        count.seconds += time.perf_counter() - started
         return answers
-
-    def report(self) -> tuple[dict[str, float], list[str]]:
-        """What was asked since the last report, as metrics, and what went wrong.
-
-        `judge/questions`, `judge/failed` and `judge/tokens` count what stages asked, `throughput/judge/calls` what was
-        not known from before; `time/judge` are the seconds of these.
-        """
-        with self._lock:
-            told = {"questions": self._questions, "failed": self._failed, "tokens": self._tokens}
-            metrics = {f"judge/{name}": float(count) for name, count in told.items()}
-            metrics |= {"throughput/judge/calls": float(self._calls), "time/judge": self._seconds}
-            problems = self._problems
-            self._forget()
-        return metrics, problems
-
-    def _forget(self) -> None:
-        self._questions = self._failed = self._tokens = self._calls = 0
-        self._seconds = 0.0
-        self._problems: list[str] = []
 
 
 class _Remembered(dict[str, Any]):
@@ -152,8 +173,9 @@ def _entry(question: Question) -> str:
 
 
 def said(judge: Judge, prompts: Sequence[str], longest: int = 256) -> list[str | None]:
-    """Free words."""
-    return [answer.text for answer in judge([Question(prompt, longest=longest) for prompt in prompts])]
+    """Free words, without the thoughts before them."""
+    answers = judge([Question(prompt, longest=longest) for prompt in prompts])
+    return [None if answer.text is None else THOUGHT.sub("", answer.text).strip() for answer in answers]
 
 
 def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str | None]:
@@ -204,6 +226,7 @@ def choice_in(text: str | None, choices: Sequence[str]) -> str | None:
     """
     if text is None:
         return None
+    text = THOUGHT.sub("", text)
     number = _number(text)
     if tuple(choices) == YES_NO and number is not None and text.strip() == number:
         return "yes" if float(number) >= 0.5 else "no"
@@ -231,7 +254,8 @@ def _grade(answer: Answer, scale: int) -> float | None:
         chances = [math.exp(one - top) for one in answer.logp]
         return sum(grade * chance for grade, chance in enumerate(chances)) / (scale * math.fsum(chances))
     of_scale = rf"\s*(?:/|\bout of\b|\bof\b)\s*{scale}\b"  # `7/10`
-    number = None if answer.text is None else _number(re.sub(of_scale, "", answer.text, flags=re.IGNORECASE))
+    text = None if answer.text is None else THOUGHT.sub("", answer.text)
+    number = None if text is None else _number(re.sub(of_scale, "", text, flags=re.IGNORECASE))
     return float(number) / scale if number is not None and 0 <= float(number) <= scale else None
 
 

@@ -21,7 +21,7 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
-from hocket.rewards.judging import Judge
+from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
@@ -152,15 +152,14 @@ def learn_from(
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
     left_out = [trajectory for trajectory in experience.trajectories if not usable(trajectory)]
     metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}
-    batch, learnt = learn(parts, learnable, key, step)
+    with counting() as asked:
+        batch, learnt = learn(parts, learnable, key, step)
     metrics |= learnt
+    if parts.judge is not None:
+        metrics |= {name: metrics.get(name, 0.0) + value for name, value in asked.metrics().items()}
     metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
-    said = [*problems, *messages(experience, parts)]
-    if parts.judge is not None:
-        asked, unanswered = parts.judge.report()
-        metrics |= asked
-        said += unanswered
+    said = [*problems, *asked.problems, *messages(experience, parts)]
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
@@ -252,15 +251,18 @@ async def collect(parts: RunContext, key: Key, step: int = 1) -> tuple[Experienc
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
     player = parts.hooks.seat(recast(parts.player, recipe.cast, step), parts, step)
-    experience = await recipe.rollout.at(step).collect(
-        more(recipe.curriculum.prompts),
-        play=Playing(player, key.derive("play")),
-        score=score,
-        ledger=parts.ledger,
-        key=key.derive("rollout"),
-        more=more,
-    )
-    return experience, problems
+    with counting() as asked:
+        experience = await recipe.rollout.at(step).collect(
+            more(recipe.curriculum.prompts),
+            play=Playing(player, key.derive("play")),
+            score=score,
+            ledger=parts.ledger,
+            key=key.derive("rollout"),
+            more=more,
+        )
+    if parts.judge is not None:
+        experience = replace(experience, metrics={**experience.metrics, **asked.metrics()})
+    return experience, [*problems, *asked.problems]
 
 
 def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:

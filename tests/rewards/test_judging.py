@@ -9,7 +9,18 @@ from judged_cases import Scripted, asking
 from rewards_cases import answered, graded
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.rewards.judging import Answer, JudgedBy, Question, choice_in, compared, grades, picked, said, verdicts
+from hocket.rewards.judging import (
+    Answer,
+    JudgedBy,
+    Question,
+    choice_in,
+    compared,
+    counting,
+    grades,
+    picked,
+    said,
+    verdicts,
+)
 from hocket.rewards.verifiers import ExactMatch
 
 
@@ -86,19 +97,24 @@ def test_comparisons_are_asked_in_both_orders() -> None:
 
 def test_the_same_question_is_asked_once() -> None:
     judge = Scripted(lambda prompt: prompt.upper())
-    assert said(judge, ["a", "b", "a"]) == ["A", "B", "A"]
-    assert said(judge, ["b"]) == ["B"]
-    assert [question.prompt for question in judge.asked] == ["a", "b"]
-    assert judge([Question("a", longest=3)])[0].text == "A"
+    with counting() as count:
+        assert said(judge, ["a", "b", "a"]) == ["A", "B", "A"]
+        with counting() as within:
+            assert said(judge, ["b"]) == ["B"]
+        assert [question.prompt for question in judge.asked] == ["a", "b"]
+        assert judge([Question("a", longest=3)])[0].text == "A"
     assert len(judge.asked) == 3, "another length is another question"
-    metrics, problems = judge.report()
-    assert {name: metrics[name] for name in ("judge/questions", "judge/failed", "throughput/judge/calls")} == {
-        "judge/questions": 5.0,
-        "judge/failed": 0.0,
-        "throughput/judge/calls": 3.0,
-    }
-    assert problems == []
-    assert judge.report()[0]["judge/questions"] == 0
+    assert (count.questions, count.failed, count.calls, count.problems) == (4, 0, 3, [])
+    assert (within.questions, within.calls) == (1, 0)
+    assert said(judge, ["a"]) == ["A"]
+    assert count.metrics()["judge/questions"] == 4.0
+
+
+def test_thoughts_are_no_part_of_an_answer() -> None:
+    judge = Scripted(lambda prompt: "<think>3 or 5, yes, ['a']</think>\n4 no")
+    assert said(judge, ["?"]) == ["4 no"]
+    assert verdicts(judge, ["?"]) == [False]
+    assert grades(judge, ["?"], scale=5) == [0.8]
 
 
 def test_answers_are_journalled_and_replayed() -> None:
@@ -115,11 +131,11 @@ def test_a_judge_that_worked_may_fail_and_one_that_never_did_stops_the_run() -> 
     with pytest.raises(ConfigurationError, match="scripted: the line is dead"):
         said(judge, ["b"])
     assert verdicts(judge, ["a"]) == [True]
-    assert said(judge, ["b", "c"]) == [None, None]
-    metrics, problems = judge.report()
-    assert metrics["judge/failed"] == 2
-    assert len(problems) == 1
-    assert "the line is dead" in problems[0]
+    with counting() as count:
+        assert said(judge, ["b", "c"]) == [None, None]
+    assert count.failed == 2
+    assert len(count.problems) == 1
+    assert "the line is dead" in count.problems[0]
     assert said(judge, ["a"]) == ["yes"]
 
 

@@ -19,7 +19,7 @@ from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.nano import BASE
 from hocket.recipes import find
-from hocket.rewards.judging import Question, grades, said, verdicts
+from hocket.rewards.judging import Question, counting, grades, said, verdicts
 from hocket.train.config import configure
 from hocket.train.journal import Journal
 from hocket.train.judges import EndpointJudge, FunctionJudge, PolicyJudge, with_judge
@@ -225,10 +225,10 @@ def test_a_policys_free_words_are_its_greedy_answer() -> None:
 
 def test_a_question_that_is_too_long_has_no_answer() -> None:
     judge = PolicyJudge("nano", Config(threads=1), None)
-    assert verdicts(judge, ["short", "long " * 400]) in ([True, None], [False, None])
-    metrics, problems = judge.report()
-    assert metrics["judge/failed"] == 1
-    assert "context" in problems[0]
+    with counting() as count:
+        assert verdicts(judge, ["short", "long " * 400]) in ([True, None], [False, None])
+    assert count.failed == 1
+    assert "context" in count.problems[0]
     (grade,) = grades(judge, ["How good?"], scale=4)
     assert grade is not None
     assert 0 < grade < 1
@@ -246,11 +246,9 @@ def test_a_run_is_a_judge(tmp_path: Path) -> None:
 def test_one_question_of_an_endpoint_may_fail(server: Server, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     judge = EndpointJudge(f"{server.url}#small", journal)
-    assert said(judge, ["abc", "fail", "ab"]) == ["Yes.", None, "No."]
-    metrics, problems = judge.report()
-    assert metrics["judge/tokens"] == 14
-    assert metrics["judge/failed"] == 1
-    assert problems
+    with counting() as count:
+        assert said(judge, ["abc", "fail", "ab"]) == ["Yes.", None, "No."]
+    assert (count.tokens, count.failed, len(count.problems)) == (14, 1, 1)
     before = len(server.asked)
     assert said(EndpointJudge(f"{server.url}#small", journal), ["ab", "abc"]) == ["No.", "Yes."]
     assert len(server.asked) == before, "the journal answers"
