@@ -283,6 +283,8 @@ def _train(parser: _Parser) -> None:
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, a transformers folder, or a hub name"),
         ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
+        ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
+        ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared"),
         ("--run", "NAME", "name of the run folder (the next free one)"),
         ("--runs", "DIR", "where run folders are (runs)"),
         ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),

@@ -138,12 +138,14 @@ def info_or_metadata(batch: InfoBatch, name: str) -> Sequence[Any]:
 
 # ---------------------------------------------------------------- what training writes of every trajectory
 
+PROMPT = InfoColumn("prompt", "What was asked, as text; empty where it was no text.")
 TEXT = InfoColumn("text", "The last turn's text.")
 TRACE = InfoColumn("trace", "The texts of all turns, a line between; recorded batches may leave it at `text`.")
 LABEL = InfoColumn("label", "The final answer as a word, as the task reads it; None without one.")
 HISTORY = InfoColumn("history", "`rewards`: the mean rewards of the scenario's past groups, oldest first.")
 METADATA = InfoColumn("metadata", "The scenario's own metadata.")
-EMBEDDING = InfoColumn("embedding", "A vector of the text; recorded batches alone may have it.")
+EMBEDDING = InfoColumn("embedding", "A vector of the last turn's text; filled when a stage's `reads` has it.")
+TURN_EMBEDDINGS = InfoColumn("turn_embeddings", "A vector of each turn's text, a list; where the run has an embedder.")
 ORIGIN = InfoColumn("origin", "The scenario that this one was made from; None if from none.")
 FEEDBACK = InfoColumn("feedback", "The words that scores came with, by the score's name.")
 TOKEN_TEXTS = InfoColumn("pieces", "The text of each decision, a list; filled when a stage's `reads` has it.")

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
+from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
 from hocket.policies.copies import without_gradients
-from hocket.policies.evaluation import comparable, distributions, evaluate, final_values
+from hocket.policies.evaluation import comparable, distributions, evaluate, final_values, mean_states
 from hocket.policies.family import Precision
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
@@ -128,6 +129,10 @@ class CausalLM(LanguageModel):
     def final_values(self, batch: Batch) -> Tensor:
         """The value after the last token of each truncated trajectory, `[N]`; 0 elsewhere. No gradient."""
         return final_values(self, batch)
+
+    def mean_states(self, batch: Batch) -> Tensor:
+        """Of each turn of this policy the mean of its last hidden states over its tokens, `[U, H]`; NaN for others."""
+        return mean_states(self, batch, policy_decisions(batch, self.name))
 
     # ------------------------------------------------------------ copies on disk and in memory
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,6 +104,25 @@ def final_values(model: LanguageModel, batch: Batch) -> Tensor:
             assert hidden is not None
             values[targets(part)] = head(hidden).to(values.device)
     return values
+
+
+def mean_states(model: LanguageModel, batch: Batch, decisions: Tensor) -> Tensor:
+    """The mean of the last hidden states over the tokens of each turn among `decisions`, `[U, H]`; NaN for others.
+
+    A state is read at the token itself, so that it knows the whole response. No gradient.
+    """
+    rows = [
+        Row(np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target)
+        for row in (rows_of(batch, decisions) if len(decisions) else [])
+    ]
+    total = torch.zeros(batch.turns, int(model.model.config.hidden_size), dtype=torch.float64)
+    with torch.no_grad(), model.applied():
+        for part in model.parts(rows):
+            states = model.features(part, hidden=True)[1]
+            assert states is not None
+            total.index_add_(0, batch.turn[targets(part)], states.double().cpu())
+    counted = torch.bincount(batch.turn[decisions], minlength=batch.turns)
+    return torch.where(counted[:, None] > 0, total / counted[:, None], torch.nan)
 
 
 def comparable(model: LanguageModel, reference: object) -> LanguageModel:

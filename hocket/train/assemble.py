@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,9 +12,12 @@ from hocket.core.keys import Key
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.rewards.functions import load_rewards
+from hocket.rewards.judging import Judge
 from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import Hook, Policy, Reward, Task
+from hocket.train.embedders import Embedder
 from hocket.train.journal import Journal
+from hocket.train.judges import asking, with_judge
 from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
@@ -37,11 +41,22 @@ def build_parts(
     weights: Mapping[str, Path] | None = None,
     journal: Journal | None = None,
     precision: Precision = "fp32",
+    judge: Judge | None = None,
+    embedder: Embedder | None = None,
 ) -> RunContext:
-    """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models."""
+    """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models.
+
+    `judge` is put where a stage or a reward may ask one; without it these go by their rules.
+
+    Raises:
+        ConfigurationError: when parts do not fit together, or nothing asks the judge.
+    """
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    by_phase = _rewards(config, task, rewards, workflow)
+    by_phase = with_judge(_rewards(config, task, rewards, workflow), judge)
+    stages = [*(stage for recipe, _ in config.phases for stage in recipe.stages), *itertools.chain(*by_phase)]
+    if judge is not None and not any(asking(stages)):
+        raise ConfigurationError(f"judge = {config.judge!r}: {config.method} asks no judge; drop it")
     parts = RunContext(
         task=task,
         player=player,
@@ -53,8 +68,10 @@ def build_parts(
         ledger=Ledger(),
         journal=journal,
         overlap=config.overlap,
+        judge=judge,
+        embedder=embedder,
     )
-    parts.learners = build_learners(config, policies, config.phases[0][0])
+    parts.learners = build_learners(config, policies, config.phases[0][0], judge)
     seat_references(config, parts)
     later: list[Any] = [hook for phase, _ in config.phases[1:] for hook in phase.hooks]
     later += [reward for paid in by_phase[1:] for reward in paid if isinstance(reward, Hook)]
@@ -66,7 +83,9 @@ def build_parts(
     return parts
 
 
-def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recipe) -> dict[str, Learner]:
+def build_learners(
+    config: Config, policies: Mapping[str, Policy], recipe: Recipe, judge: Judge | None = None
+) -> dict[str, Learner]:
     """One learner per policy; a role may name a recipe of its own."""
     own = settings_by_policy(config)
     learners = {}
@@ -78,7 +97,9 @@ def build_learners(config: Config, policies: Mapping[str, Policy], recipe: Recip
                 f"recipe {chosen.name} trains a policy with latent thoughts (hocket.policies.latent.LatentLM), which "
                 f"{name!r} is not; build it in Python, or choose grpo-kl"
             )
-        learners[name] = Learner(policy, chosen, total_steps=config.total_steps, frozen=settings.frozen)
+        learners[name] = Learner(
+            policy, with_judge(chosen, judge), total_steps=config.total_steps, frozen=settings.frozen
+        )
     if all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners

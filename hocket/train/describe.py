@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hocket.core.columns import FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS, TRACE, Column
+from hocket.core.columns import FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, PROMPT, TEXT, TOKEN_TEXTS, TRACE, Column
+from hocket.rewards.judging import prompt_text
 from hocket.stages import LedgerView, Player, Task
 from hocket.types import Trajectory
 
@@ -20,6 +21,7 @@ def described(
         columns[TOKEN_TEXTS] = token_texts_of(trajectories, getattr(player, "decode", None))
     columns |= {
         FEEDBACK: [{name: s.feedback for name, s in t.scores.items() if s.feedback} for t in trajectories],
+        PROMPT: [prompt_text(trajectory.scenario) for trajectory in trajectories],
         TEXT: [trajectory.text for trajectory in trajectories],
         TRACE: ["\n".join(turn.text for turn in trajectory.turns if turn.text) for trajectory in trajectories],
         LABEL: [label(trajectory) if label else None for trajectory in trajectories],

@@ -21,9 +21,11 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
+from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
 from hocket.train.describe import described
+from hocket.train.embedders import Embedder
 from hocket.train.evaluate import evaluate
 from hocket.train.hooks import Hooks, named
 from hocket.train.journal import Journal
@@ -46,6 +48,7 @@ class RunContext:
         rewards_by_phase: of each phase of the run, of which `rewards` are those of the present one.
         overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
         hooks: calls the hooks and holds what they remember.
+        judge: whom stages ask, where the run has one. embedder: fills vectors of texts, where a stage reads them.
     """
 
     task: Task
@@ -60,6 +63,8 @@ class RunContext:
     rewards_by_phase: Sequence[Sequence[Reward]] = ()
     overlap: int = 0
     hooks: Hooks = field(default_factory=Hooks)
+    judge: Judge | None = None
+    embedder: Embedder | None = None
 
     @property
     def lead(self) -> Learner:
@@ -147,11 +152,15 @@ def learn_from(
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
     left_out = [trajectory for trajectory in experience.trajectories if not usable(trajectory)]
     metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}
-    batch, learnt = learn(parts, learnable, key, step)
+    with counting() as asked:
+        batch, learnt = learn(parts, learnable, key, step)
     metrics |= learnt
+    if parts.judge is not None:
+        metrics |= {name: metrics.get(name, 0.0) + value for name, value in asked.metrics().items()}
     metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
-    said = [*problems, *messages(experience, parts), *(unmet(parts, experience) if step == 1 else ())]
+    said = [*problems, *asked.problems, *messages(experience, parts)]
+    said += unmet(parts, experience) if step == 1 else ()
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
@@ -177,6 +186,8 @@ def learn(
     batch = batch.but(info=told | dict(batch.info))
     for learner in parts.learners.values():
         batch = learner.annotate(batch)
+    if parts.embedder is not None:
+        batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
     metrics: Metrics = {}
     credited = batch
     trained = [name for name, learner in parts.learners.items() if not learner.frozen]
@@ -241,15 +252,18 @@ async def collect(parts: RunContext, key: Key, step: int = 1) -> tuple[Experienc
         problems.extend(await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal))
 
     player = parts.hooks.seat(recast(parts.player, recipe.cast, step), parts, step)
-    experience = await recipe.rollout.at(step).collect(
-        more(recipe.curriculum.prompts),
-        play=Playing(player, key.derive("play")),
-        score=score,
-        ledger=parts.ledger,
-        key=key.derive("rollout"),
-        more=more,
-    )
-    return experience, problems
+    with counting() as asked:
+        experience = await recipe.rollout.at(step).collect(
+            more(recipe.curriculum.prompts),
+            play=Playing(player, key.derive("play")),
+            score=score,
+            ledger=parts.ledger,
+            key=key.derive("rollout"),
+            more=more,
+        )
+    if parts.judge is not None:
+        experience = replace(experience, metrics={**experience.metrics, **asked.metrics()})
+    return experience, [*problems, *asked.problems]
 
 
 def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:

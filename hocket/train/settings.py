@@ -152,7 +152,7 @@ class Config:
     """Everything a run depends on; saved whole as `config.yaml`, which reloads to an equal value.
 
     Attributes:
-        task, model, workflow, reward: see `hocket train --help`. recipe: the method.
+        task, model, workflow, reward, judge, embedder: see `hocket train --help`. recipe: the method.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
         limits: what one episode may spend; a workflow's own where these are the usual ones.
@@ -168,6 +168,8 @@ class Config:
     model: str = "nano"
     recipe: Recipe = field(default_factory=lambda: find_recipe("grpo"))
     reward: tuple[str, ...] = ()
+    judge: str = "rule"
+    embedder: str | None = None
     workflow: str | None = None
     steps: int | None = None
     seed: int = 0

@@ -17,8 +17,10 @@ from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
+from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.evaluations import Evaluations
+from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
@@ -98,14 +100,17 @@ class Trainer:
         self.progress = Progress()
         newest = self.recorder.checkpoints.latest() if resume else None
         self.resources = Resources(config, kind_of(self.task), self.recorder, resume=resume)
+        journal, precision = self.recorder.journal, self.machine.precision
         self.parts = build_parts(
             config,
             self.task,
             rewards=rewards,
             workflow=workflow,
             weights=weights_in(newest),
-            journal=self.recorder.journal,
-            precision=self.machine.precision,
+            journal=journal,
+            precision=precision,
+            judge=judge_of(config, journal, precision),
+            embedder=embedder_of(config, journal),
         )
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         self.overlap = Overlap(config, self.parts) if config.overlap else None
@@ -219,7 +224,7 @@ class Trainer:
 
     def _learners(self, phase: int) -> dict[str, Learner]:
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
-        return build_learners(self.config, policies, self.config.phases[phase][0])
+        return build_learners(self.config, policies, self.config.phases[phase][0], self.parts.judge)
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
         now = time.monotonic()
@@ -232,13 +237,14 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """Greedy success on `n` unseen scenarios with the current weights."""
+        """Greedy success on `n` unseen scenarios with the current weights. No judge is asked: success is the task's."""
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
+        cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
         work = evaluate(
             self.task,
             parts.player,
-            parts.rewards,
+            cheap,
             n=n or whole,
             among=whole,
             decoding=parts.decoding,

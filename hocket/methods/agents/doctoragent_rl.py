@@ -1,12 +1,13 @@
 """DoctorAgent-RL: GRPO for a doctor who questions a simulated patient (Feng et al., arXiv:2505.19630).
 
-The reward adds up three parts: the diagnosis, what the questions brought to light (`QuestionInformation`, in bits or as
-the authors' code counts) and keeping to the rules; the other two stand in `hocket.rewards.consultation`. The doctor
-alone learns, a patient that a policy plays stays as it was.
+The reward adds up three parts: the diagnosis (`GradedDiagnosis`), what the questions brought to light
+(`QuestionInformation`, in bits or as the authors' code counts) and keeping to the rules, in
+`hocket.rewards.consultation`. The doctor alone learns, a patient that a policy plays stays as it was.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from hocket.core.keys import Key
 from hocket.environments.casebook import agreeing
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
+from hocket.rewards.judging import Judge, grades
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
@@ -53,6 +55,50 @@ class QuestionInformation(Reward):
         return math.log2(len(possible) / len(case.left()))
 
 
+GRADE = (
+    "Here are the {what} of a patient's record and a doctor's final message. How well does the message agree with the "
+    "record about the {what}?\n\nRecord: {record}\n\nMessage:\n{final}\n"
+)
+
+
+@dataclass(frozen=True)
+class GradedDiagnosis(Reward):
+    """The mean of a judge's two grades of the final message, for condition and advice, from 0 to 5 each, in [0, 1].
+
+    As in the released evaluator of DoctorAgent-RL (arXiv 2505.19630), where a language model grades both against the
+    record. 0 without a final message; without a judge `rule`. No opinion where a grade is missing.
+    """
+
+    rule: DiagnosisQuality = DiagnosisQuality()
+    name: str = "diagnosis"
+    weight: float = 10.0
+    judge: Judge | None = None
+    outside: ClassVar[bool] = False
+    asks_judge: ClassVar[bool] = True
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        if self.judge is None:
+            return await self.rule(trajectories, key=key)
+        return await asyncio.to_thread(self._judged, self.judge, trajectories)
+
+    def _judged(self, judge: Judge, trajectories: Sequence[Trajectory]) -> list[float | None]:
+        cases = [Consultation.of(trajectory) for trajectory in trajectories]
+        asked = [
+            GRADE.format(what=what, record=record, final=case.final)
+            for case in cases
+            if case is not None and case.final is not None
+            for what, record in (("condition", case.condition), ("advice", case.book[case.condition]["advice"]))
+        ]
+        told = iter(grades(judge, asked, scale=5))
+        return [
+            None if case is None else 0.0 if case.final is None else _mean(next(told), next(told)) for case in cases
+        ]
+
+
+def _mean(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else (one + other) / 2
+
+
 DOCTOR_AGENT_RL = GRPO.but(
     name="doctoragent-rl",
     title="A doctor who asks a simulated patient",
@@ -63,8 +109,8 @@ DOCTOR_AGENT_RL = GRPO.but(
     "5 [no diagnosis] - 0.2 turns;  A_i = (R_i - mean_g R)/(std_g R + eps)",
     conventions={
         **GRPO.conventions,
-        "diagnosis": "two grades of 0 to 5 as released, here by rule: 5 if the record's condition is named, 5 if its "
-        "advice is",
+        "diagnosis": "two grades of 0 to 5 as released, by --judge (`GRADE`); without one by rule: 5 if the record's "
+        "condition is named, 5 if its advice is",
         "information": "bits about the condition; rewards.1.count = answers pays 1 for every answered question, as "
         "released, whatever it tells",
         "compliance": "amounts as released; 0.2 a turn is ours, rewards.2.turn",
@@ -74,9 +120,9 @@ DOCTOR_AGENT_RL = GRPO.but(
         "warm start": "plan: [{recipe: sft, ..}, {recipe: doctoragent-rl, ..}] puts one before",
         "workflow": "the task's (simulated-user?desk=consultation)",
     },
-    note="demonstrations of sft are single answers, so the supervised warm start knows no dialogues; grades of the "
-    "diagnosis are by rule; a toy doctor that at first repeats questions and names what the answers exclude collapses "
-    "to guessing at once",
+    note="demonstrations of sft are single answers, so the supervised warm start knows no dialogues; without --judge "
+    "grades of the diagnosis are by rule; a toy doctor that at first repeats questions and names what the answers "
+    "exclude collapses to guessing at once",
     cast=Leading(leader="agent", others="patient"),
-    rewards=(DiagnosisQuality(), QuestionInformation(), Compliance()),
+    rewards=(GradedDiagnosis(), QuestionInformation(), Compliance()),
 )

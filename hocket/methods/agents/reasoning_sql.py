@@ -16,6 +16,7 @@ from typing import Any
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.base.grpo import GRPO
+from hocket.rewards.judging import JudgedBy
 from hocket.rewards.sql import ExecutionMatch, QueryReward, _sqlglot, parsed
 from hocket.rewards.tags import TagFormat
 from hocket.stages import Reward
@@ -204,6 +205,13 @@ def _spelt(piece: Any) -> str:
     return plain.sql(dialect="sqlite").lower() if hasattr(plain, "sql") else str(plain)
 
 
+NEAR = (
+    "Here are a question, the right SQL query and another query that gives a wrong result. How near is the other query "
+    "to the right one, in its tables, columns, joins and conditions?\n\nQuestion:\n{prompt}\n\nRight query:\n{answer}"
+    "\n\nOther query:\n{text}\n"
+)
+
+
 REASONING_SQL = GRPO.but(
     name="reasoning-sql",
     title="Partial rewards for text-to-SQL",
@@ -220,17 +228,17 @@ REASONING_SQL = GRPO.but(
         "linking": "columns belong to their table whatever the alias, * is every column",
         "n-grams": "overlap of the sets of token pairs, case ignored",
         "syntax": "parses and runs",
-        "judge": "of queries that fail on execution; clauses compared by rule stand for the paper's language model, "
-        "which any reward replaces (rewards.4.judge)",
+        "judge": "of queries that fail on execution; --judge grades them from 0 to 10 (`NEAR`); without one clauses "
+        "are compared by rule; any reward takes its place as rewards.4.judge",
         "tags": "<think>..</think><answer>..</answer>",
     },
-    note="the judge of failing queries is a rule by default; a language model takes its place as rewards.4.judge",
+    note="without --judge the judge of failing queries is a rule",
     rewards=(
         ExecutionMatch(weight=4.5),
         SchemaLinking(weight=1.0),
         NgramOverlap(weight=1.0),
         ValidSyntax(weight=0.5),
-        JudgeFailures(ClauseMatch(), weight=1.0),
+        JudgeFailures(JudgedBy(ClauseMatch(), NEAR, scale=10), weight=1.0),
     ),
     shaping=(TagFormat(weight=0.5),),
 )

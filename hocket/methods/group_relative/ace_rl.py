@@ -1,11 +1,12 @@
 """ACE-RL: GRPO on the share of a checklist's demands that a text meets (arXiv:2509.04903, after its abstract).
 
-An instruction is taken apart into constraints (`decompose`), each judged on its own, here by programs in place of a
-model, and `Checklist` pays the share that hold. Loss and credit are GRPO's.
+An instruction is taken apart into constraints, each judged on its own, and `Checklist` pays the share that hold: by
+rules and programs (`decompose`, `Constraint`), or with `--judge` both by a model. Loss and credit are GRPO's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.base.grpo import GRPO
+from hocket.rewards.judging import Judge, prompt_text, said, verdicts
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
@@ -150,29 +152,67 @@ def satisfied(text: str, constraints: Sequence[Constraint]) -> list[bool]:
     return [bool(constraint(text)) for constraint in constraints]
 
 
+LIST = "List every demand that the instruction below makes of a text, one on each line, without numbers."
+MET = "Here is a text.\n\n{text}\n\nDoes it meet this demand: {demand}?"
+MOST = 16
+"""Demands of an instruction that count, from the first on."""
+
+
 @dataclass(frozen=True)
 class Checklist(Reward):
     """R = 1/m sum_i s_i, the share of the scenario's m constraints that the last turn's text meets.
 
-    ACE-RL (arXiv 2509.04903); a program judges each constraint where the paper asks a model, and its length term is
-    left out. No opinion without constraints.
+    ACE-RL (arXiv 2509.04903); a judge says of each constraint whether it is met, and takes an instruction without
+    constraints apart. Without one, each constraint is a program. The length term is left out. No opinion without
+    constraints, nor where the judge gives no verdict.
 
     Attributes:
-        key: the entry of the scenario's metadata that holds the constraints, objects that take a text.
+        key: the entry of the scenario's metadata that holds the constraints, objects that take a text; for a judge
+            their `demand`s, or demands in words.
     """
 
     key: str = "constraints"
     name: str = "checklist"
     weight: float = 1.0
+    judge: Judge | None = None
     outside: ClassVar[bool] = False
+    asks_judge: ClassVar[bool] = True
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        if self.judge is not None:
+            return await asyncio.to_thread(self._judged, self.judge, trajectories)
         return [self.share(trajectory.text, trajectory.scenario.metadata) for trajectory in trajectories]
+
+    def _judged(self, judge: Judge, trajectories: Sequence[Trajectory]) -> list[float | None]:
+        given = [trajectory.scenario.metadata.get(self.key) for trajectory in trajectories]
+        asked = [f"{LIST}\n\n{prompt_text(trajectory.scenario)}" for trajectory in trajectories]
+        missing = [prompt for prompt, constraints in zip(asked, given, strict=True) if constraints is None]
+        listed = dict(zip(missing, said(judge, missing), strict=True))
+        demands = [
+            _listed(listed[prompt])
+            if constraints is None
+            else [getattr(one, "demand", str(one)) for one in constraints]
+            for prompt, constraints in zip(asked, given, strict=True)
+        ]
+        forms = [
+            MET.format(text=trajectory.text, demand=demand)
+            for trajectory, every in zip(trajectories, demands, strict=True)
+            for demand in every
+        ]
+        told = iter(verdicts(judge, forms))
+        rows = [[one for one in (next(told) for _ in every) if one is not None] for every in demands]
+        return [sum(row) / len(row) if row else None for row in rows]
 
     def share(self, text: str, metadata: Mapping[str, Any]) -> float | None:
         """The share of constraints met, None without any."""
         verdicts = satisfied(text, metadata.get(self.key) or ())
         return sum(verdicts) / len(verdicts) if verdicts else None
+
+
+def _listed(text: str | None) -> list[str]:
+    """The demands of a list, one a line, without what lists begin lines with."""
+    lines = [re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).strip() for line in (text or "").splitlines()]
+    return [line for line in lines if line][:MOST]
 
 
 ACE_RL = GRPO.but(
@@ -184,9 +224,11 @@ ACE_RL = GRPO.but(
     formula="R = 1/m sum_i s_i,  s_i the verdict on constraint i of the instruction's checklist",
     conventions={
         **GRPO.conventions,
-        "verdicts": "programs (`Constraint` and its forms) where the paper asks a model",
-        "decomposition": "metadata 'constraints'; `decompose` reads them from worded demands",
+        "verdicts": "--judge says yes or no to every demand (`MET`); without one, programs (`Constraint`, its forms)",
+        "decomposition": "metadata 'constraints', which `decompose` reads from worded demands; else --judge lists at "
+        "most 16 demands (`LIST`)",
         "length": "no term of its own; a WordRange is a constraint",
     },
+    note="without --judge constraints are programs given with the scenario",
     rewards=(Checklist(),),
 )

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy
+from hocket.core.columns import EMBEDDING, Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.methods.base.grpo import GRPO
@@ -32,9 +34,9 @@ def redundancy(vectors: Tensor, *, nonnegative: bool = True) -> Tensor:
 class RedundancyDiscount(Shaping):
     """`r'_i = r_i / (sum_{j in g} cos(e_i, e_j) + epsilon)`: DRA-GRPO (arXiv 2505.09655), as in its released trainer.
 
-    r is the return. Vectors are the column `embedding` where recorded, else
-    hashed n-grams of `text`. k equal texts unlike all others count 1/k each. Trajectories of weight 0 are no members
-    and keep their reward.
+    r is the return. Vectors are the column `embedding`, which the run's embedder fills, by default with the policy's
+    mean hidden states; where there is none, hashed n-grams of `text`. k equal texts unlike all others count 1/k each.
+    Trajectories of weight 0 are no members and keep their reward.
 
     Attributes:
         by: whom a text is compared with. epsilon: added to the sum.
@@ -48,6 +50,8 @@ class RedundancyDiscount(Shaping):
     by: GroupBy = GroupBy("scenario")
     epsilon: float = 1e-6
     nonnegative: bool = True
+
+    reads: ClassVar[frozenset[Column]] = frozenset({EMBEDDING})
 
     def __call__(self, batch: Batch) -> Batch:
         vectors, value = embeddings(batch, "RedundancyDiscount"), returns(batch).clone()
@@ -71,7 +75,8 @@ DRA_GRPO = GRPO.but(
     formula="r'_i = R_i / (sum_{j in g} max(0, cos(e_i, e_j)) + 1e-6),  A_i = (r'_i - mean_g r')/(std_g r' + eps)",
     conventions={
         **GRPO.conventions,
-        "embedding": "recorded ones where every trajectory has one, else hashed character bigrams and trigrams of text",
+        "embedding": "--embedder; by default the policy's mean last hidden state over the response, and hashed "
+        "character bigrams and trigrams of text where a policy has none",
         "similarity epsilon": "shaping.0.epsilon = 1e-6, added to the sum",
         "negative cosines": "count 0 (shaping.0.nonnegative), so that the sum is at least 1; the release keeps them",
         "group of the sum": "the samples of the scenario, the sample itself included",

@@ -6,10 +6,11 @@ or charges the closing tag alone, by what was cut or for stopping too early. Adv
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from hocket.credit.group import GroupRelative
 from hocket.methods.base.conventions import CENTRED, LENGTH, RIGHT_ANSWERS
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
+from hocket.rewards.judging import Judge, prompt_text, said
 from hocket.rewards.members import SCENARIO, with_return
 from hocket.rewards.tags import TagFormat
 from hocket.rollout.branches import CLOSED, NUMBERED, OPENED, continued, only_turn, tokens_covering
@@ -59,6 +61,19 @@ class FirstMention:
         return None if found is None else found.end()
 
 
+REACHED = (
+    "Here are a problem, its answer and a thought about it. Quote, word by word, the sentence of the thought that "
+    "first comes to the answer. Write the sentence alone, or NONE if the thought never comes to it."
+)
+
+
+def quoted_end(thought: str, quote: str) -> int | None:
+    """Where the first occurrence of a quoted sentence ends in a thought, spaces levelled; None if it is not there."""
+    words = quote.strip().strip("\"'`").split()
+    found = re.search(r"\s+".join(map(re.escape, words)), thought) if words else None
+    return None if found is None else found.end()
+
+
 @dataclass(frozen=True)
 class CompressedThoughts(Rollout):
     """`samples` trajectories, the right ones with their thought cut right after it first reaches the answer.
@@ -71,11 +86,16 @@ class CompressedThoughts(Rollout):
 
     Attributes:
         extract: finds the place. least: the total score of a right trajectory.
+        judge: is asked for the sentence that first comes to the answer, in place of `extract`. Where it fails, or its
+            quote is not in the thought, the trajectory is left whole and has no `thinking`.
     """
 
     samples: int = 8
     extract: Extractor = field(default_factory=FirstMention)
     least: float = RIGHT
+    judge: Judge | None = None
+
+    asks_judge: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -95,9 +115,10 @@ class CompressedThoughts(Rollout):
         tokenizer = tokenizer_of(play)
         played = await play([replace(asking, samples=self.samples) for asking in asked])
         await score(played)
+        places = await asyncio.to_thread(self._places, played, tokenizer)
         shorter: dict[int, Assignment] = {}
         for number, trajectory in enumerate(played):
-            tokens = self._cut(trajectory, tokenizer)
+            tokens = self._cut(trajectory, tokenizer, places[number]) if number in places else None
             if tokens is not None:
                 asking = asked[number // self.samples]
                 first = asking.first + NUMBERED + trajectory.sample
@@ -108,8 +129,25 @@ class CompressedThoughts(Rollout):
         left = [replace_source(played[number]) for number in again]
         return Experience([again.get(number, trajectory) for number, trajectory in enumerate(played)], left)
 
-    def _cut(self, trajectory: Trajectory, tokenizer: Tokenizer | None) -> NDArray[np.int64] | None:
-        """The tokens of the compressed response; None to leave it. Describes its thought in the column `thinking`."""
+    def _places(self, played: Sequence[Trajectory], tokenizer: Tokenizer | None) -> dict[int, int | None]:
+        """Of right trajectories by number, how many characters of the thought lead up to the answer; None if all."""
+        thoughts = {n: found for n, one in enumerate(played) if (found := self._thought(one, tokenizer)) is not None}
+        if self.judge is None:
+            return {n: self.extract(text, played[n].scenario.answer) for n, (_, text) in thoughts.items()}
+        asked = [
+            f"{REACHED}\n\nProblem:\n{prompt_text(played[n].scenario)}\n\nAnswer: {played[n].scenario.answer}\n\n"
+            f"Thought:\n{text}"
+            for n, (_, text) in thoughts.items()
+        ]
+        places: dict[int, int | None] = {}
+        for (n, (_, text)), quote in zip(thoughts.items(), said(self.judge, asked), strict=True):
+            end = None if quote is None else quoted_end(text, quote)
+            if end is not None or (quote or "").strip().strip(".").upper() == "NONE":
+                places[n] = end
+        return places
+
+    def _thought(self, trajectory: Trajectory, tokenizer: Tokenizer | None) -> tuple[int, str] | None:
+        """Where the thought of a right trajectory begins in its text, and the thought; None without one."""
         turn = only_turn(trajectory)
         if turn is None or tokenizer is None or trajectory.scenario.answer is None or not self._right(trajectory):
             return None
@@ -118,12 +156,21 @@ class CompressedThoughts(Rollout):
         if closed < 0 or opened > closed:
             return None
         begin = opened + len(OPENED) if opened >= 0 else 0
-        tag = tokens_covering(tokenizer, turn.action, closed + 1) - 1
+        return begin, text[begin:closed]
+
+    def _cut(
+        self, trajectory: Trajectory, tokenizer: Tokenizer | None, reached: int | None
+    ) -> NDArray[np.int64] | None:
+        """The tokens of the compressed response; None to leave it. Describes its thought in the column `thinking`."""
+        thought, turn = self._thought(trajectory, tokenizer), only_turn(trajectory)
+        if thought is None or turn is None or tokenizer is None:
+            return None
+        begin, text = thought
+        tag = tokens_covering(tokenizer, turn.action, begin + len(text) + 1) - 1
         start = tokens_covering(tokenizer, turn.action, begin)
-        reached = self.extract(text[begin:closed], trajectory.scenario.answer)
         end = tag if reached is None else min(tokens_covering(tokenizer, turn.action, begin + reached), tag)
-        thought = {"tag": end, "kept": end - start, "original": tag - start, "reached": reached is not None}
-        COMPRESSED.write(trajectory, thought)
+        described = {"tag": end, "kept": end - start, "original": tag - start, "reached": reached is not None}
+        COMPRESSED.write(trajectory, described)
         return np.concatenate([turn.action[:end], turn.action[tag:]]) if end < tag else None
 
     def _right(self, trajectory: Trajectory) -> bool:
@@ -227,11 +274,13 @@ LC_R1 = DR_GRPO.but(
         **RIGHT_ANSWERS,
         **LENGTH,
         "compression": "right answers only, as in the public trainer; all that remains is learnt from",
-        "extractor": "the answer's first mention as a word of its own, a script in place of a trained one",
+        "extractor": "--judge quotes the sentence that first comes to the answer (`REACHED`); without one, the "
+        "answer's first mention as a word of its own",
         "length term": "for all answers of a group with a right one, after compression; c = shaping.0.weight = 1",
         "bonus": "c2 = credit.bonus = credit.penalty = 1, at the closing tag, after centring",
         "right answers": "compression asks the scores' sum; the length term the return before it",
     },
+    note="without --judge the extractor is a rule",
     rollout=CompressedThoughts(samples=8),
     shaping=(RelativeLength(), TagFormat(weight=1.0)),
     credit=TagBonus(),

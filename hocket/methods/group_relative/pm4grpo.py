@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -22,6 +22,7 @@ from hocket.core.columns import TEXT, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.methods.base.gspo import GSPO
+from hocket.rewards.judging import Judge, picked
 from hocket.rewards.key_steps import OrderedStages, reasoning_of
 from hocket.rewards.members import with_return
 from hocket.stages import Shaping
@@ -52,6 +53,21 @@ def activities(text: str, rules: Rules = RULES) -> tuple[str, ...]:
         named = next((name for name, pattern in rules if re.search(pattern, sentence)), None)
         found += [named] if named else []
     return tuple(found)
+
+
+ACTIVITY = (
+    "What does this sentence of a solution do? restate: it says what is given or asked. plan: it says how to proceed. "
+    "derive: it computes or concludes a step. check: it verifies. conclude: it gives the answer. other: none of these."
+)
+
+
+def judged_activities(judge: Judge, texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """The trace of each text as a judge labels its sentences; those that are `other`, or unanswered, are left out."""
+    names = (*sorted(name for name, _ in RULES), "other")
+    sentences = [[one.strip() for one in _SENTENCE.findall(text) if one.strip()] for text in texts]
+    told = iter(picked(judge, [(f"{ACTIVITY}\n\n{one}\n", names) for every in sentences for one in every]))
+    rows = [[next(told) for _ in every] for every in sentences]
+    return [tuple(name for name in row if name is not None and name != "other") for row in rows]
 
 
 def harmonic_mean(fitness: float, precision: float) -> float:
@@ -113,9 +129,10 @@ class Conformance(Shaping):
     """`R += weight 2 f q / (f + q)`: the conformance reward of PM4GRPO (arXiv 2510.25065).
 
     f and q are fitness and precision of the teacher's trace, aligned on the net mined from the policy's own
-    (`conformance`). Traces come from rules on sentences here (`activities`), from a language model in the paper. Reads
-    `text`, whose part before the last `<answer>` is labelled, and `teacher`, the teacher's reasoning as text or as a
-    list of activities (a column or in the scenario's metadata); a trajectory without one gets no such reward.
+    (`conformance`). A judge labels sentences, as the paper's language model does; without one rules on their wording do
+    (`activities`). Reads `text`, whose part before the last `<answer>` is labelled, and `teacher`, the teacher's
+    reasoning as text or as a list of activities (a column or in the scenario's metadata); a trajectory without one gets
+    no such reward.
 
     The measure has pitfalls: repeats lower it (a trace with repeats scores below 1 even against itself), one leading
     activity too many can make it 0, and further repeats can raise it again, because the miner answers with loops.
@@ -129,12 +146,35 @@ class Conformance(Shaping):
 
     weight: float = 1.0
     rules: Rules | None = None
+    judge: Judge | None = None
+
+    asks_judge: ClassVar[bool] = True
 
     def __call__(self, batch: Batch) -> Batch:
         texts = TEXT.read(batch, "Conformance")
         teachers = TEACHER.or_metadata(batch)
-        scores = [self.score(text or "", teacher) for text, teacher in zip(texts, teachers, strict=True)]
+        scores = (
+            [self.score(text or "", teacher) for text, teacher in zip(texts, teachers, strict=True)]
+            if self.judge is None
+            else self._judged(self.judge, texts, teachers)
+        )
         return with_return(batch, returns(batch) + self.weight * torch.tensor(scores, dtype=torch.float64))
+
+    def _judged(self, judge: Judge, texts: Sequence[str | None], teachers: Sequence[Any]) -> list[float]:
+        """The conformance of each text, traces labelled by a judge; 0 without a teacher."""
+        asked = [
+            reasoning_of(text or "") if teacher is not None else ""
+            for text, teacher in zip(texts, teachers, strict=True)
+        ]
+        shown = [teacher if isinstance(teacher, str) else "" for teacher in teachers]
+        labelled = judged_activities(judge, [*asked, *shown])
+        pairs = zip(labelled[: len(asked)], labelled[len(asked) :], teachers, strict=True)
+        return [
+            0.0
+            if teacher is None
+            else harmonic_mean(*conformance(own, model if isinstance(teacher, str) else tuple(teacher)))
+            for own, model, teacher in pairs
+        ]
 
     def score(self, text: str, teacher: str | Sequence[str] | None) -> float:
         """The conformance of one text, in [0, 1]; 0 without a teacher."""
@@ -156,11 +196,12 @@ PM4GRPO = GSPO.but(
     conventions={
         **GSPO.conventions,
         "weights": "1 each for format (<think>, </think>, <answer>, </answer> in order), answer and conformance",
-        "labels": "rules on sentences (built in, or shaping.1.rules) where the paper asks a language model",
+        "labels": "--judge picks one for every sentence (`ACTIVITY`); without one, rules on their wording (built in, "
+        "or shaping.1.rules)",
         "miner": "pm4py's inductive miner on the sample's own trace, alignments for fitness and precision",
         "empty trace": "conformance 0",
         "no teacher": "conformance 0; the teacher's reasoning stands in the scenario's metadata",
     },
-    note="activities are labelled by rules; the paper's language model as labeller is an outside judge",
+    note="without --judge activities are labelled by rules",
     shaping=(OrderedStages(), Conformance()),
 )

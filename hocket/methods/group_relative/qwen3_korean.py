@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 from hocket.core.keys import Key
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.combine import Gated
+from hocket.rewards.judging import JudgedBy
 from hocket.rewards.verifiers import ExactMatch
 from hocket.stages import Reward
 from hocket.types import Trajectory
@@ -74,6 +75,12 @@ class LanguageShare(Reward):
         return vocabulary_share(said, frozenset(self.words)) if self.words else script_share(said, self.script)
 
 
+RIGHT = (
+    "Here are a question, its right answer and a response. Does the response come to the right answer?\n\n"
+    "Question:\n{prompt}\n\nRight answer: {answer}\n\nResponse:\n{text}\n"
+)
+
+
 QWEN3_KOREAN = GRPO.but(
     name="qwen3-korean",
     title="Rule and judge must agree; thoughts in the target language",
@@ -84,10 +91,16 @@ QWEN3_KOREAN = GRPO.but(
     conventions={
         **GRPO.conventions,
         "gate": "combine.gates = correct, judge; a gate without an opinion does not bar",
-        "judge": "a second verifier by last number stands in; rewards.1 takes any other, by the name 'judge'",
+        "judge": "--judge says yes or no (`RIGHT`); without one a second verifier by last number stands in; rewards.1 "
+        "takes any other, by the name 'judge'",
         "language": "share of Hangul letters in <think>, weight 0.5; rewards.2.script or .words change it",
         "first stage": "supervised tuning, the plan's first phase: recipe sft",
     },
-    rewards=(ExactMatch("answer-tag"), ExactMatch("number", name="judge"), LanguageShare("HANGUL", weight=0.5)),
+    note="without --judge the judge is a rule",
+    rewards=(
+        ExactMatch("answer-tag"),
+        JudgedBy(ExactMatch("number"), RIGHT, name="judge"),
+        LanguageShare("HANGUL", weight=0.5),
+    ),
     combine=Gated(("correct", "judge")),
 )

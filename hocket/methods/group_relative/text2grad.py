@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, Literal
@@ -16,14 +18,21 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from hocket.core.batch import Batch, Level
-from hocket.core.columns import FEEDBACK, TOKEN_TEXTS, Column, InfoColumn
+from hocket.core.columns import FEEDBACK, PROMPT, TEXT, TOKEN_TEXTS, Column, InfoColumn
 from hocket.core.signals import token_texts
 from hocket.credit.gae import GAE
 from hocket.methods.base.ppo import PPO_RLHF
+from hocket.rewards.judging import Judge, said
 from hocket.rewards.shaping import KLInReward, added
 from hocket.stages import Shaping
 
 CRITIQUE = InfoColumn("critique", "What a workflow says about parts of the answer, a list of (quoted words, score).")
+
+
+CRITIC = (
+    "Criticise the answer below. Quote its good and bad parts, word by word and in order, as a JSON list of pairs "
+    '[["words of the answer", score], ...] with score 1 for a good part and -1 for a bad one. Write the list alone.'
+)
 
 
 Span = tuple[str, float]
@@ -83,15 +92,12 @@ def span_rewards(texts: Sequence[str], spans: Sequence[Span], spread: Spread = "
 
 
 def spans_of(critique: Any) -> list[Span]:
-    """The spans of a critique: a list of [words, score], or JSON text that holds one, alone or as `spans`.
+    """The spans of a critique: a list of [words, score], or JSON text that holds one, alone, as `spans` or among words.
 
     What is not a pair of words and a finite number is left out, as is a critique that is no JSON.
     """
     if isinstance(critique, str):
-        try:
-            critique = json.loads(critique)
-        except ValueError:
-            return []
+        critique = _json(critique)
     if isinstance(critique, Mapping):
         critique = critique.get("spans")
     found: list[Span] = []
@@ -103,13 +109,23 @@ def spans_of(critique: Any) -> list[Span]:
     return found
 
 
+def _json(text: str) -> Any:
+    """The JSON that a text is, or the list in it from the first bracket to the last; None if there is none."""
+    within = re.search(r"\[.*\]", text, re.DOTALL)
+    for candidate in (text, within[0] if within else ""):
+        with suppress(ValueError, RecursionError):
+            return json.loads(candidate)
+    return None
+
+
 @dataclass(frozen=True)
 class SpanRewards(Shaping):
     """`r_t += score` of the critique's span that token t belongs to: Text2Grad (arXiv 2505.22338).
 
     A critique is a list of (quoted words, score): the column `critique` of `Batch.info` where a workflow gives one,
-    else the words that the score `name` came with (`Score.feedback`; a judge's words, as JSON). Spans are aligned in
-    order with the answer's own tokens, whose texts are the column `pieces`. Without a critique nothing changes.
+    else the words that the score `name` came with (`Score.feedback`, as JSON), else what the judge answers. Spans are
+    aligned in order with the answer's own tokens, whose texts are the column `pieces`. Without a critique nothing
+    changes.
 
     Attributes:
         name: of the score whose words are the critique. weight: multiplies every score.
@@ -119,7 +135,9 @@ class SpanRewards(Shaping):
     name: str = "critique"
     weight: float = 1.0
     spread: Spread = "each"
+    judge: Judge | None = None
 
+    asks_judge: ClassVar[bool] = True
     reads: ClassVar[frozenset[Column]] = frozenset({TOKEN_TEXTS})
 
     def __post_init__(self) -> None:
@@ -140,10 +158,17 @@ class SpanRewards(Shaping):
         """What is said about each trajectory, None where nothing is."""
         given = CRITIQUE.rows(batch)
         words = FEEDBACK.rows(batch)
-        return [
-            said if said is not None else (spoken or {}).get(self.name)
-            for said, spoken in zip(given, words, strict=True)
+        critiques = [
+            own if own is not None else (spoken or {}).get(self.name) for own, spoken in zip(given, words, strict=True)
         ]
+        if self.judge is None:
+            return critiques
+        texts, prompts = TEXT.read(batch, "SpanRewards"), PROMPT.rows(batch)
+        left = [place for place, critique in enumerate(critiques) if critique is None]
+        asked = [f"{CRITIC}\n\nQuestion:\n{prompts[place] or ''}\n\nAnswer:\n{texts[place] or ''}" for place in left]
+        for place, critique in zip(left, said(self.judge, asked, longest=512), strict=True):
+            critiques[place] = critique
+        return critiques
 
 
 TEXT2GRAD = PPO_RLHF.but(
@@ -155,11 +180,13 @@ TEXT2GRAD = PPO_RLHF.but(
     formula="r_t = score of the critique's span that holds token t - beta log(pi_t/ref_t);  PPO with GAE",
     conventions={
         **PPO_RLHF.conventions,
-        "critique": "the column critique, or the words of a score named critique, JSON [[words, score], ...]",
+        "critique": "the column critique, or the words of a score named critique, else what --judge answers "
+        "(`CRITIC`): JSON [[words, score], ...]",
         "alignment": "spans in order, each after the one before; every token a span touches gets its score",
         "KL": "k1 in the reward at every decision not imposed, coefficient 0.02; the code's full KL is left out",
         "other rewards": "added as they are",
     },
+    note="without --judge a workflow or a score must give critiques, else none are given",
     shaping=(SpanRewards(), KLInReward(coefficient=0.02, estimator="k1")),
     credit=GAE(gamma=1.0, lam=0.95, whiten=True),
 )

@@ -1,6 +1,7 @@
 """Genii: DPO for judges on what the other judges agree with, without labels (Liu et al., arXiv:2510.08145).
 
-A judgment is worth the share of the other judges' verdicts that equal it (`GroupConsistency`). Each judge's best and
+A judgment is worth the share of the other judges' verdicts that equal it, or with `--embedder` how near their
+judgments are to it (`GroupConsistency`). Each judge's best and
 worst judgment of a question are its pair (`BestTurnAgainstWorst`), and judges take turns at learning.
 """
 
@@ -14,6 +15,8 @@ import torch
 
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences, trajectory_of_turn
 from hocket.core.casting import Alternating
+from hocket.core.columns import TURN_EMBEDDINGS
+from hocket.core.errors import ConfigurationError
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, turn_visits
 from hocket.credit.pairs import paired_turns
@@ -35,6 +38,37 @@ def polled(answers: Mapping[str, Sequence[Answer]], missing: float = 0.0) -> dic
     }
 
 
+Vector = Sequence[float] | None
+
+
+def polled_by_cosine(judgments: Mapping[str, Sequence[Vector]], missing: float = 0.0) -> dict[str, list[float]]:
+    """`c = mean_{s != client} mean_{y' of s} cos(e(y), e(y'))` of every judgment's vector, otherwise as `polled`.
+
+    Raises:
+        ConfigurationError: when two vectors differ in length.
+    """
+    units = {judge: [_unit(vector) for vector in said] for judge, said in judgments.items()}
+    if len({len(one) for said in units.values() for one in said if one is not None}) > 1:
+        raise ConfigurationError("GroupConsistency compares embeddings, which must all have one length; set --embedder")
+    return {judge: [_near(units, judge, place, missing) for place in range(len(said))] for judge, said in units.items()}
+
+
+def _unit(vector: Vector) -> torch.Tensor | None:
+    if vector is None:
+        return None
+    return torch.nn.functional.normalize(torch.tensor(list(vector), dtype=torch.float64), dim=0)
+
+
+def _near(units: Mapping[str, Sequence[torch.Tensor | None]], judge: str, place: int, missing: float) -> float:
+    own = units[judge][place]
+    if own is None:
+        return missing
+    servers = [said for other, said in units.items() if other != judge and said]
+    servers = servers or [[*units[judge][:place], *units[judge][place + 1 :]]]
+    votes = [sum(0.0 if one is None else float(own @ one) for one in said) / len(said) for said in servers if said]
+    return sum(votes) / len(votes) if votes else 0.0
+
+
 def _score(answers: Mapping[str, Sequence[Answer]], judge: str, place: int, missing: float) -> float:
     judgment = answers[judge][place]
     if judgment is None:
@@ -54,7 +88,8 @@ class GroupConsistency(Shaping):
     Each judge is the client of its own judgments and a server of the others'; a server has one vote, split among its
     answers to the question by how often it gave them. No label is used; other rewards of the run are added. Judgments
     are the column `answers` of `batch.info`, by role, and a score belongs to the role's turns. Experience without that
-    column stays as it is.
+    column stays as it is. Where a run's embedder gave every turn a vector (the column `turn_embeddings`), judgments
+    agree by the cosine of theirs, whatever their verdict.
 
     Attributes:
         by: whose answers are counted together. column: of `batch.info`.
@@ -67,6 +102,8 @@ class GroupConsistency(Shaping):
     models: Literal["policy", "role"] = "policy"
     missing: float = 0.0
 
+    takes_embeddings: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.models not in ("policy", "role"):
             raise ValueError(f"models must be 'policy' or 'role', not {self.models!r}")
@@ -74,7 +111,7 @@ class GroupConsistency(Shaping):
     def __call__(self, batch: Batch) -> Batch:
         if self.column not in batch.info:
             return batch
-        said = self._said(batch)
+        said, embedded = self._said(batch), self._vectors(batch)
         values = torch.zeros(batch.turns, dtype=torch.float64)
         for members in groups_of(batch, self.by):
             answers: dict[str, list[Answer]] = {}
@@ -83,9 +120,27 @@ class GroupConsistency(Shaping):
                 for judge, turn, answer in said[row]:
                     answers.setdefault(judge, []).append(answer)
                     turns.setdefault(judge, []).append(turn)
-            for judge, scores in polled(answers, self.missing).items():
+            found = (
+                polled(answers, self.missing)
+                if embedded is None
+                else polled_by_cosine({one: [embedded[turn] for turn in of] for one, of in turns.items()}, self.missing)
+            )
+            for judge, scores in found.items():
                 values[turns[judge]] = torch.tensor(scores, dtype=torch.float64)
         return added(batch, Level.TURN, values)
+
+    @staticmethod
+    def _vectors(batch: Batch) -> list[Vector] | None:
+        """The embedding of each turn; None where the run has no embedder."""
+        if not TURN_EMBEDDINGS.present(batch):
+            return None
+        seen, (_, starts) = batch.occurrences, turn_visits(batch)
+        rows = [iter(row or ()) for row in TURN_EMBEDDINGS.rows(batch)]
+        found: list[Vector] = [None] * batch.turns
+        turns = batch.turn[seen.decision[starts]].tolist()
+        for trajectory, turn in zip(seen.trajectory[starts].tolist(), turns, strict=True):
+            found[turn] = next(rows[trajectory], None)
+        return found
 
     def _said(self, batch: Batch) -> list[list[tuple[str, int, Answer]]]:
         """Per trajectory, in order of its turns: the judge, the turn, and the answer."""
@@ -194,8 +249,8 @@ GENII = DPO.but(
     conventions={
         **DPO.conventions,
         "labels": "none are used",
-        "poll": "chosen here: judgments agree where their final verdicts are equal, one server one vote; the paper "
-        "scores similarity of whole judgments by their embeddings",
+        "poll": "one server one vote; with --embedder the cosine of whole judgments' embeddings, as in the paper; "
+        "without one, chosen here, judgments agree where their final verdicts are equal",
         "server's vote": "split among its samples for the question by how often each verdict was given",
         "pairs": "one per question and client, highest against lowest c; none where all its judgments score alike",
         "one judge": "polled by its own other samples",
@@ -204,6 +259,7 @@ GENII = DPO.but(
         "rotation": "each judge is the client for 10 steps (cast.every), the others only answer",
         "role weights": "one policy each; roles.NAME.model gives a judge other weights",
     },
+    note="without --embedder judgments agree by their verdicts",
     workflow="crowd-vote",
     cast=Alternating(every=10),
     shaping=(GroupConsistency(),),

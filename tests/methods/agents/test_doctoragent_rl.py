@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged_cases import asking
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -26,7 +27,7 @@ from hocket.environments.consultation import (
     fewest,
     possible,
 )
-from hocket.methods.agents.doctoragent_rl import QuestionInformation
+from hocket.methods.agents.doctoragent_rl import GradedDiagnosis, QuestionInformation
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.tasks import find
 from hocket.testing import rehearse
@@ -188,3 +189,17 @@ def test_amounts_and_counts_must_make_sense() -> None:
         Compliance(turn=-1.0)
     with pytest.raises(ValueError, match="count"):
         QuestionInformation(count="words")  # type: ignore[arg-type]
+
+
+def test_a_judge_gives_two_grades_against_the_record() -> None:
+    def say(prompt: str) -> str:
+        if "probably gout" not in prompt:
+            return "no number"
+        return "5/5" if "condition of a patient" in prompt else "2"
+
+    played = [talk("Diagnosis: probably gout. Eat well."), talk("Any cough?", turns=1), talk("Diagnosis: flu.")]
+    played.append(Trajectory(Scenario("s", "1 + 1?"), []))
+    asked = asyncio.run(asking(GradedDiagnosis(), say)(played, key=Key.of(0)))
+    assert asked == [pytest.approx((1.0 + 0.4) / 2), 0.0, None, None]
+    ruled = asyncio.run(GradedDiagnosis()(played, key=Key.of(0)))
+    assert ruled == [DiagnosisQuality().judge(one) for one in played]

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_cases import Scripted
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.agents.claims.reasoning_sql import problems
 from hocket.methods.agents.reasoning_sql import (
+    REASONING_SQL,
     ClauseMatch,
     JudgeFailures,
     NgramOverlap,
@@ -27,6 +29,7 @@ from hocket.methods.agents.reasoning_sql import (
 from hocket.rewards.judge import NoisyJudge
 from hocket.rewards.sql import ExecutionMatch, ends_in_order, parsed, same_rows
 from hocket.tools.sql import QueryResult
+from hocket.train.judges import with_judge
 from hocket.types import Scenario, Trajectory, Turn
 
 TABLES = {"author": ["id", "name", "born"], "book": ["id", "title", "price", "author_id"]}
@@ -203,3 +206,20 @@ def test_the_judge_is_asked_about_failures_alone() -> None:
     assert ruled == [0.0, pytest.approx(2 / 3), 0.0, None]
     assert asyncio.run(JudgeFailures(ClauseMatch())(played[:1], key=Key.of(0))) == [0.0]
     assert JudgeFailures(ClauseMatch()).outside is False
+
+
+def test_a_judge_grades_failing_queries_alone() -> None:
+    gold = "SELECT title FROM book WHERE price > 20"
+    texts = [gold, "SELECT title FROM book", "SELECT"]
+    played = [
+        Trajectory(
+            scenario(gold),
+            [Turn("a", "a", np.zeros(1, np.int64), np.zeros(1, np.int64), text=f"<answer>{sql}</answer>")],
+        )
+        for sql in texts
+    ]
+    judge = Scripted(lambda prompt: "6/10" if "FROM book</answer>" in prompt else "I cannot say")
+    reward = with_judge(REASONING_SQL, judge).rewards[4]
+    assert asyncio.run(reward(played, key=Key.of(0))) == [0.0, 0.6, None]
+    assert len(judge.asked) == 2
+    assert all(gold in question.prompt for question in judge.asked)

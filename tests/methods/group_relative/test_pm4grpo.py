@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from judged_cases import Scripted, asking
+from rewards_cases import read
 
 from hocket.core.errors import ConfigurationError
-from hocket.methods.group_relative.pm4grpo import Conformance, activities, conformance, harmonic_mean
+from hocket.core.signals import returns
+from hocket.methods.group_relative.pm4grpo import (
+    Conformance,
+    activities,
+    conformance,
+    harmonic_mean,
+    judged_activities,
+)
 
 
 def test_activities_by_rules():
@@ -42,3 +51,26 @@ def test_conformance_without_pm4py_says_what_to_install(monkeypatch):
             Conformance().score("add 3 and 4", ["derive"])
     finally:
         module._pm4py.cache_clear()
+
+
+def test_a_judge_labels_the_sentences():
+    said = {"Foo": "derive", "Bar": "conclude", "Hm": "other", "Odd": "no idea", "Eh": None}
+    judge = Scripted(lambda prompt: said[prompt.split("\n")[2].split()[0]])
+    found = judged_activities(judge, ["Foo it. Hm! Odd\nBar", "", "Eh. Bar"])
+    assert found == [("derive", "conclude"), (), ("conclude",)]
+    assert set(judge.asked[0].choices) == {"restate", "plan", "derive", "check", "conclude", "other"}
+
+
+def test_conformance_by_a_judges_labels():
+    pytest.importorskip("pm4py")
+    rows = [
+        {"text": "Foo. Bar<answer>Foo</answer>", "info": {"teacher": "Foo. Bar"}},
+        {"text": "Bar. Foo", "info": {"teacher": ["derive", "conclude"]}},
+        {"text": "Foo", "info": {"teacher": None}},
+    ]
+    shape = asking(Conformance(), lambda prompt: "derive" if "Foo" in prompt else "conclude")
+    found = returns(shape(read(*rows))).tolist()
+    assert found[0] == 1.0
+    assert found[1] == harmonic_mean(*conformance(("conclude", "derive"), ("derive", "conclude"))) < 1
+    assert found[2] == 0.0
+    assert returns(Conformance()(read(*rows))).tolist() == [0.0, 0.0, 0.0], "no rule knows these words"

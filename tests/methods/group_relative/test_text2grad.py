@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged_cases import Scripted
 from rewards_cases import read
 
 from hocket.core.signals import returns
@@ -38,3 +39,19 @@ def test_a_judges_words_are_a_critique():
     rows = [{"info": {"pieces": ["a "], "feedback": {"critique": '[["a", 2]]'}}}, {"info": {"pieces": ["a"]}}]
     assert returns(SpanRewards()(read(*rows))).tolist() == [2.0, 0.0]
     assert returns(SpanRewards(weight=0.5)(read(*rows))).tolist() == [1.0, 0.0]
+
+
+def test_a_judge_is_the_critic_where_nobody_else_was():
+    said = {"good": 'Well: [["good", 1], ["bad", -1]].', "plain": "no complaints", "silent": None}
+    judge = Scripted(lambda prompt: next(words for name, words in said.items() if f"Answer:\n{name}" in prompt))
+    rows = [
+        {"info": {"pieces": ["good ", "and ", "bad"], "prompt": "Q"}, "text": "good and bad", "logp": [-1.0] * 3},
+        {"info": {"pieces": ["plain"]}, "text": "plain"},
+        {"info": {"pieces": ["silent"]}, "text": "silent"},
+        {"info": {"pieces": ["own"], "critique": [["own", 3]]}, "text": "own"},
+    ]
+    found = SpanRewards(judge=judge)(read(*rows))
+    assert found.scores["reward/decision"].values.tolist() == [1.0, 0.0, -1.0, 0.0, 0.0, 3.0]
+    assert len(judge.asked) == 3, "a critique that is there is not asked for"
+    assert "Question:\nQ" in judge.asked[0].prompt
+    assert all(question.choices == () for question in judge.asked)

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.core.batch import Batch, GroupBy, Level, Recorded
+from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
-from hocket.methods.teams.genii import GENII, BestTurnAgainstWorst, GroupConsistency, polled
+from hocket.methods.teams.genii import GENII, BestTurnAgainstWorst, GroupConsistency, polled, polled_by_cosine
 from hocket.objectives.preference import DPO
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
@@ -153,3 +154,22 @@ def test_judges_take_turns_as_the_client() -> None:
     names = ["voter_1", "voter_2", "voter_3"]
     learning = [GENII.cast.learning(names, step) for step in (1, 10, 11, 21, 31)]
     assert [sorted(one) for one in learning] == [["voter_1"], ["voter_1"], ["voter_2"], ["voter_3"], ["voter_1"]]
+
+
+def test_with_vectors_judgments_agree_by_their_cosine() -> None:
+    rows: list[dict[str, str | None]] = [{"v1": "x", "v2": "y"}, {"v1": "y", "v2": "x"}]
+    plain = batch(rows)
+    vectors = [[[2.0, 0.0], [0.0, 1.0]], [[3.0, 4.0], [-5.0, 0.0]]]
+    embedded = plain.but(info={**plain.info, "turn_embeddings": vectors})
+    # v1 first: mean of cos with (0, 1) and (-1, 0); v2 first: with (1, 0) and (.6, .8).
+    assert turn_rewards(GroupConsistency()(embedded)) == pytest.approx([-0.5, 0.4, (0.8 - 0.6) / 2, (-1 - 0.6) / 2])
+    lost = plain.but(info={**plain.info, "turn_embeddings": [vectors[0], [None, [1.0, 0.0]]]})
+    assert turn_rewards(GroupConsistency(missing=-9.0)(lost)) == pytest.approx([0.5, 0.0, -9.0, 0.5])
+    odd = plain.but(info={**plain.info, "turn_embeddings": [vectors[0], [[1.0], [1.0]]]})
+    with pytest.raises(ConfigurationError, match="one length"):
+        GroupConsistency()(odd)
+
+
+def test_a_judge_alone_is_near_its_own_other_judgments() -> None:
+    assert polled_by_cosine({"one": [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]}) == {"one": [0.5, 0.5, 0.0]}
+    assert polled_by_cosine({"one": [[1.0]]}) == {"one": [0.0]}

@@ -1,0 +1,309 @@
+"""Judges: who answers in words what a rule would have to guess; judges, critics, verifiers and extractors of papers.
+
+A stage that may ask one says so (`asks_judge`) and has the field `judge`, None by default: then it goes by its own
+rule. `hocket train --judge` puts the run's judge there (see docs/judges.md). A judge is a function: within a run the
+same question has the same answer, kept in the run's journal, so a stage that asks stays as pure as one that counts,
+and a resumed run hears the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.core.markup import THOUGHT
+from hocket.rewards.score import Journal
+from hocket.stages import Reward
+from hocket.types import Scenario, Trajectory
+
+YES_NO = ("yes", "no")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a judge is asked: a prompt, the answers to choose from (none: free words), and the longest answer in tokens.
+
+    What many questions share belongs at the front of their prompts, where a model reads it once.
+    """
+
+    prompt: str
+    choices: tuple[str, ...] = ()
+    longest: int = 256
+
+
+class Answer(NamedTuple):
+    """What came of a question.
+
+    `text` is None where there is no answer, and `problem` says why. `logp` are the log-probs of the choices in nats,
+    where the judge can tell them; `tokens` what was read and written, where it is known.
+    """
+
+    text: str | None
+    tokens: int = 0
+    logp: tuple[float, ...] | None = None
+    problem: str | None = None
+
+
+@dataclass
+class Count:
+    """What judges were asked in one part of a step, and what went wrong."""
+
+    questions: int = 0
+    failed: int = 0
+    tokens: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def metrics(self) -> dict[str, float]:
+        """`judge/questions`, `judge/failed` and `judge/tokens` count what stages asked, also what was known already.
+
+        `throughput/judge/calls` counts what was not, and `time/judge` its seconds.
+        """
+        told = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/tokens": self.tokens}
+        return {name: float(count) for name, count in told.items()} | {
+            "throughput/judge/calls": float(self.calls),
+            "time/judge": self.seconds,
+        }
+
+
+_COUNT: ContextVar[Count | None] = ContextVar("hocket_judge_count", default=None)
+
+
+@contextmanager
+def counting() -> Iterator[Count]:
+    """Counts what is asked inside, also by tasks and threads that are started inside, and nobody else's questions."""
+    count = Count()
+    before = _COUNT.set(count)
+    try:
+        yield count
+    finally:
+        _COUNT.reset(before)
+
+
+class Judge(ABC):
+    """Answers questions, each once in a run; a failed one has no answer, and the run goes on.
+
+    Args:
+        name: told in messages.
+        journal: keeps the answers; None keeps them in memory.
+    """
+
+    def __init__(self, name: str, journal: Journal | None = None) -> None:
+        self.name = name
+        self._kept: Journal = journal if journal is not None else _Remembered()
+        self._lock = threading.Lock()
+        self._worked = False
+
+    @abstractmethod
+    def ask(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        """Asks now, all at once; an answer per question.
+
+        Raises:
+            HocketError: when none can be answered.
+        """
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """An answer per question, in order. Safe between threads.
+
+        Raises:
+            ConfigurationError: when the judge has never answered anything and does not now.
+        """
+        if not questions:
+            return []
+        count = _COUNT.get() or Count()
+        with self._lock:
+            entries = [_entry(question) for question in questions]
+            kept = {entry: Answer(*found) for entry in dict.fromkeys(entries) if (found := self._kept.get(entry))}
+            fresh = {entry: asked for entry, asked in zip(entries, questions, strict=True) if entry not in kept}
+            kept |= zip(fresh, self._asked(list(fresh.values()), count), strict=True)
+            for entry in fresh:
+                self._kept.put(entry, list(kept[entry]))
+            answers = [kept[entry] for entry in entries]
+            self._worked |= any(answer.text is not None for answer in answers)
+            count.questions += len(answers)
+            count.failed += sum(answer.text is None for answer in answers)
+            count.tokens += sum(kept[entry].tokens for entry in dict.fromkeys(entries))
+            return answers
+
+    def _asked(self, questions: list[Question], count: Count) -> Sequence[Answer]:
+        if not questions:
+            return []
+        started = time.perf_counter()
+        try:
+            answers = self.ask(questions)
+        except HocketError as error:
+            answers = [Answer(None, problem=str(error))] * len(questions)
+        problem = next((answer.problem for answer in answers if answer.problem is not None), None)
+        if problem is not None and not self._worked and all(answer.text is None for answer in answers):
+            raise ConfigurationError(f"judge {self.name}: {problem}; it has never answered, so the run stops")
+        if problem is not None:
+            count.problems.append(f"judge {self.name}: {problem}; what it did not answer has no opinion from it")
+        count.calls += len(questions)
+        count.seconds += time.perf_counter() - started
+        return answers
+
+
+class _Remembered(dict[str, Any]):
+    """Answers of a judge without a journal."""
+
+    put = dict.__setitem__
+
+
+def _entry(question: Question) -> str:
+    """Names a question by what it asks."""
+    text = json.dumps([question.prompt, question.choices, question.longest])
+    return f"judge/{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+# ---------------------------------------------------------------- forms of questions
+
+
+def said(judge: Judge, prompts: Sequence[str], longest: int = 256) -> list[str | None]:
+    """Free words, without the thoughts before them."""
+    answers = judge([Question(prompt, longest=longest) for prompt in prompts])
+    return [None if answer.text is None else THOUGHT.sub("", answer.text).strip() for answer in answers]
+
+
+def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str | None]:
+    """One of the choices of each (prompt, choices); None where none was named."""
+    questions = [
+        Question(f"{prompt}\nAnswer with one of: {', '.join(choices)}.", tuple(choices)) for prompt, choices in asked
+    ]
+    return [choice_in(answer.text, one.choices) for answer, one in zip(judge(questions), questions, strict=True)]
+
+
+def verdicts(judge: Judge, prompts: Sequence[str]) -> list[bool | None]:
+    """Yes or no."""
+    return [None if one is None else one == "yes" for one in picked(judge, [(prompt, YES_NO) for prompt in prompts])]
+
+
+def grades(judge: Judge, prompts: Sequence[str], scale: int = 10) -> list[float | None]:
+    """Grades from 0 to `scale`, divided by it: in [0, 1]; the expected grade of a judge that tells log-probs."""
+    rule = f"Answer with a number from 0 (worst) to {scale} (best) alone."
+    choices = tuple(str(grade) for grade in range(scale + 1))
+    answers = judge([Question(f"{prompt}\n{rule}", choices) for prompt in prompts])
+    return [_grade(answer, scale) for answer in answers]
+
+
+def compared(judge: Judge, prompts: Sequence[tuple[str, str, str]]) -> list[float | None]:
+    """Which of two texts is better, asked in both orders: 1 the first, 0 the second, 1/2 a tie.
+
+    Each of `prompts` is (what to judge by, first text, second text). A judge that names the same place in both orders
+    goes by the place, which is a tie. None where an order has no answer.
+    """
+    forms = [
+        (f"{rule}\n\nA:\n{one}\n\nB:\n{other}\n\nWhich is better?", ("A", "B", "tie"))
+        for rule, first, second in prompts
+        for one, other in ((first, second), (second, first))
+    ]
+    worth = [{"A": 1.0, "B": 0.0, "tie": 0.5, None: None}[one] for one in picked(judge, forms)]
+    pairs = zip(worth[::2], worth[1::2], strict=True)
+    return [None if one is None or other is None else _agreed(one, 1 - other) for one, other in pairs]
+
+
+def _agreed(one: float, other: float) -> float:
+    return one if one == other else 0.5
+
+
+def choice_in(text: str | None, choices: Sequence[str]) -> str | None:
+    """The choice that an answer names: the one it begins with, else the last one in it; case counts for single letters.
+
+    A number is taken for the words `yes` (1/2 or more) and `no`, as functions give them.
+    """
+    if text is None:
+        return None
+    text = THOUGHT.sub("", text)
+    number = _number(text)
+    if tuple(choices) == YES_NO and number is not None and text.strip() == number:
+        return "yes" if float(number) >= 0.5 else "no"
+    found = [
+        (match.start(), -len(choice), choice)
+        for choice in choices
+        for match in re.finditer(
+            rf"(?<!\w){re.escape(choice)}(?!\w)", text, re.IGNORECASE if len(choice) > 1 else re.NOFLAG
+        )
+    ]
+    if not found:
+        return None
+    first, last = min(found), max(found)
+    return first[2] if not text[: first[0]].strip(" \n\t*\"'(`") else last[2]
+
+
+def _number(text: str) -> str | None:
+    found = re.findall(r"-?\d+(?:\.\d+)?", text)
+    return found[-1] if found else None
+
+
+def _grade(answer: Answer, scale: int) -> float | None:
+    if answer.logp is not None:
+        top = max(answer.logp)
+        chances = [math.exp(one - top) for one in answer.logp]
+        return sum(grade * chance for grade, chance in enumerate(chances)) / (scale * math.fsum(chances))
+    of_scale = rf"\s*(?:/|\bout of\b|\bof\b)\s*{scale}\b"  # `7/10`
+    text = None if answer.text is None else THOUGHT.sub("", answer.text)
+    number = None if text is None else _number(re.sub(of_scale, "", text, flags=re.IGNORECASE))
+    return float(number) / scale if number is not None and 0 <= float(number) <= scale else None
+
+
+# ---------------------------------------------------------------- a reward that asks
+
+
+@dataclass(frozen=True)
+class JudgedBy(Reward):
+    """The judge's opinion of a text where a run has a judge, and else that of `rule`.
+
+    Attributes:
+        rule: the reward that stands in. ask: the question, with `{prompt}`, `{text}` and `{answer}` (the right one).
+        scale: 0 asks for yes (1) or no (0), a number for a grade from 0 to that number, divided by it.
+    """
+
+    rule: Reward
+    ask: str
+    scale: int = 0
+    name: str = "judge"
+    weight: float = 1.0
+    judge: Judge | None = None
+
+    asks_judge: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.scale < 0:
+            raise ValueError(f"scale must be at least 0, not {self.scale}")
+        try:
+            self.ask.format(prompt="", text="", answer="")
+        except (KeyError, IndexError, ValueError) as error:
+            raise ValueError(f"ask may name {{prompt}}, {{text}} and {{answer}} alone ({error})") from error
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
+        if self.judge is None:
+            return await self.rule(trajectories, key=key)
+        judge, prompts = self.judge, [self.question(trajectory) for trajectory in trajectories]
+        if self.scale:
+            return await asyncio.to_thread(grades, judge, prompts, self.scale)
+        found = await asyncio.to_thread(verdicts, judge, prompts)
+        return [None if one is None else float(one) for one in found]
+
+    def question(self, trajectory: Trajectory) -> str:
+        """What is asked about one trajectory."""
+        scenario = trajectory.scenario
+        return self.ask.format(prompt=prompt_text(scenario), text=trajectory.answer, answer=scenario.answer)
+
+
+def prompt_text(scenario: Scenario) -> str:
+    """What was asked, as text: the contents of the prompt's messages; nothing where it is no text."""
+    messages = scenario.messages if isinstance(scenario.prompt, (str, tuple, list)) else ()
+    return "\n".join(str(message["content"]) for message in messages)

@@ -1,0 +1,149 @@
+"""The run's embedder, from what `--embedder` names: the policy's own states, a sentence model, an own function."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch
+from hocket.core.columns import EMBEDDING, TURN_EMBEDDINGS
+from hocket.core.components import load_object
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.signals import turn_visits
+from hocket.rewards.outside import call_outside
+from hocket.rewards.score import Journal
+from hocket.stages import Policy
+from hocket.train.aio import run_async
+from hocket.train.settings import Config
+from hocket.types import Trajectory
+
+POLICY, NGRAMS, SENTENCES = "policy", "ngrams", "sentence-transformers:"
+
+Vectors = list[list[list[float] | None]]
+"""Per trajectory, a vector of each of its turns that decided something; None where there is none."""
+
+
+class Embedder(ABC):
+    """Gives texts their vectors; fills the columns `embedding` and `turn_embeddings`."""
+
+    def fill(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Batch:
+        """The batch of these trajectories with a vector of every turn's text, and of the last one's."""
+        told = self.vectors(batch, trajectories, policies)
+        columns = {TURN_EMBEDDINGS.name: told, EMBEDDING.name: [row[-1] if row else None for row in told]}
+        return batch.but(info=columns | dict(batch.info))
+
+    @abstractmethod
+    def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
+        """What is filled in."""
+
+
+@runtime_checkable
+class HasStates(Protocol):
+    """A policy with hidden states."""
+
+    def mean_states(self, batch: Batch) -> Tensor:
+        """Of each of its turns in the batch, the mean over its tokens, `[U, H]`; NaN for turns of others."""
+        ...
+
+
+class PolicyEmbedder(Embedder):
+    """The mean of the acting policy's last hidden states over a turn's tokens, by the weights that are to learn.
+
+    A policy without hidden states gives no vectors; texts are then compared by n-grams.
+    """
+
+    def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
+        found: list[list[float] | None] = [None] * batch.turns
+        for policy in policies:
+            if isinstance(policy, HasStates):
+                states = policy.mean_states(batch)
+                for turn in torch.nonzero(~states.isnan().any(-1)).flatten().tolist():
+                    found[turn] = states[turn].tolist()
+        seen, (_, starts) = batch.occurrences, turn_visits(batch)
+        rows: Vectors = [[] for _ in range(batch.trajectories)]
+        turns = batch.turn[seen.decision[starts]].tolist()
+        for trajectory, turn in zip(seen.trajectory[starts].tolist(), turns, strict=True):
+            rows[trajectory].append(found[turn])
+        return rows
+
+
+class TextEmbedder(Embedder):
+    """A function of texts, asked once per text and step.
+
+    Args:
+        name: told in messages. embed: texts to vectors of one length.
+    """
+
+    def __init__(self, name: str, embed: Callable[[list[str]], Any]) -> None:
+        self.name = name
+        self._embed = embed
+
+    def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
+        said = [[turn.text or "" for turn in trajectory.turns if len(turn)] for trajectory in trajectories]
+        texts = list(dict.fromkeys(text for row in said for text in row))
+        told = torch.as_tensor(self._embed(texts), dtype=torch.float64)
+        if told.ndim != 2 or len(told) != len(texts) or not bool(told.isfinite().all()):
+            raise ConfigurationError(
+                f"embedder {self.name} gave {tuple(told.shape)} numbers for {len(texts)} texts; return a list with one "
+                "vector of finite numbers for each"
+            )
+        vector = dict(zip(texts, told.tolist(), strict=True))
+        return [[vector[text] for text in row] for row in said]
+
+
+def embedder_of(config: Config, journal: Journal | None) -> Embedder | None:
+    """The run's embedder; None where texts have n-grams, or nobody compares any.
+
+    Raises:
+        ConfigurationError: when there is no such embedder, or nothing reads what it would give.
+    """
+    recipes = [recipe for recipe, _ in config.phases]
+    reading = any(EMBEDDING in recipe.reads for recipe in recipes)
+    taking = any(getattr(stage, "takes_embeddings", False) for recipe in recipes for stage in recipe.stages)
+    named = config.embedder
+    if named is None:
+        return PolicyEmbedder() if reading else None
+    if not reading and not taking:
+        raise ConfigurationError(f"embedder = {named!r}: {config.method} compares no texts; drop it")
+    if named == POLICY:
+        return PolicyEmbedder()
+    if named.startswith(SENTENCES):
+        return TextEmbedder(named, _sentences(named.removeprefix(SENTENCES)))
+    if ".py:" in named:
+        return TextEmbedder(named, functools.partial(_called, named, load_object(named, "embedder"), journal))
+    if named != NGRAMS:
+        forms = (POLICY, NGRAMS, f"{SENTENCES}NAME", "FILE.py:FUNCTION")
+        raise ConfigurationError(f"embedder = {named!r}{nearest(named, forms)}")
+    return None
+
+
+def _sentences(model: str) -> Callable[[list[str]], Any]:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise ConfigurationError(
+            f"embedder = {SENTENCES}{model} needs sentence-transformers; install hocket[sentences]"
+        ) from None
+    return SentenceTransformer(model).encode  # type: ignore[no-any-return]
+
+
+def _called(name: str, function: Callable[..., Any], journal: Journal | None, texts: list[str]) -> Any:
+    """What an own function gives, journalled by the texts."""
+    entry = f"embedder/{hashlib.blake2b(repr(texts).encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    kept = journal.get(entry) if journal is not None else None
+    if kept:
+        return kept
+    outcome = run_async(call_outside(functools.partial(function, texts), {}, 600.0))
+    if outcome.error is not None or outcome.timed_out:
+        why = (
+            "took longer than 600 s" if outcome.timed_out else f"raised {type(outcome.error).__name__}: {outcome.error}"
+        )
+        raise ConfigurationError(f"embedder {name} {why}; correct it")
+    told = outcome.value.tolist() if hasattr(outcome.value, "tolist") else outcome.value
+    return told if journal is None else journal.put(entry, told)
