@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.lab.peers import others, trl, verl
+from hocket.lab.peers import frameworks, others, trl, verl
 from hocket.lab.peers.comparing import Distance, PeerComparison, distance
 
 __all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
 
-LEDGER: Sequence[PeerComparison] = (*trl.ENTRIES, *verl.ENTRIES, *others.ENTRIES)
+LEDGER: Sequence[PeerComparison] = (*trl.ENTRIES, *verl.ENTRIES, *others.ENTRIES, *frameworks.ENTRIES)
