@@ -10,6 +10,7 @@ from hocket.core.rooms import public
 CLASSES: dict[str, str] = {
     "hocket.curriculum.TurnHorizon": "hocket.hooks.TurnHorizon",
     "hocket.casting.PastSelves": "hocket.hooks.PastSelves",
+    "hocket.methods.LogRatioPenalty": "hocket.objectives.LogRatioPenalty",
 }
 """The present name of every class or function that configurations once named otherwise."""
 

@@ -10,7 +10,7 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.methods.group_relative.disco import HingeTrustRegion
-from hocket.methods.group_relative.group_relative_reinforce import LogRatioPenalty
+from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.methods.group_relative.trpa import KLToOld
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.regression import AdvantageRegression

@@ -22,15 +22,21 @@ from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
 
-def positive_share(ratio: Tensor, gain: Tensor, low: float, high: float, dual: float | None) -> float:
+def positive_share(
+    ratio: Tensor, gain: Tensor, low: float, high: float, dual: float | None, *, clipped: bool = False
+) -> float:
     """The positive part of sum |r A| over the decisions whose gradient the clip to [low, high] leaves, in [0, 1].
 
     `ratio` and `gain` (weighted advantages) are `[E]`. 1 where nothing is left to balance. It rises with `high`, which
-    lets positive decisions in, and with `low`, which takes negative ones out. The released code counts clipped
-    negatives at their bound, max(r, low) |A|, which grows with `low` and so works against its own search.
+    lets positive decisions in, and with `low`, which takes negative ones out. With `clipped`, as in the released code,
+    the others count at their bound: negatives at max(r, low) |A|, which grows with `low` and so works against the
+    search.
     """
-    kept = ~cut(ratio, gain, 1 - low, high - 1, dual)
-    flow = torch.where(kept, ratio * gain, torch.zeros_like(gain)).double()
+    if clipped:
+        flow = -clipped_surrogate(ratio, gain, 1 - low, high - 1, dual).double()
+    else:
+        kept = ~cut(ratio, gain, 1 - low, high - 1, dual)
+        flow = torch.where(kept, ratio * gain, torch.zeros_like(gain)).double()
     good, bad = float(flow.clamp(min=0).sum()), float((-flow).clamp(min=0).sum())
     return good / (good + bad) if good + bad > 0 else 1.0
 
@@ -48,6 +54,7 @@ class AdaptiveClip(Objective):
         high, high_limit, high_step: of the upper bound.
         share: what positive decisions should have, in [0, 1].
         dual: where the ratio of a negative decision ends to matter (dual clip); None for none.
+        clipped: decisions without a gradient count in the share at their bound, as in the released code.
     """
 
     lengths: ClassVar[tuple[str, ...]] = ("horizon",)
@@ -60,6 +67,7 @@ class AdaptiveClip(Objective):
     high_step: float = 0.1
     share: float = 0.5
     dual: float | None = 3.0
+    clipped: bool = False
     aggregate: Aggregate = "token-mean"
     horizon: int = HORIZON
 
@@ -86,14 +94,17 @@ class AdaptiveClip(Objective):
         """(c_low, c_high) for these ratios and weighted advantages, `[E]`."""
         low, high = self.low, self.high
         number = 0
-        while low < self.low_limit and positive_share(ratio, gain, low, high, self.dual) < self.share:
+        while low < self.low_limit and self._share(ratio, gain, low, high) < self.share:
             number += 1
             low = min(self.low + number * self.low_step, self.low_limit)
         number = 0
-        while high < self.high_limit and positive_share(ratio, gain, low, high, self.dual) < self.share:
+        while high < self.high_limit and self._share(ratio, gain, low, high) < self.share:
             number += 1
             high = min(self.high + number * self.high_step, self.high_limit)
         return low, high
+
+    def _share(self, ratio: Tensor, gain: Tensor, low: float, high: float) -> float:
+        return positive_share(ratio, gain, low, high, self.dual, clipped=self.clipped)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen, dtype = batch.occurrences, now.logp.dtype
@@ -109,7 +120,7 @@ class AdaptiveClip(Objective):
         metrics: dict[str, float | Tensor] = {
             "clip/low": low,
             "clip/high": high,
-            "clip/positive": positive_share(fixed, gain, low, high, self.dual),
+            "clip/positive": self._share(fixed, gain, low, high),
             "ratio/clipped": share(clipped, active),
             "ratio/saturated": saturation(log_ratio, active),
         }
@@ -128,7 +139,8 @@ BAPO = GRPO.but(
         **GRPO.conventions,
         "aggregation": "mean over all decisions of the batch",
         "clipping side": "both, found anew before each update; dual clip at 3",
-        "positive share": "of sum |r A| over decisions that carry a gradient; the released code counts clipped ones",
+        "positive share": "of sum |r A| over decisions that carry a gradient; the released code counts clipped ones "
+        "too, at their bound (objective.clipped)",
         "search": "the lower bound first, steps of 0.05, then the upper, steps of 0.1",
         "updates per batch": "2",
     },

@@ -19,8 +19,9 @@ from hocket.core.columns import Column
 from hocket.core.signals import returns
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.aggregate import HORIZON, Aggregate, check, counted_lengths, share, trajectory_sums, weights
-from hocket.objectives.ratios import log_ratios, saturated, saturation
+from hocket.objectives.aggregate import HORIZON, Aggregate, check, share, weights
+from hocket.objectives.log_ratio import LogRatioPenalty
+from hocket.objectives.ratios import log_ratios, saturated, saturation, sequence_means
 from hocket.rewards.members import groups_of
 from hocket.stages import Correction, Objective, Shaping
 from hocket.types import Evaluation, Quantity, Terms
@@ -97,20 +98,26 @@ class ExponentialWeight(Correction):
         return batch.credited(advantage=advantage * factor)
 
 
-Sides = Literal["none", "one", "two"]
+Sides = Literal["none", "one", "two", "ring"]
 
 
-def within(ratio: Tensor, advantage: Tensor, low: float, high: float, sides: Sides) -> Tensor:
+def within(
+    ratio: Tensor, advantage: Tensor, low: float, high: float, sides: Sides, outer: tuple[float, float] = (0.6, 2.0)
+) -> Tensor:
     """Which occurrences keep their gradient, `[E]` bool.
 
     `one`: r <= 1 + high where A >= 0, r >= 1 - low where A <= 0 (PPO's side); `two`: 1 - low <= r <= 1 + high;
-    `none`: all.
+    `ring`: those of `two`, and r <= 1 - outer[0] where A >= 0, r >= 1 + outer[1] where A <= 0, so that what is praised
+    comes back from far below and what is blamed from far above; `none`: all.
     """
     if sides == "none":
         return torch.ones_like(ratio, dtype=torch.bool)
     below, above = ratio <= 1 + high, ratio >= 1 - low
     if sides == "two":
         return below & above
+    if sides == "ring":
+        lost, surplus = (ratio <= 1 - outer[0]) & (advantage >= 0), (ratio >= 1 + outer[1]) & (advantage <= 0)
+        return (below & above) | lost | surplus
     return (below & (advantage >= 0)) | (above & (advantage <= 0))
 
 
@@ -123,8 +130,10 @@ class MaskedPolicyGradient(Objective):
     REINFORCE, whoever sampled.
 
     Attributes:
-        low, high: the ratio's bounds are 1 - low and 1 + high. sides: see `within`.
+        low, high: the ratio's bounds are 1 - low and 1 + high. sides, outer: see `within`.
         weighted: multiply by the detached ratio.
+        level: `decision`, the ratio of single decisions; `sequence`, in bounds and weight, the geometric mean of an
+            answer's, so that it is kept or dropped as a whole (`gspo-one-side` of the released Trinity-RFT).
     """
 
     lengths: ClassVar[tuple[str, ...]] = ("horizon",)
@@ -133,76 +142,47 @@ class MaskedPolicyGradient(Objective):
     high: float = 0.2
     sides: Sides = "one"
     weighted: bool = False
+    outer: tuple[float, float] = (0.6, 2.0)
+    level: Literal["decision", "sequence"] = "decision"
     aggregate: Aggregate = "token-mean"
     horizon: int = HORIZON
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
     reads: ClassVar[frozenset[Column]] = frozenset({Column.BEHAVIOUR})
-    couples: ClassVar[Level] = Level.DECISION
-    idle_without_advantage: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(self.aggregate, self.horizon)
         if self.sides not in get_args(Sides):
             raise ValueError(f"sides is {self.sides!r}; choose from {', '.join(get_args(Sides))}")
-        if not 0 <= self.low <= 1 or self.high < 0:
-            raise ValueError(f"low must be in [0, 1] and high at least 0, not {self.low} and {self.high}")
-
-    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        advantage = seen.advantage.detach().to(dtype)
-        log_ratio = log_ratios(now, batch).detach()
-        ratio = saturated(log_ratio).exp()
-        kept = within(ratio, advantage, self.low, self.high, self.sides)
-        factor = kept * (ratio if self.weighted else torch.ones_like(ratio))
-        active = (seen.weight != 0) & (seen.advantage != 0)
-        metrics = {"ratio/clipped": share(~kept, active), "ratio/saturated": saturation(log_ratio, active)}
-        value = -factor * advantage * now.logp[seen.decision]
-        return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=dtype), metrics=metrics)
-
-
-@dataclass(frozen=True)
-class LogRatioPenalty(Objective):
-    """Adds coefficient * (log pi - log pi_old)^2, of single decisions or of whole trajectories.
-
-    OPMD's term tau/2 (log pi(y)/pi_old(y))^2 (Kimi k1.5, arXiv 2501.12599; group-relative REINFORCE, arXiv 2509.24203)
-    is coefficient = tau/2 at level `sequence`. Near pi_old its mean over samples is 2 coefficient KL, to second order.
-
-    Attributes:
-        level: `sequence` squares the sum over a trajectory and averages over trajectories; `decision` squares each
-            decision's and aggregates.
-    """
-
-    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
-
-    coefficient: float = 0.5
-    level: Literal["decision", "sequence"] = "sequence"
-    aggregate: Aggregate = "token-mean"
-    horizon: int = HORIZON
-
-    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
-    reads: ClassVar[frozenset[Column]] = frozenset({Column.BEHAVIOUR})
-    idle_without_advantage: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check(self.aggregate, self.horizon)
         if self.level not in ("decision", "sequence"):
             raise ValueError(f"level must be 'decision' or 'sequence', not {self.level!r}")
-        if self.coefficient < 0:
-            raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
+        if self.sides == "ring" and not (self.low <= self.outer[0] <= 1 and self.high <= self.outer[1]):
+            raise ValueError(f"outer must lie beyond low and high, and outer[0] be at most 1, not {self.outer}")
+        if not 0 <= self.low <= 1 or self.high < 0:
+            raise ValueError(f"low must be in [0, 1] and high at least 0, not {self.low} and {self.high}")
 
     @property
     def couples(self) -> Level:
         return Level.DECISION if self.level == "decision" else Level.TRAJECTORY
 
+    @property
+    def idle_without_advantage(self) -> bool:
+        # A decision of advantage 0 still enters its sequence's ratio.
+        return self.level == "decision"
+
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        log_ratio = log_ratios(now, batch)
-        if self.level == "decision":
-            weight = weights(batch, self.aggregate, self.horizon, dtype=log_ratio.dtype)
-            return Terms(self.coefficient * log_ratio.square(), weight)
-        counted = counted_lengths(batch) > 0
-        value = self.coefficient * trajectory_sums(log_ratio, batch).square()
-        return Terms(value, counted.to(value.dtype) / counted.sum().clamp(min=1), Level.TRAJECTORY)
+        seen, dtype = batch.occurrences, now.logp.dtype
+        advantage = seen.advantage.detach().to(dtype)
+        log_ratio = log_ratios(now, batch).detach()
+        if self.level == "sequence":
+            log_ratio = sequence_means(log_ratio, batch)
+        ratio = saturated(log_ratio).exp()
+        kept = within(ratio, advantage, self.low, self.high, self.sides, self.outer)
+        factor = kept * (ratio if self.weighted else torch.ones_like(ratio))
+        active = (seen.weight != 0) & (seen.advantage != 0)
+        metrics = {"ratio/clipped": share(~kept, active), "ratio/saturated": saturation(log_ratio, active)}
+        value = -factor * advantage * now.logp[seen.decision]
+        return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=dtype), self.couples, metrics)
 
 
 REC_REINFORCE = GRPO.but(
@@ -244,6 +224,32 @@ REC_ONE_SIDE_IS = REC_ONE_SIDE.but(
     catalogue_ids=("group-relative-reinforce",),
     formula="L = -1/sum_i n_i sum_it sg[m_it r_it] A_i log pi_it",
     **{"objective.weighted": True},
+)
+
+
+REC_ONE_SIDE_SEQUENCE = REC_ONE_SIDE.but(
+    name="rec-one-side-sequence",
+    title="REINFORCE with the mask of GSPO's clip and its ratio",
+    catalogue_ids=("group-relative-reinforce",),
+    formula="L = -1/sum_i n_i sum_it sg[m_i s_i] A_i log pi_it,  s_i = exp(1/n_i sum_t log r_it),  m as rec-one-side, "
+    "of s_i",
+    conventions={**REC_ONE_SIDE.conventions, "ratio": "of whole answers, the geometric mean of their decisions'"},
+    **{"objective.level": "sequence", "objective.weighted": True},
+)
+
+
+REC_RING = REC_REINFORCE.but(
+    name="rec-ring",
+    title="REINFORCE near the old policy, and where it comes back from far away",
+    catalogue_ids=("group-relative-reinforce",),
+    formula="L = -1/sum_i n_i sum_it m_it A_i log pi_it,  m = [0.8 <= r <= 1.2] or [r <= 0.4] where A > 0 or "
+    "[r >= 3] where A < 0",
+    conventions={
+        **REC_REINFORCE.conventions,
+        "clipping side": "both, 0.2 each, as a mask; beyond 0.6 below and 2 above the gradient that leads back returns",
+        "old policy": GRPO.conventions["old policy"],
+    },
+    **{"objective.sides": "ring"},
 )
 
 

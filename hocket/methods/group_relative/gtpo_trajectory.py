@@ -15,8 +15,9 @@ from torch import Tensor
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import Column
 from hocket.core.segments import segment_count, segment_sum
+from hocket.credit.group import GroupRelative
 from hocket.credit.refined import Refined, mean_by_trajectory
-from hocket.methods.base.conventions import ENTROPY
+from hocket.methods.base.conventions import CENTRED, ENTROPY
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.policy_gradient import PolicyGradient
 
@@ -123,8 +124,12 @@ GTPO_TRAJECTORY = GRPO.but(
     formula="A_it = d_it (A_i - 0.1 H_i)[H_i <= 0.7] / max(1, n_i),  L = -1/N sum_i 1/T_i sum_t A_it log pi_it",
     conventions={
         **GRPO.conventions,
+        **CENTRED,
         "entropy": ENTROPY,
+        "deviation": "none, as released: credit.of.scale = std would let 0.1 H_i weigh less beside A_i",
         "conflict": "same token at the same place, from the start or from the end, in runs from there",
+        "counting": "n_i counts each token once, also where the opening and the closing run meet; the released code "
+        "adds both runs' lengths",
         "multiplier": "2 where A_i > 0, 0 where A_i < 0 (before entropy enters), squared where both runs meet",
         "constant group": "A_i = 0, of which -0.1 H_i remains, as in the public code",
         "group of one": "likewise",
@@ -133,6 +138,6 @@ GTPO_TRAJECTORY = GRPO.but(
         "clipping side": "none",
         "KL": "none, and no reference",
     },
-    credit=ConflictTokens(of=GRPO.credit),
+    credit=ConflictTokens(of=GroupRelative(scale=None)),
     objective=PolicyGradient(aggregate="sequence-mean"),
 )

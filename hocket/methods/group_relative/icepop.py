@@ -1,12 +1,14 @@
 """IcePop: GRPO without the tokens on which sampler and learner disagree (Ling Team, arXiv:2510.18855).
 
 Engines that sample compute other probabilities than the learner does, most of all with experts. Where their ratio
-leaves a band the token is left out; within it the ratio corrects for the sampler.
+leaves a band the token counts 0, and stays in the denominators (`Counted`); within it the ratio corrects for the
+sampler (`MaskedImportance`).
 """
 
 from __future__ import annotations
 
 from hocket.credit.corrections import MaskedImportance
+from hocket.credit.counted import Counted
 from hocket.methods.base.grpo import GRPO
 
 ICEPOP = GRPO.but(
@@ -18,8 +20,8 @@ ICEPOP = GRPO.but(
         **GRPO.conventions,
         "old policy": "the learner's own log-probs before the update; the sampler's enter the weight alone",
         "importance weight": "per decision, in [0.5, 5], the report's; outside 0",
-        "aggregation": "as GRPO's, over what is kept; the report divides by all",
+        "aggregation": "as GRPO's, over all decisions, masked ones included; without Counted, over what is kept",
     },
     note="acts where sampler and learner disagree (another engine or precision); with the local one all weights are 1",
-    correction=MaskedImportance(low=0.5, high=5.0, level="decision", reweight=True),
+    correction=Counted(of=MaskedImportance(low=0.5, high=5.0, level="decision", reweight=True)),
 )

@@ -17,13 +17,15 @@ from hocket.credit.weights import Compared, Weight
 from hocket.methods.base.grpo import GRPO
 
 
-def mixed_divisor(mean: Tensor, deviation: Tensor, certainty: Tensor, epsilon: float) -> Tensor:
+def mixed_divisor(
+    mean: Tensor, deviation: Tensor, certainty: Tensor, epsilon: float, mix: float | None = None
+) -> Tensor:
     """`(1 - lam)/(sigma + eps) + lam/(mu + eps)`, `lam = 1 - 4 p (1 - p)`: MAPO's factor on `R - mu`; same shape.
 
-    The second part is 0 where the mean is not positive (a relative deviation from 0 has no meaning), the first where
-    sigma and eps are both 0.
+    A `mix` is lam itself. The second part is 0 where the mean is not positive (a relative deviation from 0 has no
+    meaning), the first where sigma and eps are both 0.
     """
-    lam = 1 - 4 * certainty * (1 - certainty)
+    lam = 1 - 4 * certainty * (1 - certainty) if mix is None else mix
     spread = deviation + epsilon
     standard = torch.where(spread > 0, 1 / spread, 0.0)
     relative = torch.where(mean > 0, 1 / (mean + epsilon), 0.0)
@@ -41,15 +43,22 @@ class MixedDeviation(Weight):
     Attributes:
         ddof: 1 divides the sum of squares by G - 1 (the release), 0 by G. epsilon: added to deviation and mean.
         success: a member has the full reward when its return exceeds this (the release counts rewards equal to 1).
+        mix: lam for every group: 1 is the mean form alone (advantage percent deviation), 0 the z-score; None goes by
+            certainty.
     """
 
     ddof: int = 1
     epsilon: float = 1e-6
     success: float | None = 0.5
+    mix: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mix is not None and not 0 <= self.mix <= 1:
+            raise ValueError(f"mix must lie in [0, 1], not {self.mix}")
 
     def __call__(self, seen: Compared) -> Tensor:
         deviation = segment_std(seen.value, seen.group, seen.size, ddof=self.ddof)[seen.group]
-        return mixed_divisor(seen.mean(), deviation, seen.accuracy(self.success), self.epsilon)
+        return mixed_divisor(seen.mean(), deviation, seen.accuracy(self.success), self.epsilon, self.mix)
 
 
 MAPO = GRPO.but(
@@ -64,6 +73,7 @@ MAPO = GRPO.but(
         "epsilon": "1e-6, added to sigma and to mu",
         "certainty": "p is the share of returns above 0.5 (the release counts rewards equal to 1)",
         "mean not positive": "no relative part",
+        "mean form": "credit.weigh.0.mix = 1 divides by the mean alone, in every group",
     },
     credit=GroupRelative(scale=None, weigh=(MixedDeviation(),)),
 )

@@ -14,10 +14,10 @@ from hocket.credit.group import GroupRelative
 from hocket.methods.group_relative.group_relative_reinforce import (
     DropSurplusNegatives,
     ExponentialWeight,
-    LogRatioPenalty,
     LoweredBaseline,
     MaskedPolicyGradient,
 )
+from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.surrogate import ClippedSurrogate
 

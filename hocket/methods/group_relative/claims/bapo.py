@@ -55,9 +55,25 @@ def _() -> Finding:
     good = float((ratio.clamp(max=1.2) * gain.clamp(min=0)).sum())
     bad = [float((ratio.clamp(min=low) * (-gain).clamp(min=0)).sum()) for low in bounds]
     theirs = [good / (good + one) for one in bad]
-    holds = ours == sorted(ours) and theirs == sorted(theirs, reverse=True) and ours[0] < ours[-1]
+    exact = [positive_share(ratio, gain, low, 1.2, None, clipped=True) for low in bounds]
+    holds = (
+        gap(exact, theirs) < EXACT
+        and ours == sorted(ours)
+        and theirs == sorted(theirs, reverse=True)
+        and ours[0] < ours[-1]
+    )
     saw = f"gradient-carrying {ours[0]:.3f} -> {ours[-1]:.3f}, released {theirs[0]:.3f} -> {theirs[-1]:.3f}"
     return Finding(holds, f"lower bound from 0.6 to 0.9: {saw}")
+
+
+@claim("with clipped decisions counted the search goes further: its own first steps lower the share", "released code")
+def _() -> Finding:
+    released, found = BAPO.but({"objective.clipped": True}), []
+    for one in batches(40, "objectives", gap=0.8):
+        ours, theirs = (inspect_rows(recipe, one["trajectories"])["metrics"] for recipe in (BAPO, released))
+        found.append((ours["clip/low"], ours["clip/high"], theirs["clip/low"], theirs["clip/high"]))
+    further = sum(row[2:] > row[:2] for row in found)
+    return Finding(further > sum(row[2:] < row[:2] for row in found), say(batches=40, further_in=further))
 
 
 @claim(

@@ -78,6 +78,38 @@ def _() -> Finding:
     return same(rec.REC_ONE_SIDE_IS, ppo, "mask", gap=0.5)
 
 
+RATIOS = (0.39, 0.41, 0.79, 0.81, 1.0, 1.19, 1.21, 2.99, 3.01)
+
+
+def kept(recipe: Recipe, *, right: bool) -> list[float]:
+    """At which of `RATIOS` the tokens of a right (or wrong) answer have a gradient; the other answer has not moved."""
+    logs = torch.tensor(RATIOS, dtype=torch.float64).log().tolist()
+    rows = [
+        {"group": "g", "scores": {"reward": reward}, "logp": logp, "logp_behaviour": [0.0] * len(RATIOS)}
+        for reward, logp in ((float(right), logs), (float(not right), [0.0] * len(RATIOS)))
+    ]
+    found = gradient(recipe, {"version": 1, "trajectories": rows})[: len(RATIOS)]
+    return [ratio for ratio, slope in zip(RATIOS, found.tolist(), strict=True) if slope]
+
+
+@claim(
+    "the ring keeps both sides within 0.2, and what comes back from below 0.4 or above 3", "arXiv 2509.24203, eq. 12"
+)
+def _() -> Finding:
+    near = [0.81, 1.0, 1.19]
+    ours = [kept(rec.REC_RING, right=right) for right in (True, False)]
+    two = [kept(rec.REC_RING.but({"objective.sides": "two"}), right=right) for right in (True, False)]
+    return Finding(
+        ours == [[0.39, *near], [*near, 3.01]] and two == [near, near], say(right=str(ours[0]), wrong=str(ours[1]))
+    )
+
+
+@claim("one side of whole answers keeps or drops them as GSPO's clip does, weighted by their mean ratio", "Trinity-RFT")
+def _() -> Finding:
+    wide = GRPO.but({"credit.scale": None, "objective.ratio": "sequence-token", "objective.aggregate": "token-mean"})
+    return same(rec.REC_ONE_SIDE_SEQUENCE, wide, "whole answers", gap=0.5)
+
+
 @claim("dropping leaves no more negatives than positives and centres again")
 def _() -> Finding:
     sums, surplus = [], []

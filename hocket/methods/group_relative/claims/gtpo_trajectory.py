@@ -22,7 +22,8 @@ FREE = GTPO_TRAJECTORY.but({"credit.cost": 0.0})
 def _() -> Finding:
     group = ((1.0, [7, 8, 1, 9], 0.1), (0.0, [7, 8, 2, 9], 0.1), (0.0, [7, 3, 3], 0.1), (1.0, [5, 6], 0.9))
     rows = [sample("a", r, [-1.0] * len(t), tokens=t, entropy=[entropy] * len(t)) for r, t, entropy in group]
-    seen, plain, paid = (inspect_rows(recipe, rows) for recipe in (FREE, GRPO, GTPO_TRAJECTORY))
+    centred = GRPO.but({"credit.scale": None})
+    seen, plain, paid = (inspect_rows(recipe, rows) for recipe in (FREE, centred, GTPO_TRAJECTORY))
     high, low = (row[0] for row in plain["advantages"][:2])
     # Right: 7 8 shared from the start, 9 from the end, n = 3; wrong: likewise, and 7 alone. The fourth is undecided.
     right = [2 * high / 3, 2 * high / 3, high / 3, 2 * high / 3]

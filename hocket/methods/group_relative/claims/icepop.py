@@ -2,6 +2,7 @@
 
 import math
 
+from hocket.credit.corrections import MaskedImportance
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
 from hocket.methods.base.grpo import GRPO, GRPO_TIS
 from hocket.methods.group_relative.icepop import ICEPOP
@@ -34,10 +35,16 @@ def _() -> Finding:
 def _() -> Finding:
     ratios = [0.1, 0.49, 0.51, 1.0, 2.0, 4.9, 5.1, 50.0]
     ours, plain = gradient(ICEPOP, document(ratios))[: len(ratios)], gradient(ICEPOP, document([1.0] * 8))[0]
-    kept = [ratio if 0.5 <= ratio <= 5 else 0.0 for ratio in ratios]
-    count = sum(one > 0 for one in kept)
-    wanted = [one * float(plain) * len(ratios) / count for one in kept]
+    wanted = [ratio * float(plain) if 0.5 <= ratio <= 5 else 0.0 for ratio in ratios]
     return below(1e-9, off_by_hand=gap(ours, wanted))
+
+
+@claim("Masked tokens stay in the denominator; taken out of it, what is kept weighs more.", "the report divides by all")
+def _() -> Finding:
+    ratios = [0.1, 1.0, 1.0, 50.0]
+    alone = ICEPOP.but({"correction": MaskedImportance(low=0.5, high=5.0, reweight=True)})
+    ours, theirs = (gradient(one, document(ratios))[1] for one in (ICEPOP, alone))
+    return below(EXACT, half_off=abs(float(ours / theirs) - 0.5))
 
 
 @claim("Truncated importance sampling keeps what it masks.", "derived")

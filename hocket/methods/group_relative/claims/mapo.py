@@ -33,6 +33,16 @@ def _() -> Finding:
     return Finding(holds and round(one_wrong, 3) == -1.720, f"{saw}, {say(mirrored=mirrored, GRPO_at_half=half)}")
 
 
+@claim("The mean form alone divides by the mean, whatever the certainty; mix 0 is GRPO", "section 3.2; derived")
+def _() -> Finding:
+    exact = {"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0}
+    mean_form, plain = (MAPO.but({**exact, "credit.weigh.0.mix": mix}) for mix in (1.0, 0.0))
+    ours, z, groups = binary_advantages(mean_form, 8), binary_advantages(plain, 8), binary_groups(8)
+    grpo = binary_advantages(GRPO_EXACT.but({"credit.ddof": 0}), 8)
+    wanted = [[(r - n / 8) / (n / 8) if n else 0.0 for r in groups[n]] for n in range(9)]
+    return Finding(gap(ours, wanted) < EXACT and gap(z, grpo) < EXACT, say(one_right=ours[1][0], one_wrong=ours[7][-1]))
+
+
 def near_solved_sizes(bench: Bench, steps: int) -> list[float]:
     """|advantage| in mixed groups of which more than half are right, over `steps` further steps."""
     sizes: list[float] = []

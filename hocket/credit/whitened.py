@@ -1,0 +1,35 @@
+"""Credit whitened over decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from hocket.core.batch import Batch, Occurrences
+from hocket.credit.formulas import whitened
+from hocket.credit.refined import Refined
+from hocket.credit.reinforce import in_place
+
+
+@dataclass(frozen=True)
+class WhitenedTokens(Refined):
+    """`(A_t - mean A) / (std A + epsilon)` over the decisions of the batch that count, each of them once.
+
+    Long answers so weigh more in both than with statistics over trajectories. With `of = GroupRelative(scale=None)` it
+    is REINFORCE++-baseline as its authors' code, verl and NeMo-RL compute it (arXiv 2501.03262).
+
+    Attributes:
+        ddof: 1 divides the sum of squares by one less than the number of decisions (verl), 0 by their number (NeMo-RL).
+        epsilon: added to the deviation.
+    """
+
+    ddof: Literal[0, 1] = 1
+    epsilon: float = 1e-8
+
+    def refine(self, batch: Batch) -> Occurrences:
+        seen = batch.occurrences
+        used = seen.weight != 0
+        credit = whitened(torch.as_tensor(seen.advantage[used]).double(), ddof=self.ddof, epsilon=self.epsilon)
+        return replace(seen, advantage=in_place(credit, used))

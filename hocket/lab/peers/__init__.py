@@ -1,0 +1,16 @@
+"""The losses of public implementations, on padded arrays in float64, to be compared with recipes.
+
+Each is written here from what the named release computes, with its own conventions: what it divides by, where it adds
+an epsilon, what it clips. `LEDGER` says which recipe it corresponds to, and which settings make the two agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hocket.lab.peers import frameworks, others, trl, verl
+from hocket.lab.peers.comparing import Distance, PeerComparison, distance
+
+__all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
+
+LEDGER: Sequence[PeerComparison] = (*trl.ENTRIES, *verl.ENTRIES, *others.ENTRIES, *frameworks.ENTRIES)

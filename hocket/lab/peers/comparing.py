@@ -1,0 +1,93 @@
+"""A public implementation beside a recipe, and how far they are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from hocket.core.keys import Key
+from hocket.lab.documents import random_document
+from hocket.lab.microscope import inspect
+from hocket.lab.peers.padded import Loss, Padded
+from hocket.recipe import Recipe
+from hocket.recipes import find
+
+
+@dataclass(frozen=True)
+class PeerComparison:
+    """One implementation beside one recipe.
+
+    Attributes:
+        name: package, version and settings. loss: what it computes. recipe: the one it corresponds to.
+        changes: settings of the recipe with which both agree, value and gradient; None when nothing makes them.
+        differs: what separates it from the recipe as shipped, in words.
+        gradient_only: their values differ even then, their gradients do not.
+        on_policy_only: they agree only where the policy has not moved since sampling.
+        proximal: the learner's log-probs before the update are known besides the sampler's.
+    """
+
+    name: str
+    loss: Loss
+    recipe: str
+    changes: Mapping[str, Any] | None
+    differs: str
+    gradient_only: bool = False
+    on_policy_only: bool = False
+    proximal: bool = False
+
+    def settled(self) -> Recipe:
+        """The recipe with the changes."""
+        return find(self.recipe).but(dict(self.changes or {}))
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a recipe lies from an implementation: largest relative difference of values, and of gradients.
+
+    `factor` is what the implementation's gradient is multiplied with in the recipe where it is one number for all
+    tokens, None where there is none.
+    """
+
+    value: float
+    gradient: float
+    factors: tuple[float | None, ...] = field(default=())
+
+    @property
+    def word(self) -> str:
+        """`equal`, `equal gradient`, `proportional` or `different`."""
+        if self.gradient < 1e-9:
+            return "equal" if self.value < 1e-9 else "equal gradient"
+        return "different" if None in self.factors else "proportional"
+
+
+def distance(entry: PeerComparison, recipe: Recipe, *, gap: float, batches: int = 10) -> Distance:
+    """Over random batches whose policy has moved by `gap` nats a token since sampling."""
+    value = gradient = 0.0
+    factors: list[float | None] = []
+    for number in range(batches):
+        document = _document(number, gap, entry.proximal)
+        batch = Padded.of(document)
+        theirs = entry.loss(batch)
+        (pulled,) = torch.autograd.grad(theirs, batch.logp)
+        ours = inspect(recipe, document)
+        mine = torch.tensor([v for row in ours["gradient"] for v in row], dtype=torch.float64)
+        flat = pulled[batch.mask > 0]
+        scale = max(float(flat.abs().max()), float(mine.abs().max()), 1e-12)
+        value = max(value, abs(float(theirs.detach()) - ours["loss"]) / max(abs(ours["loss"]), scale))
+        gradient = max(gradient, float((flat - mine).abs().max()) / scale)
+        ratio = float(flat @ mine / (flat @ flat)) if float(flat @ flat) > 0 else 1.0
+        factors.append(ratio if float((ratio * flat - mine).abs().max()) < 1e-9 * scale else None)
+    return Distance(value, gradient, tuple(factors))
+
+
+def _document(number: int, gap: float, proximal: bool) -> dict[str, Any]:
+    """A random batch without what only some recipes read: truncation, segments, unless asked for a proximal policy."""
+    document = random_document(Key.of(number).derive("peers"), gap=gap, graded=number % 2 == 1)
+    for row in document["trajectories"]:
+        row["truncated"] = False
+        for name in ("segment",) if proximal else ("segment", "logp_proximal"):
+            row.pop(name)
+    return document

@@ -1,0 +1,78 @@
+"""DPPO's claims."""
+
+import math
+
+import torch
+
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, same_gradient, say
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.dppo import DPPO, DPPO_KL, moved
+from hocket.recipe import Recipe
+
+claim = Claims("dppo", "arXiv:2602.04879")
+TOKENS = GRPO.but({"objective.aggregate": "token-mean"})
+
+
+def pulls(recipe: Recipe, changes: list[tuple[float, float]], *, right: bool) -> torch.Tensor:
+    """The gradients of a right, or wrong, answer's tokens whose probabilities went from q to p, over their ratios."""
+    row = {"logp": [math.log(p) for _, p in changes], "logp_behaviour": [math.log(q) for q, _ in changes]}
+    other = {"logp": [-1.0] * len(changes), "logp_behaviour": [-1.0] * len(changes)}
+    rows = [
+        {"group": "g", "scores": {"reward": reward}, **one}
+        for reward, one in ((float(right), row), (float(not right), other))
+    ]
+    found = gradient(recipe, {"version": 1, "trajectories": rows})
+    return found[: len(changes)] / torch.tensor([p / q for q, p in changes], dtype=torch.float64)
+
+
+@claim("At the policy that sampled its gradient is GRPO's.")
+def _() -> Finding:
+    return same_gradient(DPPO, TOKENS, gap=0.0)
+
+
+CHANGES = [(0.5, 0.69), (0.5, 0.71), (0.5, 0.31), (0.5, 0.29), (0.001, 0.1), (0.1, 0.001)]
+
+
+@claim("A token is silent where its probability rose by more than 0.2 in a right answer, fell by it in a wrong one.")
+def _() -> Finding:
+    silent = {right: (pulls(DPPO, CHANGES, right=right) == 0).tolist() for right in (True, False)}
+    return Finding(
+        silent[True] == [False, True, False, False, False, False]
+        and silent[False] == [False, False, False, True, False, False],
+        say(silent_when_right=str(silent[True]), when_wrong=str(silent[False])),
+    )
+
+
+@claim("Improbable tokens, which GRPO's clip silences at a touch, keep their gradient; probable ones are held sooner.")
+def _() -> Finding:
+    rare, sure = (0.01, 0.02), (0.9, 0.68)
+    found = {
+        recipe.name: [float(pulls(recipe, [rare], right=True)), float(pulls(recipe, [sure], right=False))]
+        for recipe in (TOKENS.but({"objective.low": 0.3}), DPPO)
+    }
+    ours, theirs = found["dppo"], found["grpo"]
+    return Finding(ours[0] != 0 == ours[1] and theirs[0] == 0 != theirs[1], say(of_DPPO=str(ours), GRPO=str(theirs)))
+
+
+@claim("A token that stays counts with its ratio, over all tokens, masked ones too.")
+def _() -> Finding:
+    sizes = pulls(DPPO, CHANGES, right=True)
+    plain = pulls(TOKENS, [(0.5, 0.5)] * len(CHANGES), right=True)[0]
+    kept = torch.tensor([float(number != 1) for number in range(len(CHANGES))], dtype=torch.float64)
+    return below(EXACT, off_by_hand=gap(sizes, kept * plain))
+
+
+@claim("In nats, 0.05 of the split into this token and the others decides, on the same sides.")
+def _() -> Finding:
+    def divergence(q: float, p: float) -> float:
+        return q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p))
+
+    changes = [*CHANGES, (0.5, 0.6), (0.5, 0.4)]
+    logs = torch.tensor([[math.log(p), math.log(q)] for q, p in changes], dtype=torch.float64)
+    wanted = [math.copysign(divergence(q, p), p - q) for q, p in changes]
+    off = gap(moved(logs[:, 0], logs[:, 1], "kl"), wanted)
+    sides = [
+        (pulls(DPPO_KL, changes, right=right) == 0).tolist() == [sign * one > 0.05 for one in wanted]
+        for right, sign in ((True, 1), (False, -1))
+    ]
+    return Finding(off < 1e-6 and all(sides) and max(wanted) > 0.05 > min(map(abs, wanted)), say(off=off))

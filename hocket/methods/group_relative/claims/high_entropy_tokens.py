@@ -1,0 +1,48 @@
+"""The claims on high-entropy tokens."""
+
+import torch
+
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
+from hocket.methods.base.dapo import DAPO
+from hocket.methods.group_relative.high_entropy_tokens import HIGH_ENTROPY_TOKENS
+
+claim = Claims("high-entropy-tokens", "arXiv:2506.01939")
+
+
+def entropies(batch: dict[str, object]) -> torch.Tensor:
+    rows: list[dict[str, list[float]]] = batch["trajectories"]  # type: ignore[assignment]
+    return torch.tensor([value for row in rows for value in row["entropy"]], dtype=torch.float64)
+
+
+@claim("A fifth of the tokens keep their gradient, those of highest entropy over the whole batch.")
+def _() -> Finding:
+    entropy = [[0.1, 2.0, 0.3, 0.2, 0.5], [0.0, 0.6, 0.4, 0.7, 1.5], [3.0, 0.1, 0.1, 0.1, 0.1]]
+    rows = [
+        {"group": "g", "scores": {"reward": reward}, "logp": [-1.0] * 5, "entropy": row}
+        for reward, row in zip((1.0, 0.0, 0.5), entropy, strict=True)
+    ]
+    found = gradient(HIGH_ENTROPY_TOKENS.but({"credit.share": 0.2}), {"version": 1, "trajectories": rows}).view(3, 5)
+    # The third answer earned the mean: its fork has no advantage anyway.
+    kept = torch.nonzero(found).tolist()
+    return Finding(kept == [[0, 1], [1, 4]], say(tokens_with_gradient=str(kept)))
+
+
+@claim("Where it acts its gradient is DAPO's: what is left out stays in the denominator.")
+def _() -> Finding:
+    off, silent, whole = 0.0, 0, 0
+    for batch in batches(20, "high-entropy-tokens", gap=0.3):
+        ours, plain, entropy = gradient(HIGH_ENTROPY_TOKENS, batch), gradient(DAPO, batch), entropies(batch)
+        kept = entropy >= torch.quantile(entropy, 0.8)
+        off = max(off, gap(ours[kept], plain[kept]), float(ours[~kept].abs().max()))
+        silent, whole = silent + int((~kept).sum()), whole + len(kept)
+    return below(EXACT, abs(silent / whole - 0.8) < 0.05, off_DAPOs=off)
+
+
+@claim("With share 1 it is DAPO.", "derived")
+def _() -> Finding:
+    every = HIGH_ENTROPY_TOKENS.but({"credit.share": 1.0})
+    off = max(gap(gradient(every, one), gradient(DAPO, one)) for one in batches(10, "share", gap=0.3))
+    return below(EXACT, largest_difference_of_gradients=off)
+
+
+claim.shipped(HIGH_ENTROPY_TOKENS, "credit")
