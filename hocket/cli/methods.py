@@ -15,6 +15,7 @@ from hocket.core.errors import ConfigurationError, nearest
 
 if TYPE_CHECKING:
     from hocket.lab.claims.claim import Check, Verdict
+    from hocket.lab.claims.mutation import Outcome
 
 
 def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -24,6 +25,8 @@ def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
 
     if options.check is not None:
         return _check(options)
+    if options.mutate:
+        return _mutate(options)
     if options.docs:
         from hocket.report.method_docs import write_docs
 
@@ -91,6 +94,31 @@ def _check(options: argparse.Namespace) -> int:
         failed = sum(not one.holds for one in found)
         out().print(f"{len(found) - failed} of {len(found)} claims hold")
     return 0 if all(one.holds for one in found) else 1
+
+
+def _mutate(options: argparse.Namespace) -> int:
+    """Runs the claims of rows on wrong versions of their methods; exit 1 when one survives without a reason."""
+    from hocket.lab.claims.mutation import mutate
+
+    console = err()
+    found: dict[str, list[Outcome]] = {}
+    for row in options.mutate:
+        for one in mutate(row, slow=not options.quick, workers=options.workers):
+            found.setdefault(row, []).append(one)
+            if one.killed is None:
+                mark = "[yellow]spared[/]" if one.reason else "[red]survives[/]"
+                where = f"line {one.line}: " if one.line else ""
+                console.print(f"{mark} {row}: {where}{escape(one.mutant)}{escape(_because(one.reason))}")
+    if options.json:
+        emit([{"id": row, "mutants": [dataclasses.asdict(one) for one in ones]} for row, ones in found.items()])
+    for row, ones in found.items():
+        killed, spared = sum(one.killed is not None for one in ones), sum(one.reason is not None for one in ones)
+        console.print(f"{row}: {killed} of {len(ones)} wrong versions noticed, {spared} spared for a reason")
+    return 0 if all(one.killed or one.reason for ones in found.values() for one in ones) else 1
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
 
 
 def _as_asked(verdicts: Sequence[Verdict], asked: Sequence[Check]) -> list[Verdict]:

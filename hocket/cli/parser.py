@@ -218,9 +218,11 @@ def build_parser() -> _Parser:
     recipes.add_argument("name", nargs="?", help="a recipe to show in full")
     checks = "run the checks of catalogue rows, or of a FILE.py (all without ID)"
     recipes.add_argument("--check", metavar="ID", nargs="*", action="extend", help=checks)
+    mutants = "run the claims of rows on wrong versions of their methods, and list those that nothing notices"
+    recipes.add_argument("--mutate", metavar="ID", nargs="+", help=mutants)
     recipes.add_argument("--stale", action="store_true", help="with --check: rows whose code has changed since")
-    recipes.add_argument("--quick", action="store_true", help="with --check: leave out what trains for long")
-    recipes.add_argument("--workers", type=int, default=1, metavar="N", help="with --check: so many at a time")
+    recipes.add_argument("--quick", action="store_true", help="with --check or --mutate: leave out what trains")
+    recipes.add_argument("--workers", type=int, default=1, metavar="N", help="so many claims or mutants at a time")
     recipes.add_argument("--keep", action="store_true", help="with --check: keep the verdicts, which the list shows")
     recipes.add_argument(
         "--docs", metavar="DIR", help="write the generated pages and the cards that lists are read from"

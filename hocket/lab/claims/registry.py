@@ -32,8 +32,14 @@ def checks_of(row: str) -> tuple[Check, ...]:
         return _stated(load_file(Path(row), "--check"))
     if row not in files():
         return _installed(row)
+    return tuple(check for one in claims_of(row) for check in one)
+
+
+def claims_of(row: str) -> tuple[Claims, ...]:
+    """What the library's file of a row's claims states."""
     parts = files()[row].relative_to(METHODS).with_suffix("").parts
-    return _stated(importlib.import_module(".".join(("hocket.methods", *parts))))
+    module = importlib.import_module(".".join(("hocket.methods", *parts)))
+    return tuple(value for value in vars(module).values() if isinstance(value, Claims))
 
 
 def _installed(name: str) -> tuple[Check, ...]:

@@ -1,0 +1,132 @@
+"""Mutation: whether a row's claims notice when the method is wrong.
+
+Every mutant is run in a process of its own, which imports the changed method before anything else reads it. A mutant is
+killed by the first claim that does not hold; those that survive are what the claims do not say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.lab.claims.claim import Check
+from hocket.lab.claims.mutants import Mutant, of_method
+from hocket.lab.claims.registry import checks_of, claims_of, files
+
+PATIENCE = 20.0
+"""Seconds until a mutant counts as killed, beside five times those that the claims take of the method as it is."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant.
+
+    Attributes:
+        mutant: its change. line: where in the method's file, 0 for a setting. killed: the claim that does not hold, or
+            what went wrong; None for a survivor. reason: why the claims spare it, as they say themselves.
+    """
+
+    mutant: str
+    line: int
+    killed: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One mutant by its place, for a process of its own; -1 is the method as it is."""
+
+    row: str
+    place: int
+    slow: bool
+    limit: float
+
+
+def mutate(row: str, *, slow: bool = False, workers: int = 1) -> Iterator[Outcome]:
+    """What becomes of each mutant of a row's method, under its quick claims; with `slow` under all.
+
+    Raises:
+        ConfigurationError: for a row without claims, or whose claims do not hold for the method as it is.
+    """
+    if row not in files():
+        raise ConfigurationError(f"no check is known for {row!r}{nearest(row, files())}")
+    context = multiprocessing.get_context("fork")
+    with context.Pool(workers, maxtasksperchild=1) as pool:
+        started = time.perf_counter()
+        _, count, killed = pool.apply(_tried, (_Task(row, -1, slow, 0.0),))
+        if killed is not None:
+            raise ConfigurationError(f"the claims of {row} do not hold as it is: {killed}")
+        limit = PATIENCE + 5 * (time.perf_counter() - started)
+        tasks = [_Task(row, place, slow, limit) for place in range(count)]
+        for outcome, _, _ in pool.imap(_tried, tasks):
+            assert outcome is not None
+            yield outcome
+
+
+def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
+    """The outcome of one mutant, how many there are, and what killed it."""
+    torch.set_num_threads(1)
+    file = files()[task.row]
+    name = ".".join(("hocket.methods", file.parents[1].name, file.stem))
+    mutants = of_method(importlib.import_module(name))
+    if task.place < 0:
+        return None, len(mutants), _killed(task)
+    mutant = mutants[task.place]
+    signal.signal(signal.SIGALRM, _expired)
+    signal.setitimer(signal.ITIMER_REAL, task.limit)
+    try:
+        _put_in_place(name, mutant)
+        killed = _killed(task)
+    except Exception as error:
+        killed = f"{type(error).__name__}: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    reason = None if killed is not None else _reason(task.row, mutant)
+    return Outcome(mutant.name, mutant.line, killed, reason), len(mutants), killed
+
+
+def _expired(*_: object) -> None:
+    raise TimeoutError("it does not end")
+
+
+def _put_in_place(name: str, mutant: Mutant) -> None:
+    """Makes the changed method what everybody imports from now on."""
+    if mutant.recipe is not None:
+        setattr(sys.modules[name], *mutant.recipe)
+        return
+    assert mutant.tree is not None
+    original = sys.modules[name]
+    changed = ModuleType(name)
+    changed.__file__ = original.__file__
+    sys.modules[name] = changed
+    exec(compile(mutant.tree, str(original.__file__), "exec"), vars(changed))
+    package, _, last = name.rpartition(".")
+    setattr(sys.modules[package], last, changed)
+
+
+def _killed(task: _Task) -> str | None:
+    """The first claim that does not hold, the quick ones first."""
+    checks = [check for check in checks_of(task.row) if task.slow or not check.slow]
+    for check in sorted(checks, key=_cost):
+        verdict = check()
+        if not verdict.holds:
+            return verdict.claim
+    return None
+
+
+def _cost(check: Check) -> int:
+    return 1 if check.shipped else 2 if check.slow else 0
+
+
+def _reason(row: str, mutant: Mutant) -> str | None:
+    """What the row's claims say of a mutant that they spare."""
+    return next((one.reasons[mutant.name] for one in claims_of(row) if mutant.name in one.reasons), None)
