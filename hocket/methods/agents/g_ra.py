@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Level, LevelScores, trajectory_of_turn
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
@@ -83,7 +84,7 @@ class GatedAccumulation(Combine):
 
     def _passes(self, batch: Batch, scores: list[LevelScores], threshold: float) -> Tensor:
         """Whether the level's value exceeds its threshold, `[N]` bool; not where nothing has an opinion."""
-        if threshold == float("-inf") or not (scores or self.levels):
+        if threshold == float("-inf") or not (scores or self.levels):  # Nothing to judge by: no gate.
             return torch.ones(batch.trajectories, dtype=torch.bool)
         value = torch.zeros(batch.trajectories, dtype=torch.float64)
         known = torch.zeros(batch.trajectories, dtype=torch.bool)
@@ -129,5 +130,7 @@ G_RA = GRPO.but(
         "outcome without an opinion": "shuts the gate, as an empty patch does",
         "tool output": TURNS["tool output"],
     },
+    task="calculator?digits=5&call_reward=0.2",
+    requires=(Requirement.TURN_REWARDS,),
     combine=GatedAccumulation(),
 )

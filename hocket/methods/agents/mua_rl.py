@@ -8,6 +8,7 @@ end: the database is as the right calls leave it and every required output was n
 from __future__ import annotations
 
 from hocket.core.casting import Leading
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.database_hash import DatabaseMatch
 
@@ -29,6 +30,10 @@ MUA_RL = GRPO.but(
         "hash": "dict keys and sets in any order; lists in theirs",
         "workflow": "the task's (simulated-user over a desk)",
     },
+    note="the shipped base model closes no talk at the desk, so no step learns there from the bit alone; that takes a "
+    "larger model, or demonstrations before",
+    task="order_desk",
+    requires=(Requirement.TURNS,),
     cast=Leading("agent", "user"),
     rewards=(DatabaseMatch(),),
 )

@@ -168,3 +168,6 @@ def _() -> Finding:
     ours, shut = ([share(bench(one, seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS] for one in (G_RA, gated(2.0)))
     holds = min(ours) > max(shut) + 0.5 and fmean(ours) > fmean(shut) + 1
     return Finding(holds, say(steps_done_of_4={"tau = 0": line(ours), "tau = 2": line(shut)}))
+
+
+claim.shipped(G_RA, "combine")
