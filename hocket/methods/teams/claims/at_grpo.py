@@ -192,3 +192,6 @@ def _() -> Finding:
     holds = min(team) > 0.75 and min(team) > max(*one, *dense_) + 0.2 and max(swapped) < 0.2
     figures = say(**{name: line(values) for name, values in reach.items()}, words_sampled=words)
     return Finding(holds and words["team"] <= words["one agent by GRPO"], f"goal reached: {figures}")
+
+
+claim.shipped(AT_GRPO, "credit", trains=("solver", "checker"), sees=lambda run: {"candidates": run.mean("branches")})
