@@ -276,7 +276,7 @@ def _() -> Finding:
     task = tasks.find(str(KAIROS.task))
     asked = [str(task.scenario("train", number).messages[-1]["content"]) for number in range(20)]
     records, says = ([text.count(words) for text in asked] for words in (" was ", "Now says"))
-    return Finding(min(records) == min(says) == 3, say(questions=20, records_in_each=min(records), answers=min(says)))
+    return Finding(min(records) == min(says) == 1, say(questions=20, records_in_each=min(records), answers=min(says)))
 
 
 claim.shipped(KAIROS, "objective", "update")
