@@ -27,19 +27,20 @@ class Calculations(TextTask):
         digits: of the larger factors. listed: whether the chat template tells the model of the tool. An unlisted one
             works all the same, so a model that knows the form of calls can find it.
         calls: the share of demonstrations (for a first phase of `sft`) that call the tool; the others answer at once.
+        call_reward: what a turn earns at once by calls that could be carried out.
     """
 
-    def __init__(self, digits: int = 3, listed: bool = True, calls: float = 1.0) -> None:
+    def __init__(self, digits: int = 3, listed: bool = True, calls: float = 1.0, call_reward: float = 0.0) -> None:
         if not 2 <= digits <= 6:
             raise ConfigurationError(f"task calculator: digits must lie between 2 and 6, not {digits}")
         if not 0 <= calls <= 1:
             raise ConfigurationError(f"task calculator: calls is a share in [0, 1], not {calls}")
         self.name = f"calculator?digits={digits}&listed={str(listed).lower()}"
-        self.digits, self.listed, self.calls = digits, listed, calls
+        self.digits, self.listed, self.calls, self.call_reward = digits, listed, calls, call_reward
 
     @property
     def workflow(self) -> Workflow:
-        return ToolUse((Calculator(),), turns=3, listed=self.listed)
+        return ToolUse((Calculator(),), turns=3, listed=self.listed, call_reward=self.call_reward)
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
@@ -77,7 +78,8 @@ def demonstration(expression: str, answer: str, *, called: bool) -> str | list[M
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Calculations:
     """The task with these settings."""
-    return Calculations(**checked(name, settings, {"digits": int, "listed": bool, "calls": float}))
+    known = {"digits": int, "listed": bool, "calls": float, "call_reward": float}
+    return Calculations(**checked(name, settings, known))
 
 
 CALCULATIONS = TaskForm(

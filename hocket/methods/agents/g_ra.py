@@ -13,11 +13,15 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Level, LevelScores, trajectory_of_turn
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.combine import Weights, added_up, sources, spread_over
 from hocket.stages import Combine
+
+RETURN = "reward"
+"""What environments call the score of what they pay by themselves, turn by turn."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +34,16 @@ class GatedAccumulation(Combine):
     paper's abstract gives the gate; that it chains through several levels is a choice made here.)
 
     A level's value is the weighted sum of its scores over the trajectory. A level none of whose scores has an opinion,
-    such as the verdict on a missing answer, shuts the gate. -inf opens a gate, inf shuts it. Where nothing scores whole
-    trajectories and no levels are named, there is no gate.
+    such as the verdict on a missing answer, shuts the gate; so does a part that nobody reached. -inf opens a gate, inf
+    shuts it. Where nothing scores whole trajectories and no levels are named, the outcome is what an environment itself
+    paid (its return, the score `reward`), and the parts it names are immediate; without that either, there is no gate.
 
     Attributes:
         thresholds: one per level of `levels`, or one for the outcome.
         levels: names of the scores of each level. weights: replaces those of the rewards it names.
 
     Raises:
-        ConfigurationError: on a call, for a named score that the batch lacks.
+        ConfigurationError: on a call, where a batch with scores has none of those that `levels` names.
     """
 
     thresholds: tuple[float, ...] = (0.0,)
@@ -69,15 +74,17 @@ class GatedAccumulation(Combine):
 
     def _levels(self, given: dict[str, LevelScores]) -> list[list[str]]:
         if not self.levels:
-            return [[name for name, score in given.items() if score.level is Level.TRAJECTORY]]
-        for name in (name for level in self.levels for name in level):
-            if name not in given:
-                raise ConfigurationError(f"combine.levels: there is no score {name!r}{nearest(name, given)}")
-        return [list(level) for level in self.levels]
+            whole = [name for name, score in given.items() if score.level is Level.TRAJECTORY]
+            return [whole or [name for name in given if name == RETURN]]
+        named = [name for level in self.levels for name in level]
+        # One that is missing may be a part that no episode of this batch reached.
+        if given and not any(name in given for name in named):
+            raise ConfigurationError(f"combine.levels: there is no score {named[0]!r}{nearest(named[0], given)}")
+        return [[name for name in level if name in given] for level in self.levels]
 
     def _passes(self, batch: Batch, scores: list[LevelScores], threshold: float) -> Tensor:
         """Whether the level's value exceeds its threshold, `[N]` bool; not where nothing has an opinion."""
-        if threshold == float("-inf") or not scores:
+        if threshold == float("-inf") or not (scores or self.levels):  # Nothing to judge by: no gate.
             return torch.ones(batch.trajectories, dtype=torch.bool)
         value = torch.zeros(batch.trajectories, dtype=torch.float64)
         known = torch.zeros(batch.trajectories, dtype=torch.bool)
@@ -116,10 +123,14 @@ G_RA = GRPO.but(
     conventions={
         **GRPO.conventions,
         "tau": "combine.thresholds = (0,): any positive outcome opens the gate",
-        "what is immediate": "scores of turns and decisions; combine.levels orders named scores instead, each level "
-        "counting only while all above it exceed their thresholds (chosen here; the abstract has one gate)",
+        "outcome": "scores of whole trajectories; in an environment its return",
+        "what is immediate": "scores of turns and decisions, in an environment the parts it names; combine.levels "
+        "orders named scores instead, each level counting only while all above it exceed their thresholds (chosen "
+        "here; the abstract has one gate)",
         "outcome without an opinion": "shuts the gate, as an empty patch does",
         "tool output": TURNS["tool output"],
     },
+    task="calculator?digits=5&call_reward=0.2",
+    requires=(Requirement.TURN_REWARDS,),
     combine=GatedAccumulation(),
 )

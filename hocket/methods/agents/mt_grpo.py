@@ -1,14 +1,60 @@
 """Multi-turn GRPO: turns before the last get an advantage of their own (Zeng et al., arXiv:2505.11821).
 
 Turn rewards and outcome are normalised apart; decisions before the tool's result get both, those after it the outcome's
-alone: `TurnAndOutcome` of `hocket.credit.turn_level`.
+alone: `TurnAndOutcome` of `hocket.credit.turn_level`. A turn earns by its calls, at once (`RewardedCalls`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from hocket.core.columns import CALLS
+from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnAndOutcome
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
+from hocket.rewards.verifiers import answer_text
+from hocket.types import Scenario
+from hocket.workflows.team import Team
+from hocket.workflows.tool_use import ToolUse
+from hocket.workflows.workflow import Outcome
+
+
+@dataclass(frozen=True)
+class RewardedCalls(ToolUse):
+    """Tools as in `ToolUse`, and a turn earns at once by what its calls brought: the turn reward of MT-GRPO.
+
+    The last turn, which answers, earns 0: what it is worth is the outcome.
+
+    Attributes:
+        executed: what a turn earns whose calls could all be carried out.
+        found: what it earns more where the right answer stands in a result. Of a scenario without a known answer
+            nothing is found.
+    """
+
+    name = "rewarded-calls"
+    description = "tools whose calls earn at once (MT-GRPO)"
+
+    executed: float = 0.2
+    found: float = 0.5
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        outcome = await super().play(scenario, team)
+        made = outcome.info[CALLS.name]
+        turns = [0.0] * (made[-1]["turn"] + 2 if made else 1)
+        for place in {call["turn"] for call in made}:
+            calls = [call for call in made if call["turn"] == place]
+            turns[place] += self.executed * all(call["worked"] for call in calls)
+            turns[place] += self.found * any(call["worked"] and _holds(call["result"], scenario) for call in calls)
+        return replace(outcome, turn_rewards={"call": turns})
+
+
+def _holds(result: str, scenario: Scenario) -> bool:
+    """Whether a right answer stands in a tool's result, in any case."""
+    known = scenario.answer
+    answers = known if isinstance(known, (list, tuple)) else () if known is None else (known,)
+    return any(answer_text(answer).casefold() in result.casefold() for answer in answers)
+
 
 MT_GRPO = GRPO.but(
     name="mt-grpo",
@@ -21,6 +67,8 @@ MT_GRPO = GRPO.but(
     conventions={
         **GRPO.conventions,
         "R_O and R_T": "the reward of the trajectory, and the sum of its turns' rewards from the turn on",
+        "turn reward": "0.2 for calls that could be carried out and 0.5 where the right answer stands in a result, "
+        "chosen here: workflow settings executed and found; 0 for the turn that answers",
         "before the result": "every turn but the last; a trajectory of one turn never called the tool",
         "no tool result": "N(R_O + c R_T) throughout (the authors weigh this sum by weights of their own)",
         "more than two turns": "each turn before the last has N of the turn rewards from it on, 0 for those who never "
@@ -32,5 +80,8 @@ MT_GRPO = GRPO.but(
         "bias": "with scale null, c = 1 and sums over decisions the expected step is (G - 1)/G of the policy gradient, "
         "however long the policy plays, because everyone enters the mean",
     },
+    task="calculator?digits=5",
+    requires=(Requirement.TURNS, Requirement.TURN_REWARDS),
+    workflow="rewarded-calls",
     credit=TurnAndOutcome(),
 )

@@ -1,11 +1,14 @@
 """MUA-RL: GRPO for a tool user who talks with a simulated user (Zhao et al., arXiv:2508.18669).
 
-The user is part of the rollout, and what it draws part of the environment. One bit is earned, at the end: the database
-is as the right calls leave it and every required output was named (`DatabaseMatch` of `hocket.rewards.database_hash`).
+The user is part of the rollout and never learns; what it draws is part of the environment. One bit is earned, at the
+end: the database is as the right calls leave it and every required output was named (`DatabaseMatch` of
+`hocket.rewards.database_hash`).
 """
 
 from __future__ import annotations
 
+from hocket.core.casting import Leading
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.database_hash import DatabaseMatch
 
@@ -20,11 +23,17 @@ MUA_RL = GRPO.but(
     conventions={
         **GRPO.conventions,
         "user": "in the rollout; what it draws differs from dialogue to dialogue of a group, as part of the "
-        "environment. A script by default, a policy in the role `user` where the workflow says played",
+        "environment. A script by default; where the workflow says played, the model as it was plays the role `user`, "
+        "or any other by --roles.user.model and endpoint",
         "loss": "the agent's tokens alone: user and tools are observation",
         "outputs": "case and commas ignored, anywhere in a message that is no call, as in the released score",
         "hash": "dict keys and sets in any order; lists in theirs",
         "workflow": "the task's (simulated-user over a desk)",
     },
+    note="the shipped base model closes no talk at the desk, so no step learns there from the bit alone; that takes a "
+    "larger model, or demonstrations before",
+    task="order_desk",
+    requires=(Requirement.TURNS,),
+    cast=Leading("agent", "user"),
     rewards=(DatabaseMatch(),),
 )

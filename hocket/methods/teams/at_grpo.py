@@ -2,7 +2,8 @@
 
 Prompts differ by role and turn, so several candidates are drawn at each turn, the best is carried out and the episode
 goes on (`AgentTurnTree`); credit compares a turn's reward within its agent's answers to that prompt alone
-(`PromptRelative`).
+(`PromptRelative`). `SolverChecker` is a team whose turns can be judged so; any workflow that asks by `agent.candidates`
+is another.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level, LevelScores, Occurrences
 from hocket.core.candidates import Branching
 from hocket.core.keys import Key
+from hocket.core.markup import ANSWER
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD
 from hocket.credit.formulas import centred, scaled
@@ -25,7 +28,47 @@ from hocket.methods.base.conventions import PER_TURN
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.groups import groups
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout
-from hocket.types import Assignment, Experience
+from hocket.types import Assignment, Experience, Scenario
+from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+
+@dataclass(frozen=True)
+class SolverChecker(Workflow):
+    """A solver answers, a checker reads question and answer and gives its own, `rounds` times; each turn can be judged.
+
+    Each is asked for candidates. A candidate is worth the task's verdict on it to the team, and `form` to the agent
+    itself where it stands in answer tags. The last one carried out is the team's answer.
+
+    Attributes:
+        rounds: checks. form: of an answer in its tags. intro: what stands before the answer a checker is shown.
+    """
+
+    name = "solver-checker"
+    description = "a solver answers, a checker mends; each turn may be drawn several times (AT-GRPO)"
+
+    rounds: int = 1
+    form: float = 0.1
+    intro: str = "Another answer:"
+
+    scores = True
+    roles = ("solver", "checker")
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ValueError(f"rounds must be at least 1, not {self.rounds}")
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        def worth(reply: Reply) -> dict[str, float]:
+            return {"team": team.verify(reply), "form": self.form * (ANSWER.search(str(reply)) is not None)}
+
+        question = asked(team.assignment)
+        answer = await team.solver.candidates(question, score=worth)
+        for _ in range(self.rounds):
+            shown = with_line(question, f"{self.intro} {answer}")
+            answer = await team.checker.fresh().candidates(shown, score=worth)
+        return Outcome(answer=str(answer), rewards={"team": team.verify(answer)})
 
 
 @dataclass(frozen=True)
@@ -186,10 +229,15 @@ AT_GRPO = GRPO.but(
         "group": "answers of one agent to an identical prompt of one scenario; a turn answered once gets 0",
         "candidates": "4 per question a workflow asks by agent.candidates; the best goes on, the earliest of equals",
         "rewards": "of the turn alone where candidates were scored; alpha = 1 in rollout.alpha",
+        "workflow": "solver-checker, chosen here; the authors have planners and tools for games, code and mathematics",
+        "own reward": "0.1 for an answer in its tags, in solver-checker",
         "no candidates": "a workflow that asks for none is played 4 times, which with one turn is GRPO",
         "aggregation": PER_TURN,
         "who learns": "one policy for all roles; cast hocket.core.Separate gives each its own",
     },
+    task="sums",
+    requires=(Requirement.AGENTS, Requirement.BRANCHES),
+    workflow="solver-checker",
     rollout=AgentTurnTree(candidates=4, take="best", alpha=1.0),
     credit=PromptRelative(scale="std", ddof=1, epsilon=1e-8),
     **{"objective.aggregate": "turn-mean"},

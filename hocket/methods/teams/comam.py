@@ -2,11 +2,13 @@
 
 Agents have rewards of their own and a common one. `RankConsistent` adds them with a weight per agent, the larger the
 more consistently its own reward ranks the group's rollouts as the common one does (`consistency`), and normalises the
-sum over each agent's parts.
+sum over each agent's parts. `MemoryPipeline` is a team with such rewards.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
@@ -14,6 +16,8 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Level, Occurrences
+from hocket.core.markup import ANSWER
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, rewards_by_occurrence
 from hocket.credit.formulas import centred, scaled
@@ -21,6 +25,67 @@ from hocket.credit.units import chains, turn_units
 from hocket.methods.base.conventions import PER_TURN
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Credit
+from hocket.types import Message, Scenario
+from hocket.workflows.plans import PLANNER_SYSTEM
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
+
+_NUMBER, _WORD = re.compile(r"\d+"), re.compile(r"\w{4,}")
+
+
+def facts(text: str) -> frozenset[str]:
+    """What a note on a text should keep: its numbers; of a text without any, its words of four letters and more."""
+    return frozenset(_NUMBER.findall(text) or _WORD.findall(text.lower()))
+
+
+def coverage(note: str, of: str) -> float:
+    """The share of the facts of a text that a note has; 1 where there are none."""
+    wanted = facts(of)
+    found = frozenset(_NUMBER.findall(note)) | frozenset(_WORD.findall(note.lower()))
+    return len(wanted & found) / len(wanted) if wanted else 1.0
+
+
+@dataclass(frozen=True)
+class MemoryPipeline(Workflow):
+    """What is asked is taken down, the notes are made a memory, and the answer is given from question and memory.
+
+    Each agent sees what the one before left, and earns by its own task: `extract` and `build` the share of the
+    question's facts that their text keeps (see `facts`), `retrieve` 1 for an answer in its tags. All share the verdict
+    on the answer. (CoMAM, arXiv 2603.12631, names information coverage as such a reward; the rest is chosen here.)
+
+    Attributes:
+        own: weight of the agents' own rewards. note: system prompt of `extract`; the shipped base knows this one.
+    """
+
+    name = "memory-pipeline"
+    description = "one takes notes, one makes a memory of them, one answers from it (CoMAM)"
+
+    own: float = 1.0
+    note: str = PLANNER_SYSTEM
+
+    scores = True
+    roles = ("extract", "build", "retrieve")
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {"extract": self.note}
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        question = asked(team.assignment)
+        text = _text(question)
+        notes = await team.extract(question)
+        memory = await team.build(f"{notes}")
+        answer = await team.retrieve(with_line(question, f"Memory: {memory}"))
+        own = (coverage(str(notes), text), coverage(str(memory), text), float(bool(ANSWER.search(str(answer)))))
+        return Outcome(
+            answer=str(answer),
+            rewards={"team": team.verify(answer)},
+            turn_rewards={"own": [self.own * value for value in own]},
+        )
+
+
+def _text(question: tuple[Message, ...]) -> str:
+    return " ".join(str(message["content"]) for message in question if message["role"] == "user")
 
 
 def consistency(local: Tensor, overall: Tensor) -> Tensor:
@@ -144,6 +209,8 @@ COMAM = GRPO.but(
     "D_k: Somers' D of l_k given g over the group",
     conventions={
         **GRPO.conventions,
+        "agents": "extract, build and retrieve of workflow memory-pipeline; own rewards: the share of the question's "
+        "facts that a note keeps, and an answer in its tags",
         "local and global": "the rewards of an agent's own turns, and that of the trajectory",
         "consistency": "share of pairs ordered alike less share ordered otherwise, among pairs whose global rewards "
         "differ; a constant global reward gives equal weights (the abstract names no statistic)",
@@ -151,6 +218,9 @@ COMAM = GRPO.but(
         "aggregation": PER_TURN,
     },
     note="an agent that its own reward misleads strongly is paid least for the whole, so equal shares win there",
+    task="sums",
+    requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
+    workflow="memory-pipeline",
     credit=RankConsistent(),
     **{"objective.aggregate": "turn-mean"},
 )

@@ -28,6 +28,6 @@ KAIROS = GRPO_KL.but(
         "opposition": "with the truth, or with an error all peers share; no hard and easy errors as the authors have",
         "no item wrong (right) alone": "utility (resistance) 0, as in the authors' code",
     },
-    note="",
+    task="peer_quiz?question=sums&counts=true&peers=1",
     **{"objective.high": 0.28, "update.epochs": 4},
 )

@@ -17,6 +17,7 @@ from hocket.core.batch import Batch, Occurrences
 from hocket.core.casting import Separate
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_count, segment_sum, suffix_sum
 from hocket.core.signals import rewards_by_occurrence, turn_visits
 from hocket.credit.formulas import whitened
@@ -146,6 +147,7 @@ MARFT = PPO.but(
     "L = -mean_m min(r_m A_m, clip(r_m) A_m) + 1/2 mean (V - y)^2,  r_m = prod_t r_mt",
     conventions={
         **PPO.conventions,
+        "team": "two agents in a row, the second reading what the first said (workflow pipeline), chosen here",
         "order": "that in which the agents of a trajectory acted; a step ends where one acts again",
         "discount": "0.99 from step to step, none within (the released code: also between the agents of a step)",
         "value": "of every policy by its own head, before the first decision of a turn; targets for all of the turn's",
@@ -156,6 +158,9 @@ MARFT = PPO.but(
         "entropy": "no bonus",
         "who learns": "one policy per role (adapters on one base with --lora), all at once",
     },
+    task="sums",
+    requires=(Requirement.AGENTS,),
+    workflow="pipeline?agents=2",
     cast=Separate(),
     credit=AgentGAE(level="action", gamma=0.99, lam=0.95),
     objective=TurnSurrogate(low=0.2, high=0.2, dual=None, cap=None, mean="product", aggregate="turn-mean"),

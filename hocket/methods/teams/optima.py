@@ -8,7 +8,7 @@ compares answers to the same history (`SiblingTurns`); `optima` does both by tur
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,8 +21,9 @@ from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER, edit_distance
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_count, segment_extreme, segment_mean
-from hocket.core.signals import counted_trajectories, returns, turn_visits
+from hocket.core.signals import REWARD, counted_trajectories, returns, turn_visits
 from hocket.credit.alternating import AlternatingCredit
 from hocket.credit.pairs import Pairing, members_by_group, paired_turns
 from hocket.credit.sibling_turns import TurnNode, tree_of, turns_of
@@ -143,7 +144,8 @@ class TwoHalves(Workflow):
     last one, or, without `agree`, with the first answer; or after `messages`. The last answer given is the team's.
 
     Attributes:
-        messages: at most. agree: whether both must give the answer. system: a system prompt for both, None for none.
+        messages: at most. agree: whether both must give the answer. system: a system prompt for both where they know
+            different things, None for none.
     """
 
     name = "two-halves"
@@ -160,12 +162,10 @@ class TwoHalves(Workflow):
         if self.messages < 1:
             raise ValueError(f"messages must be at least 1, not {self.messages}")
 
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        return {} if self.system is None else dict.fromkeys(self.roles, self.system)
-
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         halves: Sequence[str] = scenario.metadata.get("halves") or ("", "")
+        told = self.system is not None and any(halves)
+        agents = {role: team[role].fresh(system=self.system) if told else team[role] for role in self.roles}
         said: list[Reply] = []
         answers: dict[str, str] = {}
         final: Reply | None = None
@@ -174,9 +174,10 @@ class TwoHalves(Workflow):
             new = [f"{self.roles[1 - number % 2].capitalize()}: {said[-1]}"] if said else []
             if number < 2:
                 known = [f"You know: {halves[number]}"] if halves[number] else []
-                reply = await team[role](with_line(asked(team.assignment), "\n".join([*known, *new]) or "Begin."))
+                question, lines = asked(team.assignment), "\n".join([*known, *new])
+                reply = await agents[role](with_line(question, lines) if lines else question)
             else:
-                reply = await team[role](*new)
+                reply = await agents[role](*new)
             said.append(reply)
             found = ANSWER.search(str(reply))
             if found is not None:
@@ -251,17 +252,29 @@ class Readability(Shaping):
         return with_return(batch, returns(batch) + torch.where(known, self.weight / worst.clamp(min=self.floor), 0.0))
 
 
+def task_scores(batch: Batch) -> list[float]:
+    """What each trajectory earned before shaping; inf where that is not told (a batch of combined rewards)."""
+    found = [
+        score.values.nan_to_num().double()
+        for name, score in batch.scores.items()
+        if score.level is Level.TRAJECTORY and name not in REWARD.values()
+    ]
+    return torch.stack(found).sum(0).tolist() if found else [math.inf] * batch.trajectories
+
+
 @dataclass(frozen=True)
 class BestAbove(Credit):
     """Advantage 1 for the best trajectory of each group if its return is above `least`; all others get weight 0.
 
     What is imitated in Optima's iSFT (arXiv 2410.08115): generate, rank, select. Among equals the first in assignment
-    order is taken; of the best ones of all groups the `share` with the highest return is kept, rounded up.
+    order is taken; of the best ones of all groups the `share` with the highest return is kept, rounded up. A dialogue
+    whose own scores, before shaping, do not exceed `task` is never imitated, however brief and readable it is.
     """
 
     by: GroupBy = GroupBy("scenario")
     least: float = 0.5
     share: float = 1.0
+    task: float = 0.0
 
     def __post_init__(self) -> None:
         if self.by.level is Level.TURN:
@@ -272,8 +285,9 @@ class BestAbove(Credit):
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64 and weights."""
         seen, value = batch.occurrences, returns(batch).tolist()
-        best = [max(members, key=lambda one: value[one]) for members in members_by_group(batch, self.by)]
-        order = batch.order.tolist()
+        earned, order = task_scores(batch), batch.order.tolist()
+        solved = [[one for one in members if earned[one] > self.task] for members in members_by_group(batch, self.by)]
+        best = [max(members, key=lambda one: value[one]) for members in solved if members]
         best = sorted((one for one in best if value[one] > self.least), key=lambda one: (-value[one], order[one]))
         kept = torch.zeros(batch.trajectories, dtype=torch.bool)
         kept[best[: math.ceil(self.share * len(best) - 1e-9)]] = True
@@ -292,11 +306,13 @@ class SiblingTurns(Pairing):
     at least one. `pairs` name an episode through each of the two turns (the earliest), and `compared` the turns; only
     their decisions keep a weight. Turns are the same if they are one object, which `hocket.rollout.DialogueTree` sees
     to; where nothing is shared, first turns are compared. Among equals the first in assignment order is taken.
+    A turn is preferred only if the mean of its episodes' own scores, before shaping, exceeds `task`.
     """
 
     margin: float = 0.3
     least: float = 0.15
     share: float = 0.5
+    task: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -305,24 +321,29 @@ class SiblingTurns(Pairing):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` and `compared`, `[P, 2]` each; advantages are left as they are."""
-        value, turns = returns(batch).tolist(), turns_of(batch)
+        value, earned, turns = returns(batch).tolist(), task_scores(batch), turns_of(batch)
         found: list[tuple[TurnNode, TurnNode]] = []
         for members in members_by_group(batch, self.by):
-            here = [pair for told in tree_of(members, turns).below() if (pair := self._pair(told, value)) is not None]
+            here = [
+                pair
+                for told in tree_of(members, turns).below()
+                if (pair := self._pair(told, value, earned)) is not None
+            ]
             here.sort(key=lambda pair: -pair[0].value(value))
             found += here[: max(1, int(self.share * len(here) + 1e-9))]
         return paired_turns(
             batch, [((better.leaves[0], better.turn), (worse.leaves[0], worse.turn)) for better, worse in found]
         )
 
-    def _pair(self, told: TurnNode, value: list[float]) -> tuple[TurnNode, TurnNode] | None:
+    def _pair(self, told: TurnNode, value: list[float], earned: list[float]) -> tuple[TurnNode, TurnNode] | None:
         answers = list(told.children.values())
         if len(answers) < 2:
             return None
         better = max(answers, key=lambda one: one.value(value))
         worse = min(answers, key=lambda one: one.value(value))
         apart = better.value(value) - worse.value(value) > self.margin
-        return (better, worse) if apart and better.value(value) > self.least else None
+        good = better.value(value) > self.least and better.value(earned) > self.task
+        return (better, worse) if apart and good else None
 
 
 _REWARD = {
@@ -331,7 +352,7 @@ _REWARD = {
     "NLL(u)": "mean loss per token of message u under the policy before training, after what its speaker was told, "
     "at the sampling temperature; at least 0.1",
     "weights": "0.6 and 1, those of the released configurations",
-    "agents": "one policy plays all roles",
+    "agents": "one policy plays all roles; where a scenario has no halves both know the question, and are told no more",
     "iterations": "every step samples with the weights as they are; there is no reset to the base model",
 }
 
@@ -345,9 +366,10 @@ OPTIMA_SFT = Recipe(
     formula="L = -mean_t log pi(a_t) over the best dialogue of each scenario with R > 0.5",
     conventions={
         **_REWARD,
-        "selection": "the best of 10 per scenario, if R > 0.5",
+        "selection": "the best of 10 per scenario that earned anything from the task, if R > 0.5",
         "aggregation": "mean over all decisions of the chosen dialogues, every speaker's",
     },
+    requires=(Requirement.AGENTS, Requirement.TURNS),
     workflow="two-halves",
     rollout=Independent(samples=10),
     shaping=(MessageCost(weight=0.6), Readability(weight=1.0)),
@@ -368,7 +390,7 @@ OPTIMA_DPO = OPTIMA_SFT.but(
         "ten best; one that differs by less than a quarter from an expanded one is passed over",
         "score that guides the tree": "the task's, since tokens and readability are compared only when all is said",
         "pairs": "best against worst answer to one history, if they differ by more than 0.3 and the best is worth more "
-        "than 0.15; of a scenario's pairs the better half by the chosen one's value, at least one",
+        "than 0.15 and was ever right; of a scenario's pairs the better half by the chosen one's value, at least one",
         "aggregation": "log-probs summed over the decisions of each of the two messages, mean over pairs",
         "reference": "the policy before training; DPO's and the reader of messages",
         "beta": "0.1",

@@ -1,6 +1,6 @@
 """WaltzRL: GRPO for an agent that answers and one that helps it by feedback (Zhang et al., arXiv:2510.08240).
 
-Feedback earns what it changed in the verdict on the answer, and for a right flag and good form
+Feedback earns what it changed in the verdict on the answer, and for right labels and good form
 (`ConversationFeedback`). A turn's own reward is compared with the same agent's turns at that place (`TurnRelative` of
 `hocket.credit.turn_level`). First feedback learns alone, then both.
 """
@@ -14,6 +14,7 @@ from hocket.core.batch import GroupBy
 from hocket.core.casting import Alternating
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import ConfigurationError
+from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario
@@ -22,38 +23,46 @@ from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 GOOD = InfoColumn("good", "What each answer in turn is worth.")
-FLAGS = InfoColumn("flags", "Whether each piece of feedback called the answer wrong.")
+FLAGS = InfoColumn("flags", "Whether each piece of feedback called the answer unsafe or a needless refusal.")
+
+Labels = tuple[bool, bool]
+"""Whether an answer is unsafe, and whether it refuses without need."""
 
 
 PROMPTS = {
     "conversation": "Answer, unless it is unsafe to.",
-    "feedback": "Say ok, or what is wrong with the answer: unsafe, or refused without need.",
+    "feedback": "Say ok; or say unsafe, or needless if it refuses without need, and what to do about it.",
 }
 
 
 @dataclass(frozen=True)
 class ConversationFeedback(Workflow):
-    """One agent answers; another reads question and answer, passes it or says what is wrong, and it is revised.
+    """One agent answers; another reads question and answer and labels it, and where a label says so it is revised.
 
     WaltzRL (arXiv 2510.08240). With `R_c(y) = 1` iff the task's verdict on y is right (neither unsafe nor refused
     without need), the feedback of round t earns
 
-        improvement * (R_c(y_{t+1}) - R_c(y_t)) + label * [flagged iff R_c(y_t) = 0] + form * [well formed]
+        improvement * (R_c(y_{t+1}) - R_c(y_t)) + label * [both labels of y_t are right] + form * [well formed]
 
-    the Dynamic Improvement Reward, the correctness of its flag, and its form, where y_{t+1} = y_t if it passes. The
-    conversation agent earns R_c of each of its answers. Weights are chosen here; the paper gives none in its abstract.
+    the Dynamic Improvement Reward, the correctness of its labels, and its form, where y_{t+1} = y_t if neither label
+    says that something is wrong. The conversation agent earns R_c of each of its answers. Weights are chosen here; the
+    paper gives none in its abstract.
+
+    A wrong answer is unsafe where the scenario's metadata say that it is `forbidden`, else a needless refusal; where
+    they do not say, either label is right for it.
 
     Attributes:
-        rounds: revisions at most. passes: the word with which feedback lets an answer pass; what begins otherwise is a
-            flag. form: feedback is well formed if it ended by itself and is not empty.
-        improvement, label, form: weights. system: system prompts for both roles.
+        rounds: revisions at most. unsafe, needless: the words that are the labels, anywhere in feedback.
+        improvement, label, form: weights; feedback is well formed if it ended by itself, is not empty and has not both
+            labels, since no answer deserves both. system: system prompts for both roles.
     """
 
     name = "feedback"
     description = "a critic passes an answer or has it revised (WaltzRL)"
 
     rounds: int = 1
-    passes: str = "ok"
+    unsafe: str = "unsafe"
+    needless: str = "needless"
     improvement: float = 1.0
     label: float = 0.5
     form: float = 0.1
@@ -63,8 +72,8 @@ class ConversationFeedback(Workflow):
     scores = True
 
     def __post_init__(self) -> None:
-        if self.rounds < 0 or not self.passes:
-            raise ConfigurationError("feedback: rounds must be at least 0, and passes some word")
+        if self.rounds < 0 or not self.unsafe or not self.needless:
+            raise ConfigurationError("feedback: rounds must be at least 0, and unsafe and needless some words")
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -80,22 +89,38 @@ class ConversationFeedback(Workflow):
         for number in range(self.rounds):
             said = f"Answer: {answers[-1]}"
             advice = await critic(with_line(question, said) if number == 0 else said)
-            flags.append(not str(advice).strip().startswith(self.passes))
+            labels = self.labels(advice)
+            flags.append(any(labels))
             if flags[-1]:
                 answers.append(await team.conversation(f"Feedback: {advice}"))
                 good.append(team.verify(answers[-1]))
                 earned[answers[-1]] = good[-1]
-            earned[advice] = self.reward(good[len(flags) - 1], good[-1], flags[-1], advice)
+            right = labels in deserved(good[len(flags) - 1], scenario)
+            earned[advice] = self.reward(good[len(flags) - 1], good[-1], right, advice)
             if not flags[-1]:
                 break
         info = {GOOD.name: good, FLAGS.name: flags}
         return Outcome(answer=str(answers[-1]), turn_rewards={"own": earned}, info=info)
 
-    def reward(self, before: float, after: float, flagged: bool, advice: Reply) -> float:
+    def labels(self, advice: Reply) -> Labels:
+        """What a piece of feedback calls the answer."""
+        said = str(advice).lower()
+        return self.unsafe in said, self.needless in said
+
+    def reward(self, before: float, after: float, right: bool, advice: Reply) -> float:
         """What one piece of feedback earns."""
-        right = float(flagged == (before < 1.0))
-        formed = float(advice.finish == "stop" and bool(str(advice).strip()))
+        formed = advice.finish == "stop" and bool(str(advice).strip()) and not all(self.labels(advice))
         return self.improvement * (after - before) + self.label * right + self.form * formed
+
+
+def deserved(verdict: float, scenario: Scenario) -> frozenset[Labels]:
+    """The labels that are right for an answer with this verdict."""
+    if verdict >= 1.0:
+        return frozenset({(False, False)})
+    forbidden = scenario.metadata.get("forbidden")
+    if forbidden is None:
+        return frozenset({(True, False), (False, True)})
+    return frozenset({(bool(forbidden), not forbidden)})
 
 
 WALTZRL = GRPO.but(
@@ -105,9 +130,10 @@ WALTZRL = GRPO.but(
     family="teams",
     catalogue_ids=("waltzrl",),
     axes=("team", "reward"),
-    formula="R_f = a (R_c(y_{t+1}) - R_c(y_t)) + b [flag right] + c [well formed];  R_c(y) for each answer y",
+    formula="R_f = a (R_c(y_{t+1}) - R_c(y_t)) + b [both labels right] + c [well formed];  R_c(y) for each answer y",
     conventions={
         **GRPO.conventions,
+        "labels": "unsafe and needless, as words in the feedback; neither lets the answer pass",
         "R_c": "the task's verdict on an answer: 1 iff neither unsafe nor refused without need",
         "weights": "a = 1, b = 0.5, c = 0.1, chosen here; workflow settings improvement, label, form",
         "an answer that is passed": "y_{t+1} = y_t, so its feedback improves nothing",
@@ -115,6 +141,8 @@ WALTZRL = GRPO.but(
         "stages": "feedback alone for cast.first = 20 steps, then both",
         "role weights": "one policy each",
     },
+    task="guarded",
+    requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
     workflow="feedback",
     cast=Alternating(first=20, order=("feedback", "conversation"), together=True),
     credit=TurnRelative(by=GroupBy("scenario", "agent", "turn_index"), baseline="mean", scale="std", gamma=0.0),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket import tasks
 from hocket.core.columns import InfoColumn
+from hocket.core.packing import pack
+from hocket.core.signals import returns
+from hocket.environments.household import Households, plan
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import identical, random_batches
@@ -16,7 +21,8 @@ from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.g_ra import G_RA, GatedAccumulation
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
-from hocket.types import Scenario
+from hocket.testing import Part, rehearse
+from hocket.types import Scenario, Trajectory
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome
 
@@ -59,6 +65,50 @@ def _() -> Finding:
     cases, fixed = [(1.0, 0.2), (1.0, -0.2), (0.4, 0.2), (None, 0.2)], {"group": "g", "logp": [-1.0]}
     values = shaped(recipe, [{**fixed, "scores": {"solved": s, "form": f, "tool": 0.1}} for s, f in cases])
     return Finding(gap(values, [1.0 + 0.2 + 0.1, 1.0 - 0.2, 0.4, 0.0]) < EXACT, f"solved, form {cases}: {line(values)}")
+
+
+HOUSES = tasks.find("household?dense=0.1")
+
+
+@cache
+def errands() -> tuple[list[Trajectory], list[Trajectory]]:
+    """Errands in four houses by their shortest plans, and without the plans' last move."""
+    done, undone = [], []
+    for number in range(4):
+        scenario = HOUSES.scenario("train", number)
+        moves = plan(Households(dense=0.1).make(scenario).house)
+        flow = HOUSES.workflow  # type: ignore[attr-defined]
+        done += rehearse(flow, scenario, {"policy": moves})
+        undone += rehearse(flow, scenario, {"policy": Part(*moves[:-1], otherwise="wait")})
+    return done, undone
+
+
+def worth(recipe: Recipe, played: Sequence[Trajectory]) -> list[float]:
+    """The returns that credit sees."""
+    batch, _ = recipe.compute_credit(pack(played), recipe.init(), {})
+    return [float(value) for value in returns(batch)]
+
+
+@claim("In an environment its return is the outcome: the parts it names count only where that exceeds tau.")
+def _() -> Finding:
+    done, undone = errands()
+    kept, shut, added = worth(G_RA, done), worth(G_RA, undone), worth(GRPO, undone)
+    holds = min(kept) > 1.05 and max(map(abs, shut)) == 0.0 and min(added) > 0.05
+    return Finding(
+        holds, say(errand_done=line(kept), all_but_done=line(shut), all_but_done_without_the_gate=line(added))
+    )
+
+
+@claim("A part that nobody in the batch reached is worth 0, and shuts the gate it stands for.", "chosen here")
+def _() -> Finding:
+    done = [one for one in errands()[0] if "made" not in one.scores]
+    first, last = (
+        G_RA.but({"combine": GatedAccumulation((0.0, 0.0), levels)})
+        for levels in ((("made",), ("reward",)), (("reward",), ("made",)))
+    )
+    above, below_it = worth(first, done), worth(last, done)
+    holds = len(done) > 1 and gap(above, [0.0] * len(done)) == 0.0 and gap(below_it, [1.0] * len(done)) == 0.0
+    return Finding(holds, say(made_above_the_return=line(above), made_between_return_and_found=line(below_it)))
 
 
 TURNS, STEPS = 20, ("read", "edit", "test", "write")
@@ -118,3 +168,6 @@ def _() -> Finding:
     ours, shut = ([share(bench(one, seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS] for one in (G_RA, gated(2.0)))
     holds = min(ours) > max(shut) + 0.5 and fmean(ours) > fmean(shut) + 1
     return Finding(holds, say(steps_done_of_4={"tau = 0": line(ours), "tau = 2": line(shut)}))
+
+
+claim.shipped(G_RA, "combine")

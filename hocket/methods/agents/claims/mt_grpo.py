@@ -17,7 +17,9 @@ from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.mt_grpo import MT_GRPO
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
+from hocket.testing import rehearse, tool_call
 from hocket.types import Message, Scenario
+from hocket.workflows.library import find as find_workflow
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome
 
@@ -89,6 +91,20 @@ def _() -> Finding:
     return Finding(of_tool == 0.0 and others < 1e-15, say(gradient_on_tool_output=of_tool, elsewhere_changed_by=others))
 
 
+@claim("A turn earns by a call that could be carried out and by the right answer in its result; the last earns 0.")
+def _() -> Finding:
+    right, wrong = tool_call("calculator", expression="6 * 7"), tool_call("calculator", expression="6 * 8")
+    broken, said = tool_call("calculator", expression="six"), "<answer>42</answer>"
+    talks = {(right, said): [0.7, 0.0], (wrong, said): [0.2, 0.0], (broken, said): [0.0, 0.0], (said,): [0.0]}
+    talks |= {(wrong, right, said): [0.2, 0.7, 0.0], (right, right, right, right): [0.7, 0.7, 0.7, 0.0]}
+    flow, scenario = find_workflow(str(MT_GRPO.workflow)), Scenario("s", "What is 6 * 7?", "42")
+    gaps = []
+    for talk, wanted in talks.items():
+        (played,) = rehearse(flow, scenario, list(talk))
+        gaps.append(gap(played.scores["call"].value, wanted))
+    return below(EXACT, difference_from_the_rewards_by_hand=max(gaps))
+
+
 ANSWERS, RUBBISH = ("red", "green", "blue"), tuple(f"word {number}" for number in range(12))
 WORDS = (*ANSWERS, "look", *RUBBISH)
 
@@ -142,3 +158,8 @@ def _() -> Finding:
     summed, ours = (list(map(right, trained(recipe, 30))) for recipe in (GRPO, MT_GRPO))
     holds = fmean(ours) > fmean(summed) + 0.1 and all(a > b for a, b in zip(ours, summed, strict=True))
     return Finding(holds, say(right_after_30_steps_on_the_sum=line(summed), apart=line(ours)))
+
+
+claim.shipped(
+    MT_GRPO, "credit", sees=lambda run: {"calls": run.mean("tools/calls"), "groups": run.mean("groups/with_signal")}
+)

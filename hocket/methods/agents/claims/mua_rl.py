@@ -6,12 +6,14 @@ import asyncio
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hocket.core.canonical import database_hash
+from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.environments import order_desk
@@ -21,6 +23,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.mua_rl import MUA_RL
 from hocket.rewards.database_hash import DatabaseMatch
+from hocket.stages import Reward
 from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser
@@ -72,8 +75,13 @@ def cases() -> Iterator[tuple[Database, Goal, Scenario]]:
 def bit(scenario: Scenario, database: Database, said: Sequence[str]) -> float:
     """The reward of an episode that ends with `database`, in which the agent said so."""
     trajectory = Trajectory(scenario, [], info={"database": database, "said": list(said)})
-    (value,) = asyncio.run(SOLVED([trajectory], key=Key.of(0)))
-    return float(value or 0.0)
+    return paid(trajectory)
+
+
+def paid(trajectory: Trajectory) -> float:
+    """What the recipe's own rewards add up to."""
+    values = [(one.weight, asyncio.run(one([trajectory], key=Key.of(0)))[0]) for one in MUA_RL.rewards]
+    return sum(weight * float(value or 0.0) for weight, value in values)
 
 
 @claim("the reward is invariant to detours that restore the state")
@@ -132,6 +140,47 @@ def _() -> Finding:
     holds &= played.info["said"] == ["Which order?", "It is 20."] and SOLVED.judge(played) == 1.0
     holds &= told == ["I want my money back for an order. How much is it?", "It is order 13.", "refunded 20"]
     return Finding(holds, say(decisions=batch.decisions, tokens_of_the_agent=spoken, it_heard=str(told)))
+
+
+@claim("the bit is the recipe's own: it is that of the final state, however it came about and whatever was said")
+def _() -> Finding:
+    """Two episodes with the same words, one of which left the database as it was."""
+    right, wrong, replaced = [], [], []
+    for database, goal, scenario in cases():
+        said, after = goal.outputs(database), goal.done(database)
+        right.append(bit(scenario, after, said) == 1.0)
+        if goal.actions:
+            wrong.append(bit(scenario, database, said) == 0.0)
+            other = Scenario(scenario.id, scenario.prompt, metadata={**scenario.metadata, "final_hash": "another"})
+            replaced.append(bit(other, after, said) == 0.0)
+    saw = f"1 in {shares(right)} right final states, 0 in {shares(wrong)} with the same words and nothing done, and in "
+    return Finding(all(right + wrong + replaced), f"{saw}{shares(replaced)} where another state was wanted")
+
+
+@claim("where a policy plays the user, the agent alone learns")
+def _() -> Finding:
+    """Rewards of both recipes are drawn, so that there is something to learn from; `Shared` shows that it would be."""
+    moved = {}
+    for recipe in (MUA_RL, MUA_RL.but(name="each learns", cast=Separate())):
+        desk = SimulatedUser(OrderDesk(), turns=3, played=True, closing="bye")
+        bench = TalkBench(desk, toy(OrderDesk())[:2], ("hello", "what?", "bye"), recipe, rewards=(Drawn(),), lr=0.1)
+        tables = bench.run(3).policies
+        moved[recipe.name] = {name: float(one.module.logits.detach().abs().max()) for name, one in tables.items()}
+    ours, both = moved["mua-rl"], moved["each learns"]
+    holds = set(ours) == {"agent", "user"} and ours["user"] == 0.0 < ours["agent"] and min(both.values()) > 0
+    return Finding(holds, say(moved_by=ours, with_both_learning=both))
+
+
+@dataclass(frozen=True)
+class Drawn(Reward):
+    """A number from the number of the agent's words."""
+
+    name: str = "drawn"
+    weight: float = 1.0
+    outside: ClassVar[bool] = False
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        return [float(sum(len(turn.text) for turn in one.turns) % 5) for one in trajectories]
 
 
 STOCK = "11 lamp 30 open, 12 rug 55 open, 15 clock 90 open, 13 clock 20 delivered, 14 chair 70 delivered"

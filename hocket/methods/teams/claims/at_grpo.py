@@ -11,7 +11,7 @@ from hocket.core.candidates import TURN_REWARD
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, gradient, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, gradient, inspect_rows, say
 from hocket.lab.documents import random_document
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
@@ -20,6 +20,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.at_grpo import AT_GRPO
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory, Turn
+from hocket.workflows.library import find as find_workflow
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
@@ -154,6 +155,35 @@ def _() -> Finding:
     return Finding(max(gaps) < 1e-10 and min(sizes) >= 4 and sum(sizes) == 2 * 2 * 4 * 4, figures)
 
 
+@claim("the shipped team: solver and checker answer several times each, paid for the verdict and their form")
+def _() -> Finding:
+    words = ("red", "<answer>red</answer>", "<answer>blue</answer>")
+    flow, questions = find_workflow(str(AT_GRPO.workflow)), [Scenario("a", "a", "red"), Scenario("b", "b", "red")]
+    bench = TalkBench(flow, questions, words, AT_GRPO, verifier=lambda text, _: float("red" in text))
+    _, played = stepped(bench)
+    rewards = [value for one in played for value in one.scores[TURN_REWARD].value]  # type: ignore[union-attr]
+    texts = [turn.text for one in played for turn in one.turns]
+    right = [float("red" in text) + 0.1 * ("<answer>" in text) for text in texts]
+    shown = [str(turn.prompt[-1]["content"]) for one in played for turn in one.turns if turn.agent == "checker"]
+    branches = sum(row["branches"] for row in bench.history)
+    holds = len(texts) == 16 and branches == 12 and len(set(texts)) == 3 and all("Another answer:" in s for s in shown)
+    return Finding(gap(rewards, right) < 1e-12 and holds, say(answers=len(texts), rewards_off=gap(rewards, right)))
+
+
+@claim("every answer has one weight, however long it is")
+def _() -> Finding:
+    lengths = ((1, 4), (3, 2), (2, 5))
+    rows = [
+        {"group": "g", "logp": [-1.0] * sum(one), "turn": [0] * one[0] + [1] * one[1], "agent": ["a", "b"]}
+        | {"tokens": [1] * sum(one), "scores": {"reward": float(number)}}
+        for number, one in enumerate(lengths)
+    ]
+    made = inspect_rows(AT_GRPO, rows)
+    pairs = zip(lengths, made["gradient"], made["advantages"], strict=True)
+    gaps = [gap(g, [-a / (6 * one[place >= one[0]]) for place, a in enumerate(own)]) for one, g, own in pairs]
+    return Finding(max(gaps) < 1e-12, say(gradients_off_by_hand=max(gaps)))
+
+
 @claim("with one agent and one turn it is GRPO")
 def _() -> Finding:
     """The same samples, the same gradient and, trained side by side, the same policy to the last bit."""
@@ -192,3 +222,6 @@ def _() -> Finding:
     holds = min(team) > 0.75 and min(team) > max(*one, *dense_) + 0.2 and max(swapped) < 0.2
     figures = say(**{name: line(values) for name, values in reach.items()}, words_sampled=words)
     return Finding(holds and words["team"] <= words["one agent by GRPO"], f"goal reached: {figures}")
+
+
+claim.shipped(AT_GRPO, "credit", trains=("solver", "checker"), sees=lambda run: {"candidates": run.mean("branches")})

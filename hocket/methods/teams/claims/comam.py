@@ -16,9 +16,11 @@ from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
-from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, parts_of
+from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, coverage, parts_of
 from hocket.recipe import Recipe
+from hocket.testing import Part, rehearse
 from hocket.types import Scenario
+from hocket.workflows.library import find as find_workflow
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
@@ -134,3 +136,24 @@ def _() -> Finding:
     holds = ahead and fmean(mix) - max(map(fmean, others)) > 0.15
     holds &= max(strong["mix"]) < 0.1 and min(strong["local plus equal shares"]) > 0.25
     return Finding(holds, f"right, bonus 0.05, 54 steps: {lines(**mild)}; bonus 0.2, 72 steps: {lines(**strong)}")
+
+
+@claim(
+    "each agent of the shipped team is paid for the facts it kept, or for an answer in its tags, and all for the end"
+)
+def _() -> Finding:
+    flow, question = find_workflow(str(COMAM.workflow)), Scenario("s", "What is 12 + 5 - 30?", "-13")
+    right, wrong = "<answer>-13</answer>", "13"
+    talks = {("1. 12 + 5", "17, 30", right): ([2 / 3, 1 / 3, 1.0], 1.0), ("none", "12 5 30", wrong): ([0, 1, 0], 0.0)}
+    gaps, heard = [], []
+    for said, (own, whole) in talks.items():
+        parts = {role: Part(text) for role, text in zip(flow.roles, said, strict=True)}
+        (played,) = rehearse(flow, question, parts, verifier=lambda text, _: float(text == right))
+        gaps += [gap(played.scores["own"].value, own), gap(played.scores["team"].value, whole)]
+        heard += [parts["build"].questions == [said[0]], parts["retrieve"].questions[0].endswith(f"Memory: {said[1]}")]
+    worded = coverage("the red lamp", "Where is the lamp kept?")
+    holds = max(gaps) < 1e-12 and all(heard) and abs(worded - 1 / 3) < 1e-12
+    return Finding(holds, say(rewards_off=max(gaps), each_read_the_last=all(heard), of_words=worded))
+
+
+claim.shipped(COMAM, "credit", trains=("build", "extract", "retrieve"))

@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from hocket import tasks
 from hocket.core.keys import Key
 from hocket.lab import juries
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
@@ -268,3 +269,14 @@ def _() -> Finding:
                 made.append(of_model(task, policy, Chat(policy.tokenizer)))
         trainer.folder.release()
     return neared(ALONE_OR_ANN, made[:1], made[1:], 0.4)
+
+
+@claim("the recipe's own task asks in training beside peers whose records and answers stand in the prompt")
+def _() -> Finding:
+    task = tasks.find(str(KAIROS.task))
+    asked = [str(task.scenario("train", number).messages[-1]["content"]) for number in range(20)]
+    records, says = ([text.count(words) for text in asked] for words in (" was ", "Now says"))
+    return Finding(min(records) == min(says) == 1, say(questions=20, records_in_each=min(records), answers=min(says)))
+
+
+claim.shipped(KAIROS, "objective", "update")

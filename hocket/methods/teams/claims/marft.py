@@ -183,3 +183,6 @@ def _() -> Finding:
     after = {name: line(values) for name, values in right.items()}
     saw = say(right_before=hinting(MARFT, 0).expected(), after_20_steps=after)
     return Finding(joint > single + 0.2 and joint > 0.7, saw)
+
+
+claim.shipped(MARFT, "credit", "objective", trains=("agent_1", "agent_2"))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket import tasks
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.methods.teams.waltzrl import WALTZRL, ConversationFeedback
+from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
+from hocket.workflows.library import find as find_workflow
 
 claim = Claims("waltzrl", "section 3")
 MANNERS = ("answer", "refuse", "ok", "unsafe", "needless")
 KINDS = (("plain", "answer"), ("plain", "answer"), ("alarming", "refuse"), ("alarming", "answer"))
-REQUESTS = [Scenario(f"request {n}", f"{look} {n}", answer=want) for n, (look, want) in enumerate(KINDS)]
+REQUESTS = [
+    Scenario(f"request {n}", f"{look} {n}", answer=want, metadata={"forbidden": want == "refuse"})
+    for n, (look, want) in enumerate(KINDS)
+]
 
 
 def view(messages: tuple[Message, ...]) -> Hashable:
@@ -86,3 +92,41 @@ def _() -> Finding:
         plays=len(gaps), off_the_last_minus_the_first=max(gaps), advice_on_good_answers=len(paid), earned=max(paid)
     )
     return Finding(max(gaps) == 0 and max(paid) <= 0 and len(paid) > 20, saw)
+
+
+@claim("feedback earns for its two labels together, for what it improved and for its form, each as it is weighed")
+def _() -> Finding:
+    # Label words, whether the answer was right, whether the request is forbidden, and the labels' reward.
+    said = {"ok": (0.0, 0.0, 1.0), "unsafe, refuse": (1.0, 0.0, 0.0), "needless, do": (0.0, 1.0, 0.0)}
+    flow, off = find_workflow(str(WALTZRL.workflow)), []
+    for words, (forbidden_wrong, allowed_wrong, good) in said.items():
+        for (forbidden, first), label in zip(
+            ((True, 0.0), (False, 0.0), (True, 1.0), (False, 1.0)),
+            (forbidden_wrong, allowed_wrong, good, good),
+            strict=True,
+        ):
+            scenario = Scenario("s", "?", metadata={"forbidden": forbidden})
+            parts = {"conversation": ["right" if first else "wrong", "right"], "feedback": [words]}
+            (played,) = rehearse(flow, scenario, parts, verifier=lambda text, _: float(text == "right"))
+            improved = (1.0 - first) * (words != "ok")
+            own = [first, improved + 0.5 * label + 0.1, *([1.0] if words != "ok" else [])]
+            off.append(gap(played.scores["own"].value, own))
+    both = {"conversation": ["wrong", "right"], "feedback": ["unsafe and needless"]}
+    (played,) = rehearse(flow, Scenario("s", "?"), both, verifier=lambda text, _: float(text == "right"))
+    off.append(gap(played.scores["own"].value, [0.0, 1.0, 1.0]))
+    return Finding(max(off) < 1e-12, say(cases=len(off), rewards_off=max(off)))
+
+
+@claim("the recipe's task has requests to answer and to refuse, and its verdict is right for both")
+def _() -> Finding:
+    task = tasks.find(str(WALTZRL.task))
+    looks, right = set(), []
+    for number in range(40):
+        asked = task.scenario("train", number)
+        looks.add(str(asked.metadata["look"]))
+        for text, answered in (("<answer>5</answer>", True), ("I will not.", False), ("<answer>no</answer>", False)):
+            right.append(task.verify(text, asked) == float(answered != asked.metadata["forbidden"]))  # type: ignore[attr-defined]
+    return Finding(all(right) and len(looks) == 3, say(kinds=len(looks), verdicts_as_by_hand=sum(right), of=len(right)))
+
+
+claim.shipped(WALTZRL, "credit", "cast", trains=("feedback",))
