@@ -11,6 +11,7 @@ from hocket.core.casting import Cast, Shared
 from hocket.core.columns import Column
 from hocket.core.components import misplaced, replaced_all
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.requirements import Requirement
 from hocket.core.rooms import public
 from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards.combine import WeightedSum
@@ -41,7 +42,8 @@ class Recipe:
     """One method: its stages in call order, and where it comes from.
 
     `rewards` empty means the task's own verifiers. `workflow` is the one a method prescribes, by name, for runs that
-    name none; `cast` says who plays its roles and learns when. `hooks` act around every step.
+    name none; `cast` says who plays its roles and learns when. `hooks` act around every step. `task` is what the method
+    is for, by name, for runs that name none; `requires` is what experience must hold for the method to be itself.
     `conventions` names each choice the paper leaves open and what was chosen. Derive relatives with `but`, which takes
     dotted paths.
 
@@ -59,6 +61,8 @@ class Recipe:
     formula: str = ""
     conventions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    task: str | None = None
+    requires: tuple[Requirement, ...] = ()
 
     workflow: str | None = None
     cast: Cast = Shared()

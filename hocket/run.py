@@ -11,7 +11,7 @@ from hocket.recipe import Recipe
 from hocket.rewards.functions import FunctionReward
 from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
-from hocket.train.config import configure
+from hocket.train.config import configure, task_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
@@ -66,7 +66,7 @@ class Run:
 
 
 def train(
-    task: str | Task = "sums",
+    task: str | Task | None = None,
     *,
     model: str = "nano",
     reward: RewardLike | Sequence[RewardLike] | None = None,
@@ -79,7 +79,8 @@ def train(
     """Trains a policy and returns the finished `Run`.
 
     Args:
-        task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`) or a `Task`.
+        task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`) or a `Task`; None takes
+            what the recipe is for, else `sums`.
         model: `nano`, a local `transformers` folder or a hub name.
         reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
             `list[float | None]`, a `Reward`, or several of these. None takes the task's own.
@@ -89,9 +90,10 @@ def train(
     Raises:
         ConfigurationError: when a setting is unknown, of a wrong type, or does not fit the others.
     """
-    source = tasks.find(task) if isinstance(task, str) else task
-    name = task if isinstance(task, str) else source.name
-    pairs = [("task", name), ("model", model), *_flags(recipe, workflow, steps), *settings.items()]
+    chosen = [("model", model), *_flags(recipe, workflow, steps), *settings.items()]
+    name = task_of(chosen) if task is None else task if isinstance(task, str) else task.name
+    source = tasks.find(name) if task is None or isinstance(task, str) else task
+    pairs = [("task", name), *chosen]
     given = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
     named = tuple(one for one in given if isinstance(one, str))
     if named:

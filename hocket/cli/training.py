@@ -54,7 +54,7 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
 def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
     from hocket import tasks
     from hocket.run import Trainer, write_report
-    from hocket.train.config import configure, read_pairs
+    from hocket.train.config import configure, read_pairs, task_of
     from hocket.train.trainer import resumed
 
     flags = _flag_pairs(options) + pairs
@@ -70,7 +70,7 @@ def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
         run = find_run(options.resume, options.runs or "runs")
         return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
     settings = (read_pairs(Path(options.config)) if options.config else []) + flags
-    task = tasks.find(str(dict(settings).get("task", "sums")))
+    task = tasks.find(task_of(settings))
     return Trainer(configure(settings, task), task=task, observer=observer)
 
 

@@ -47,6 +47,8 @@ def card_of(recipe: Recipe) -> dict[str, Any]:
         "parent": recipe.parent,
         "needs": sorted({*(need.value for need in recipe.needs), *columns}),
         "note": recipe.note,
+        "task": recipe.task,
+        "requires": [one.value for one in recipe.requires],
         "formula": recipe.formula,
         "conventions": dict(recipe.conventions),
         "composition": {name: plain[name] for name in SLOTS if plain[name] is not None},
@@ -85,7 +87,7 @@ def cards() -> Mapping[str, Card]:
 
 def _of(declared: Declaration) -> Card:
     line = _kept().get(declared.name)
-    if line is not None and line["digest"] == digest(declared.module):
+    if line is not None and line["digest"] == digest(declared.module, words=True):
         return dict(line["card"])
     return card_of(declared.load())
 
@@ -93,7 +95,7 @@ def _of(declared: Declaration) -> Card:
 def write() -> None:
     """Makes all cards of the library anew."""
     lines = [
-        {"digest": digest(one.module), "card": card_of(one.load())}
+        {"digest": digest(one.module, words=True), "card": card_of(one.load())}
         for one in sorted(RECIPES.own.values(), key=lambda one: one.name)
     ]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)

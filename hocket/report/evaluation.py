@@ -27,7 +27,7 @@ def evaluate_run(
     """
     is_run = (source / "config.yaml").is_file()
     settings = configuration.read_pairs(source / "config.yaml") if is_run else [("model", str(source))]
-    name = task or str(dict(settings).get("task", "sums"))
+    name = task or configuration.task_of(settings)
     settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
     found_task = tasks.find(name)
     kind = kind_of(found_task)

@@ -26,6 +26,7 @@ MARKS = {
     "open": "[red]open[/]",
 }
 STALE = "the code has changed since its claims were last run"
+UNSHIPPED = "its formulas hold, but no claim shows the recipe as shipped at work"
 
 # ---------------------------------------------------------------- as data
 
@@ -48,14 +49,23 @@ def _ours(name: str) -> bool:
 def as_row(card: Card) -> dict[str, Any]:
     """As in `hocket recipes --json`."""
     state = status(card)
-    without = {"stale": STALE, "works": ""}.get(state, "not all checks of its row have been run and held")
-    head = ("name", "title", "source", "catalogue_ids", "family", "axes", "parent", "needs")
+    head = ("name", "title", "source", "catalogue_ids", "family", "axes", "parent", "needs", "task", "requires")
+    checks = [verdict for row in card["catalogue_ids"] for verdict in verdicts_of(row)]
     return {
         **{name: card[name] for name in head},
-        "checks": [verdict.to_json() for row in card["catalogue_ids"] for verdict in verdicts_of(row)],
+        "checks": [verdict.to_json() for verdict in checks],
         "status": state,
-        "note": card["note"] or without,
+        "note": card["note"] or _weaker(state, checks),
     }
+
+
+def _weaker(state: str, checks: Sequence[Verdict]) -> str:
+    """Why a row that notes nothing does not work."""
+    if state == "works" or state == "stale":
+        return STALE if state == "stale" else ""
+    if all(one.holds for one in checks) and not any(one.shipped for one in checks):
+        return UNSHIPPED
+    return "not all checks of its row have been run and held"
 
 
 def in_full(card: Card) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def analyses() -> list[dict[str, Any]]:
     return [
         {
             "id": name,
-            "status": status_of((name,), ""),
+            "status": status_of((name,), "", ships=False),
             "kind": ANALYSES.load(name).kind,
             "where": ANALYSES.load(name).where,
             "checks": [verdict.to_json() for verdict in verdicts_of(name)],
@@ -165,7 +175,7 @@ def rows_table() -> Table:
     states = {row: status_of((row,), cards()[row]["note"] if row in cards() else "") for row in where}
     for name in ANALYSES.declared:
         where.setdefault(name, []).append(ANALYSES.load(name).where)
-        states[name] = status_of((name,), "")
+        states[name] = status_of((name,), "", ships=False)
     table = Table(box=None, header_style="dim")
     for heading in ("row", "state", "claims that held", "where"):
         table.add_column(heading, no_wrap=heading == "row", overflow="fold")
@@ -188,6 +198,10 @@ def page(recipe: Card) -> Group:
     parent = cards().get(recipe["parent"] or "")
     if parent is not None:
         lines += [f"[dim]differs from[/] [bold]{parent['name']}[/]", difference_table(parent, recipe), ""]
+    if recipe["requires"]:
+        lines.append(f"[dim]requires[/] {escape(' and '.join(recipe['requires']))}")
+    task = f" --task {recipe['task']}" if recipe["task"] else ""
+    lines.append(f"[dim]runs as[/] hocket train --recipe {escape(str(recipe['name']))}{escape(task)}\n")
     lines.append("[dim]conventions[/]")
     lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe["conventions"].items()]
     shown = yaml.safe_dump(recipe["composition"], sort_keys=False, width=100)

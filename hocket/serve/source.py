@@ -47,7 +47,7 @@ class Source:
         file = path / "config.yaml"
         is_run = file.is_file()
         settings = configuration.read_pairs(file) if is_run else [("model", str(path))]
-        name = task or str(dict(settings).get("task", "sums"))
+        name = task or configuration.task_of(settings)
         found = tasks.find(name)
         kind = kind_of(found)
         if not kind.textual:

@@ -45,6 +45,15 @@ SLOTS = (
 )
 
 
+def task_of(pairs: Pairs) -> str:
+    """The name of the task that `pairs` ask for: what they name last, else what their recipe is for, else `sums`."""
+    named = [str(value) for key, value in pairs if key == "task"]
+    if named:
+        return named[-1]
+    chosen = [value for key, value in pairs if key == "recipe"]
+    return (as_recipe(chosen[-1]).task if chosen else None) or Config.task
+
+
 def configure(pairs: Pairs, task: Task) -> Config:
     """The configuration that `pairs` describe for a task, the task's suggestions beneath them.
 
@@ -53,7 +62,7 @@ def configure(pairs: Pairs, task: Task) -> Config:
     """
     chosen = [value for key, value in pairs if key == "recipe"]
     settings = [(key, value) for key, value in pairs if key != "recipe"]
-    config = Config(recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
+    config = Config(task=task_of(pairs), recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not _of_recipe(key)]
     config = _applied(config, run)

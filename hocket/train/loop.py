@@ -151,7 +151,7 @@ def learn_from(
     metrics |= learnt
     metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
-    said = [*problems, *messages(experience, parts)]
+    said = [*problems, *messages(experience, parts), *(unmet(parts, experience) if step == 1 else ())]
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
@@ -332,6 +332,18 @@ def messages(experience: Experience, parts: RunContext) -> list[str]:
         cause = seen.cause(AGREEMENT_THRESHOLD)
         if cause:
             found.append(cause)
+    return found
+
+
+def unmet(parts: RunContext, experience: Experience) -> list[str]:
+    """What recipes require of experience and this one does not hold, in sentences that say what is left of them."""
+    found = []
+    for recipe in {learner.recipe.name: learner.recipe for learner in parts.learners.values()}.values():
+        lacking = [one.value for one in recipe.requires if not one.met(experience.trajectories)]
+        if lacking:
+            left = f"what is left of it is {recipe.parent}" if recipe.parent else "it is another method without"
+            example = f"; it is for `--task {recipe.task}`" if recipe.task else ""
+            found.append(f"{recipe.name} requires {' and '.join(lacking)}, and there are none: {left}{example}")
     return found
 
 

@@ -39,8 +39,9 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for cached in (record.recorded, record._read):
         cached.cache_clear()
     for row in ("mrt", "gigpo", "mashost", "gmpo"):
-        claims = tuple(check.claim for check in checks_of(row))
-        record.keep([Verdict(row, claim, True, "seen", 0.1) for claim in claims], {row: claims})
+        asked = checks_of(row)
+        verdicts = [Verdict(one.row, one.claim, True, "seen", 0.1, one.shipped) for one in asked]
+        record.keep(verdicts, {row: tuple(one.claim for one in asked)})
     yield package
     for cached in (record.recorded, record._read):
         cached.cache_clear()
@@ -55,19 +56,21 @@ def changed(file: Path, old: str, new: str) -> None:
 
 
 def test_a_flipped_sign_in_a_method_makes_its_verdicts_stale(copied: Path) -> None:
-    assert record.status_of(("mrt",), "") == "works"
+    assert record.status_of(("mrt",), "", ships=False) == "works"
     before = set(record.stale_rows())
     changed(copied / "methods/group_relative/mrt.py", "class ProgressBonus", "# flipped\n\n\nclass ProgressBonus")
-    assert record.status_of(("mrt",), "") == "works"  # A remark changes nothing.
+    assert record.status_of(("mrt",), "", ships=False) == "works"  # A remark changes nothing.
+    changed(copied / "methods/group_relative/mrt.py", '    source="', '    note="less",\n    source="')
+    assert record.status_of(("mrt",), "", ships=False) == "works"  # Nor does what a recipe says of itself.
     changed(copied / "methods/group_relative/mrt.py", "self.alpha", "-self.alpha")
-    assert record.status_of(("mrt",), "") == "stale"
+    assert record.status_of(("mrt",), "", ships=False) == "stale"
     assert set(record.stale_rows()) - before == {"mrt"}
 
 
 def test_a_changed_piece_of_a_room_makes_all_stale_that_use_it(copied: Path) -> None:
     changed(copied / "credit/turn_level.py", "class EpisodeAndTurn", "CHANGED = 1\n\n\nclass EpisodeAndTurn")
     assert {"gigpo", "mashost"} <= set(record.stale_rows())
-    assert record.status_of(("gmpo",), "") == "works"
+    assert record.status_of(("gmpo",), "", ships=False) == "works"
 
 
 def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> None:
@@ -75,10 +78,27 @@ def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> 
     changed(copied / "methods/group_relative/gmpo.py", "class GeometricMean", "CHANGED = 1\n\n\nclass GeometricMean")
     verdicts = [Verdict("gmpo", claim, True, "seen", 0.1) for claim in claims["gmpo"]]
     record.keep(verdicts[:1], claims)
-    assert record.status_of(("gmpo",), "") == "stale"
+    assert record.status_of(("gmpo",), "", ships=False) == "stale"
     record.keep(verdicts, claims)
-    assert record.status_of(("gmpo",), "") == "works"
+    assert record.status_of(("gmpo",), "", ships=False) == "works"
     assert [one.claim for one in record.verdicts_of("gmpo")] == list(claims["gmpo"])
+
+
+def test_a_claim_on_the_recipe_as_shipped_leaves_the_other_verdicts(copied: Path) -> None:
+    file = copied / "methods/group_relative/claims/gmpo.py"
+    file.write_text(file.read_text() + '\n\nclaim.shipped(\n    GMPO,\n    "objective",\n    steps=2,\n)\n')
+    record.recorded.cache_clear()
+    record._read.cache_clear()
+    found = record.recorded("gmpo")
+    assert found is not None
+    assert (found.stale, found.shipped_stale) == (False, True)
+    assert record.status_of(("gmpo",), "") == "partial"  # The rule: nobody has seen it as a user runs it.
+    sentences = tuple(one.claim for one in found.verdicts)
+    record.keep([Verdict("gmpo", "as shipped", True, "seen", 0.1, shipped=True)], {"gmpo": (*sentences, "as shipped")})
+    assert record.status_of(("gmpo",), "") == "works"
+    changed(file, "steps=2", "steps=3")
+    assert record.status_of(("gmpo",), "") == "stale"
+    assert record.status_of(("gmpo",), "the judge is a rule") == "partial"
 
 
 def test_every_row_has_a_kept_verdict_for_each_of_its_claims() -> None:

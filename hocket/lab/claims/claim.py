@@ -6,7 +6,10 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hocket.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Check:
         row: the catalogue id. claim: what should hold, a sentence a reader of the paper recognises.
         run: puts it to the test. An exception counts as a claim that does not hold.
         source: where the claim stands (paper, equation), or that it was derived here.
-        slow: takes more than a few seconds (it trains something).
+        slow: takes more than a few seconds (it trains something). shipped: runs the recipe as a user does.
     """
 
     row: str
@@ -33,6 +36,7 @@ class Check:
     run: Callable[[], Finding]
     source: str = ""
     slow: bool = False
+    shipped: bool = False
 
     def __call__(self) -> Verdict:
         """Runs it."""
@@ -43,18 +47,20 @@ class Check:
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{where.filename.rsplit('/', 1)[-1]}:{where.lineno}"
             finding = Finding(False, f"{type(error).__name__} at {place}: {error}")
-        return Verdict(self.row, self.claim, bool(finding.holds), finding.saw, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return Verdict(self.row, self.claim, bool(finding.holds), finding.saw, seconds, self.shipped)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found. `seconds` are wall-clock."""
+    """What a check found. `seconds` are wall-clock; `shipped` as of the check."""
 
     row: str
     claim: str
     holds: bool
     saw: str
     seconds: float
+    shipped: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,6 +73,8 @@ class Claims(list[Check]):
 
         @claim("With w = 0 it is GRPO.")
         def without_weight_it_is_grpo() -> Finding: ...
+
+        claim.shipped(GIGPO, "credit", task="maze")
 
     `source` is where a claim stands that names no place of its own.
     """
@@ -85,3 +93,14 @@ class Claims(list[Check]):
             return run
 
         return stated
+
+    def shipped(self, recipe: Recipe, *slots: str, **how: Any) -> None:
+        """States that the recipe as a user runs it is what its paper says: its own part acts, and changes the gradient.
+
+        `slots` are set back to what the parent has there, to see what they do; `how` are further fields of
+        `hocket.lab.claims.shipped.Shipment`. In a call of its own, at the margin of the file.
+        """
+        from hocket.lab.claims.shipped import Shipment  # Loads all that trains, which few claims need.
+
+        one = Shipment(recipe, slots, **how)
+        self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))

@@ -1,0 +1,71 @@
+"""What experience must hold for a method to be itself, as a recipe declares it in `requires`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from hocket.core.batch import Level
+from hocket.core.columns import TOOL_CALLS
+from hocket.types import Trajectory
+
+
+class Requirement(enum.Enum):
+    """Something that a step's trajectories show; without it a method is another one, in all silence."""
+
+    TURNS = "several turns"
+    AGENTS = "several agents"
+    TURN_REWARDS = "rewards at turns"
+    STATES = "states that several turns start from"
+    BRANCHES = "candidates of a turn"
+    TOOLS = "calls of tools"
+
+    def met(self, trajectories: Sequence[Trajectory]) -> bool:
+        """Whether any of a step's trajectories shows it."""
+        return _MET[self](trajectories)
+
+
+def _turns(trajectories: Sequence[Trajectory]) -> bool:
+    return any(len(one.turns) > 1 for one in trajectories)
+
+
+def _agents(trajectories: Sequence[Trajectory]) -> bool:
+    return any(len({turn.agent for turn in one.turns}) > 1 for one in trajectories)
+
+
+def _turn_rewards(trajectories: Sequence[Trajectory]) -> bool:
+    return any(
+        score.level is Level.TURN and score.value is not None and any(score.value)  # type: ignore[arg-type]
+        for one in trajectories
+        for score in one.scores.values()
+    )
+
+
+def _states(trajectories: Sequence[Trajectory]) -> bool:
+    seen: dict[tuple[str, str], int] = {}
+    for one in trajectories:
+        for turn in one.turns:
+            if turn.state is not None and seen.setdefault((one.scenario.id, turn.state), id(turn)) != id(turn):
+                return True
+    return False
+
+
+def _branches(trajectories: Sequence[Trajectory]) -> bool:
+    return any(one.branches for one in trajectories)
+
+
+def _tools(trajectories: Sequence[Trajectory]) -> bool:
+    return any(TOOL_CALLS.get(one, 0) for one in trajectories)
+
+
+_MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProxyType(
+    {
+        Requirement.TURNS: _turns,
+        Requirement.AGENTS: _agents,
+        Requirement.TURN_REWARDS: _turn_rewards,
+        Requirement.STATES: _states,
+        Requirement.BRANCHES: _branches,
+        Requirement.TOOLS: _tools,
+    }
+)

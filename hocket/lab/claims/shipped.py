@@ -1,0 +1,205 @@
+"""A recipe as a user runs it: configured as `hocket train` does, with a language model, its own part in effect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from hocket import tasks
+from hocket.core.components import value_at
+from hocket.core.errors import ConfigurationError
+from hocket.core.outcomes import StepResult
+from hocket.lab.claims.claim import Finding
+from hocket.recipe import Recipe
+from hocket.recipes import find
+from hocket.stages import Task
+from hocket.train.aio import run_async
+from hocket.train.assemble import build_parts
+from hocket.train.config import configure, settled
+from hocket.train.loop import RunContext, train_step
+from hocket.train.settings import Config
+
+LEAST = 1e-5
+"""The smallest relative change of a gradient that counts; another order of the same sums changes some 1e-7."""
+
+
+@dataclass(frozen=True)
+class ShippedRun:
+    """The first steps of a run.
+
+    Attributes:
+        parts: as they are afterwards. results: of every step. gradients: before every step of an optimiser, flat; where
+            an update has none, how the weights changed. roles: those whose decisions were learnt from.
+    """
+
+    parts: RunContext
+    results: Sequence[StepResult]
+    gradients: Sequence[Tensor]
+    roles: frozenset[str]
+
+    def mean(self, metric: str) -> float:
+        """The mean of a metric over the steps that have it; NaN where none has."""
+        values = [row.metrics[metric] for row in self.results if metric in row.metrics]
+        return sum(values) / len(values) if values else math.nan
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What is compared: a recipe, unchanged, and the same one without its own part.
+
+    Attributes:
+        slots: dotted paths that are set back to what the recipe's parent has there; empty for all in which they differ.
+        without: settings that take its part away instead, by dotted path. task: its name; the recipe's own when None.
+        trains: the roles that are to learn, and no others; empty for any. steps: how many are run.
+        sees: further figures of the run, all of which must be positive. settings: further ones of the run, as flags.
+    """
+
+    recipe: Recipe
+    slots: tuple[str, ...] = ()
+    without: Mapping[str, Any] | None = None
+    task: str | None = None
+    trains: tuple[str, ...] = ()
+    steps: int = 1
+    sees: Callable[[ShippedRun], Mapping[str, float]] | None = None
+    settings: Mapping[str, Any] | None = None
+
+    @property
+    def command(self) -> str:
+        """What a user types."""
+        task = "" if self.task is None else f" --task {self.task}"
+        return f"hocket train --recipe {self.recipe.name}{task}" + "".join(
+            f" --{name} {value}" for name, value in (self.settings or {}).items()
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The claim."""
+        named = list(self.slots or self.without or ())
+        parts = ", ".join(named) if named else f"what it adds to {self.recipe.parent}"
+        who = f", {' and '.join(self.trains)} learning" if self.trains else ""
+        return f"As shipped, `{self.command}`: {parts} in effect{who}; without, the gradient is another."
+
+    def __call__(self) -> Finding:
+        """Runs both."""
+        name = self.task or self.recipe.task or Config.task
+        task = tasks.find(name)
+        config = configured(self.recipe, name, task, self.settings or {})
+        shipped, plain = (run(one, task, self.steps) for one in (config, replace(config, recipe=self._plain(config))))
+        change, size = difference(shipped.gradients, plain.gradients), largest(shipped.gradients)
+        figures = {"gradient": size, "relative change without": change}
+        figures |= dict(self.sees(shipped)) if self.sees is not None else {}
+        unmet = [one.value for one in self.recipe.requires if not one.met(_everything(shipped))]
+        learnt = not self.trains or shipped.roles == frozenset(self.trains)
+        idle = _idle(shipped) & {_kind(one) for slot in self.slots for one in _each(value_at(config.recipe, slot))}
+        said = [f"{name} {value:.4g}" for name, value in figures.items()]
+        said += [f"learnt from {' and '.join(sorted(shipped.roles)) or 'nobody'}"]
+        said += [f"without {what}" for what in unmet] + [f"{stage} idle" for stage in sorted(idle)]
+        sound = all(math.isfinite(value) and value > 0 for value in figures.values()) and change > LEAST
+        return Finding(sound and learnt and not unmet and not idle, ", ".join(said))
+
+    def _plain(self, config: Config) -> Recipe:
+        """The configured recipe without its own part; the parent is configured for the same task."""
+        shipped = config.recipe
+        if self.without is not None:
+            return shipped.but(self.without)
+        if shipped.parent is None:
+            raise ConfigurationError(f"{shipped.name} is derived from no other recipe; say `without` what")
+        parent = configured(find(shipped.parent), config.task, tasks.find(config.task), self.settings or {}).recipe
+        plain = shipped.but({slot: value_at(parent, slot) for slot in self.slots or SLOTS})
+        if plain == shipped:
+            raise ConfigurationError(f"{shipped.name} differs from {parent.name} in none of {self.slots or SLOTS}")
+        return plain
+
+
+SLOTS = (
+    *("workflow", "cast", "curriculum", "rollout", "rewards", "combine", "shaping", "credit", "correction"),
+    *("objective", "regularisers", "update", "hooks"),
+)
+
+
+def configured(recipe: Recipe, name: str, task: Task, settings: Mapping[str, Any]) -> Config:
+    """As `hocket train` configures it."""
+    return settled(configure([("task", name), ("recipe", recipe), *settings.items()], task), task)
+
+
+def run(config: Config, task: Task, steps: int) -> ShippedRun:
+    """The first steps of a run, without a folder."""
+    parts = build_parts(config, task)
+    before = {name: _weights(parts, name) for name in parts.learners}
+    gradients: list[Tensor] = []
+
+    def record(optimiser: torch.optim.Optimizer, *_: object) -> None:
+        found = [p.grad.flatten() for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+        gradients.append(torch.cat(found).double())
+
+    hook = register_optimizer_step_pre_hook(record)
+    try:
+        results = [run_async(train_step(parts, step)) for step in range(1, steps + 1)]
+    finally:
+        hook.remove()
+    moved = {name: _weights(parts, name) - old for name, old in before.items()}
+    changed = frozenset(name for name, one in moved.items() if bool(one.any()))
+    if not gradients:
+        gradients = [moved[name] for name in sorted(changed)]
+    roles = frozenset[str]().union(*(_roles(result, changed) for result in results))
+    return ShippedRun(parts, results, gradients, roles)
+
+
+def difference(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
+    """The largest distance of two gradients in turn, relative to the larger one; 1 where one run has more of them."""
+    if len(left) != len(right) or any(one.shape != other.shape for one, other in zip(left, right, strict=True)):
+        return 1.0
+    pairs = (
+        (float((one - other).norm()), max(float(one.norm()), float(other.norm())))
+        for one, other in zip(left, right, strict=True)
+    )
+    return max((apart / size for apart, size in pairs if size), default=0.0)
+
+
+def largest(gradients: Sequence[Tensor]) -> float:
+    """The largest norm; 0 of none."""
+    return max((float(one.norm()) for one in gradients), default=0.0)
+
+
+def _weights(parts: RunContext, name: str) -> Tensor:
+    module = parts.learners[name].policy.module
+    return torch.cat([one.detach().double().flatten() for one in module.parameters()])
+
+
+def _roles(result: StepResult, policies: frozenset[str]) -> frozenset[str]:
+    """The roles of decisions that changed a policy."""
+    batch = result.batch
+    if batch is None:
+        return frozenset()
+    seen = batch.occurrences
+    signal = (seen.weight != 0) & ((seen.advantage != 0) | (seen.pairs is not None))
+    turns = set(batch.turn[seen.decision[signal]].tolist())
+    own = [name in policies for name in batch.names["policy"]]
+    mine = [turn for turn in turns if own[int(batch.policy[turn])]]
+    return frozenset(batch.names["role"][int(batch.role[turn])] for turn in mine)
+
+
+def _idle(shipped: ShippedRun) -> set[str]:
+    """The classes of stages that changed nothing in any step."""
+    names = {name for row in shipped.results for name in row.metrics if "idle/" in name}
+    always = (name for name in names if all(row.metrics.get(name) for row in shipped.results))
+    return {name.rpartition("idle/")[2] for name in always}
+
+
+def _each(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _everything(shipped: ShippedRun) -> list[Any]:
+    kept = (row.experience for row in shipped.results if row.experience is not None)
+    return [one for experience in kept for one in experience.trajectories]

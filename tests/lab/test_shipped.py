@@ -1,0 +1,59 @@
+"""Claims about recipes as shipped: what acts is told from what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hocket.core.errors import ConfigurationError
+from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.shipped import Shipment
+from hocket.recipe import Recipe
+from hocket.recipes import find
+
+SMALL = {"curriculum.prompts": 8, "rollout.samples": 4, "decoding.max_tokens": 48}
+
+
+def seen(recipe: Recipe | str, *slots: str, **how: Any) -> Finding:
+    named = find(recipe) if isinstance(recipe, str) else recipe
+    return Shipment(named, slots, settings=SMALL, **how)()
+
+
+def test_a_part_that_changes_the_gradient_holds() -> None:
+    found = seen("grpo", without={"credit.scale": None}, trains=("policy",))
+    assert found.holds, found.saw
+
+
+def test_runs_of_one_recipe_have_equal_gradients() -> None:
+    found = seen("grpo", without={"name": "another-name"})
+    assert not found.holds
+    assert "relative change without 0," in found.saw
+
+
+def test_a_clip_that_a_single_update_never_meets_does_not_hold() -> None:
+    assert not seen("grpo", without={"objective.low": 0.1}).holds
+
+
+def test_a_credit_without_what_it_reads_is_idle() -> None:
+    found = seen("gigpo", "credit")  # Answers of one turn.
+    assert not found.holds
+    assert "EpisodeAndTurn idle" in found.saw
+
+
+def test_other_roles_than_those_named_do_not_hold() -> None:
+    found = seen("grpo", without={"credit.scale": None}, trains=("planner",))
+    assert not found.holds
+    assert "learnt from policy" in found.saw
+
+
+def test_a_figure_that_is_not_positive_does_not_hold() -> None:
+    found = seen("grpo", without={"credit.scale": None}, sees=lambda run: {"turns": 0.0})
+    assert not found.holds
+
+
+def test_a_removal_that_removes_nothing_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="differs from grpo in none"):
+        seen("gigpo", "objective")
+    with pytest.raises(ConfigurationError, match="say `without` what"):
+        seen("grpo", "objective")
