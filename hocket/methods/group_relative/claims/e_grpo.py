@@ -50,7 +50,7 @@ def _() -> Finding:
 def _() -> Finding:
     last = "<answer>3</answer>"
     rows = [
-        said("q", last, 0.0, label="3", trace=f"{before}\n{last}", info={"entities": KNOWN})
+        said("q", last, 0.0, label="3", info={"entities": KNOWN, "trace": f"{before}\n{last}"})
         for before in ("Ada Lovelace in London, 1843, with Babbage", "London and 1843", "nothing")
     ]
     rewards = shaped(E_GRPO, rows)
