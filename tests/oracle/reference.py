@@ -6,6 +6,7 @@ gradient to the last digits by the complex step: d L / d x = Im L(x + i h) / h. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -445,11 +446,25 @@ def softplus(x: Any) -> Any:
     return np.where(np.real(x) > 0, x + np.log(1 + np.exp(-x)), np.log(1 + np.exp(x)))
 
 
+def rule_levels(b: Recorded) -> Array:
+    """TRPA's levels: 1 right, 0 wrong, -1 unread, -2 malformed; returns where nothing has the form."""
+
+    def formed(text: str) -> bool:
+        tags = re.findall(r"</?(?:think|answer)>", text)
+        return tags in (["<answer>", "</answer>"], ["<think>", "</think>", "<answer>", "</answer>"])
+
+    texts = [row.get("text") or "" for row in b.rows]
+    if not any(map(formed, texts)):
+        return b.returns
+    read = [str(row.get("label") or "").strip() != "" for row in b.rows]
+    kept = zip(texts, read, b.returns, strict=True)
+    return np.array([-2.0 if not formed(text) else -1.0 if not known else float(r >= 0.5) for text, known, r in kept])
+
+
 def trpa(
     b: Recorded, beta: float = 0.1, top: float = 2.5, coefficient: float = 1e-3, root: float | None = None
 ) -> Said:
-    live = b.returns[b.alive]
-    best, levels = live.max(), len(set(live.tolist()))
+    level = rule_levels(b)
 
     def loss(logp: Flat) -> Any:
         d = b.means([x - r for x, r in zip(logp, b.reference, strict=True)])
@@ -457,18 +472,13 @@ def trpa(
         for g in b.groups:
             for w in g:
                 for x in g:
-                    if b.returns[w] > b.returns[x]:
-                        c = top if b.returns[w] == best else 1.0
-                        terms.append(softplus(-c * beta * (d[w] - d[x])))
-            if np.ptp(b.returns[g]) == 0 and levels > 1:
-                sign = 1.0 if b.returns[g[0]] == best else -1.0
-                terms.extend(softplus(-sign * d[i]) for i in g)
-        pairs = sum(terms) / len(terms) if terms else 0.0
+                    if level[w] > level[x]:
+                        terms.append(softplus(-(top if level[w] >= 0.5 else 1.0) * beta * (d[w] - d[x])))
+        if not terms:
+            terms = [softplus(-(1.0 if level[i] >= 0.5 else -1.0) * d[i]) for g in b.groups for i in g]
         # KL(pi || old) by the old policy's share: old/pi - 1 - log(old/pi).
-        if levels == 1:
-            return 0.0 * logp[0].sum()
         region = b.token_mean(k3(logp, b.behaviour))
-        return pairs + coefficient * (region if root is None else np.sqrt(region + root))
+        return sum(terms) / len(terms) + coefficient * (region if root is None else np.sqrt(region + root))
 
     return Said([], loss)
 

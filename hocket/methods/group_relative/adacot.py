@@ -1,7 +1,7 @@
 """AdaCoT: PPO that learns when to think before answering (Lou et al., arXiv:2505.11896).
 
 `ThinkingPenalties` charges thinking that was needed and left out, thinking that was not needed, and broken tags;
-`MaskDecision` takes the loss off the one token at which the choice is made, so that one-sided data cannot tip it.
+`MaskDecision` takes the loss off the token at which the choice is made, so that one-sided data cannot tip it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ThinkingPenalties(Shaping):
         texts = [text or "" for text in TEXT.read(batch, "ThinkingPenalties")]
         thought = torch.tensor([has_thought(text) for text in texts], dtype=torch.bool)
         broken = torch.tensor([not well_formed(text) for text in texts], dtype=torch.float64)
-        told = NEEDED.rows(batch)
+        told = NEEDED.or_metadata(batch)
         needed = self._needed(batch, thought, told)
         known = ~needed.isnan()
         missed = torch.where(known & ~thought, needed, 0.0)
@@ -78,12 +78,16 @@ class ThinkingPenalties(Shaping):
 
 @dataclass(frozen=True)
 class MaskDecision(Correction):
-    """Weight 0 for the one decision right after `tag`: selective loss masking of AdaCoT (arXiv 2505.11896).
+    """Weight 0 for the decision whether to think: selective loss masking of AdaCoT (arXiv 2505.11896).
 
-    Whether to think is decided there, so a stage of training on one-sided data cannot move that boundary. It is the
-    first token that begins at or after the end of the first `tag` of each response; with an empty `tag` the first
-    token of each turn, for models whose first token decides. Set as a recipe's correction, it leaves credit as it is.
-    Texts of tokens are the column `pieces`.
+    So a stage of training on one-sided data cannot move that boundary. A policy that always opens `tag` decides with
+    the token right after it, where it may close it again: the first one that begins at or after the end of the first
+    `tag` of the response. A policy that leaves the tag out to answer straight, such as the shipped base, decides with
+    the first token of its turn. Both are masked; what is no decision of a policy has next to no gradient there, or is
+    one token of many. Set as a recipe's correction, it leaves credit as it is. Texts of tokens are the column `pieces`.
+
+    Attributes:
+        tag: what opens a thought; empty for policies whose first token alone decides.
     """
 
     tag: str = "<think>"
@@ -95,7 +99,7 @@ class MaskDecision(Correction):
         turn = batch.turn[seen.decision]
         opens = torch.ones(len(seen), dtype=torch.bool)
         opens[1:] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
-        decides = opens if not self.tag else self._after(batch, opens)
+        decides = opens | self._after(batch, opens) if self.tag else opens
         return batch.credited(weight=torch.where(decides, torch.zeros_like(seen.weight), seen.weight))
 
     def _after(self, batch: Batch, opens: torch.Tensor) -> torch.Tensor:
@@ -125,9 +129,10 @@ ADACOT = PPO.but(
     conventions={
         **PPO.conventions,
         "coefficients": "shaping.0.miss, over and form = 0.2, 0.2, 0.5; a sweep of the first two moves along the front",
-        "needed": "the column needed, a label in [0, 1]; without one the group's own unthinking samples tell",
-        "masked decision": "the first token after <think>; correction.tag = '' for the first token of a response, "
-        "correction = null for the stages that are to move the boundary",
+        "needed": "a label in [0, 1], column or metadata; without one the group's own unthinking samples tell, half of "
+        "whom must be wrong",
+        "masked decision": "the first token of a response, with which the shipped base decides, and the first after "
+        "<think>, with which the paper's models do; correction = null for the stages that are to move the boundary",
     },
     shaping=(ThinkingPenalties(),),
     correction=MaskDecision(tag="<think>"),

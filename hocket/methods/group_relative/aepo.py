@@ -20,6 +20,7 @@ from hocket.credit.refined import Refined
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.among import Among
 from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.rollout.dynamic import total
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
@@ -38,19 +39,24 @@ class Tempered(Rollout):
 
     Attributes:
         target: nats per decision. hot, cold: factors on the run's temperature, above and below 1.
+        control: of the right hot ones so many are kept per step, and half as many of the right cold ones; the rest of
+            the right ones is left out.
     """
 
     samples: int = 8
     extra: int = 4
     target: float = 0.5
-    hot: float = 2.0
-    cold: float = 0.5
+    hot: float = 1.2
+    cold: float = 0.8
+    control: int = 60
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.extra < 1:
             raise ValueError(f"samples and extra must be at least 1, not {self.samples} and {self.extra}")
         if not 0 < self.cold < 1 < self.hot:
             raise ValueError(f"cold and hot must satisfy 0 < cold < 1 < hot, not {self.cold} and {self.hot}")
+        if self.control < 2:
+            raise ValueError(f"control must be at least 2, not {self.control}")
         if self.target < 0:
             raise ValueError(f"target must be at least 0, not {self.target}")
 
@@ -75,8 +81,19 @@ class Tempered(Rollout):
                 for turn in trajectory.turns:
                     turn.decoding, turn.logp = asking.decoding, None
         await score([*own, *further])
+        kept = self._kept(further, self.control if factor > 1 else self.control // 2)
         metrics = {"rollout/entropy": entropy, "rollout/temperature": factor}
-        return Experience([*own, *further], metrics=metrics)
+        return Experience([*own, *kept], metrics=metrics)
+
+    @staticmethod
+    def _kept(further: Sequence[Trajectory], most: int) -> list[Trajectory]:
+        """All but the right ones beyond the first `most`."""
+        kept, right = [], 0
+        for trajectory in further:
+            right += sum(map(total, trajectory.scores.values())) > 0
+            if right <= most or sum(map(total, trajectory.scores.values())) <= 0:
+                kept.append(trajectory)
+        return kept
 
     def _tempered(self, asking: Assignment, factor: float) -> Assignment:
         decoding = replace(asking.decoding, temperature=(asking.decoding.temperature or 1.0) * factor)
@@ -129,13 +146,17 @@ AEPO = GRPO.but(
     formula="grad J = grad J_GRPO + alpha E_{o ~ pi^T}[R(o) grad log pi(o)],  T hot if H < target else cold",
     conventions={
         **GRPO.conventions,
-        "entropy": "mean of -log pi over the decisions of the policy's own samples, per decision",
+        "entropy": "mean of -log pi over the decisions of the step's own samples; in the released code of the batch "
+        "that was learnt from a step before",
         "target": "rollout.target, nats per decision",
-        "temperatures": "2 and a half of the run's; the paper's are not in the sources seen",
+        "temperatures": "1.2 and 0.8 of the run's, as in the released code",
+        "control samples": "of the right tempered ones at most rollout.control = 60 a step, half when "
+        "cold, as in the released code; there they take the place of own samples of the batch, here they come besides",
         "coefficient": "regularisers.0.coefficient alpha = 4, our choice: it holds entropy against GRPO's pull",
         "REINFORCE term": "on the tempered samples alone, at the run's temperature; mean over decisions, then samples",
         "reward": "the return itself, so that only right samples pull where wrong ones get 0",
-        "samples": "4 tempered ones beside the group's 8; they enter no group statistic",
+        "samples": "4 tempered ones beside the group's 8; they enter no group statistic; the released code draws whole "
+        "groups for every fourth scenario",
     },
     rollout=Tempered(samples=8, extra=4),
     credit=RewardWhereTempered(of=GRPO.credit),

@@ -1,14 +1,15 @@
 """Rank-GRPO: GRPO for ranked lists, item by item (Zhu et al., arXiv:2510.20150).
 
-An item earns the discounted gain from its rank on and is compared with the group's items at that rank (`RankRelative`);
-the clipped ratio is one per item. Items are lines (`SegmentsByText` of `hocket.rewards.spans`), and `ListGain` tells
-which are hits.
+An item earns its own hit, or the discounted gain from its rank on, and is compared with the group's items at that rank
+(`RankRelative`); the clipped ratio is one per item. Items are lines (`SegmentsByText` of `hocket.rewards.spans`), and
+`ListGain` tells which are hits. `listed-steps` is a task of such lists that the shipped base can write.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -18,12 +19,19 @@ from torch import Tensor
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
+from hocket.core.options import checked
 from hocket.core.signals import counted_trajectories, returns
 from hocket.credit.formulas import centred, scaled
 from hocket.methods.base.grpo import GRPO
+from hocket.objectives.divergence import KLToReference
 from hocket.rewards.spans import SegmentsByText
-from hocket.stages import Credit, Reward
-from hocket.types import Trajectory
+from hocket.stages import Credit, Reward, Split
+from hocket.tasks.arithmetic import expression_of, question_of
+from hocket.tasks.form import TaskForm
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number
+from hocket.types import Scenario, Trajectory
+from hocket.workflows.plans import PLANNER_SYSTEM
 
 
 def discounted_gains(hits: Sequence[float]) -> list[float]:
@@ -36,12 +44,23 @@ def discounted_gains(hits: Sequence[float]) -> list[float]:
     return found[::-1]
 
 
+_MARKS = re.compile(r"^(?:\d+\s*[.)]\s+|\d+\s*[.)](?=\D)|[-*#•]+\s+)+")
+"""A list's own marks before an item: its number, or a bullet."""
+
+
+def name_of(item: str) -> str:
+    """What an item names: without number or bullet, emphasis, quotes, case and outer space."""
+    bare = _MARKS.sub("", item.strip()).strip().strip("*_").strip()
+    quoted = len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "\"'"
+    return " ".join((bare[1:-1] if quoted else bare).split()).casefold()
+
+
 def hits_of(items: Sequence[str], relevant: Sequence[str]) -> list[float]:
-    """1 where an item is relevant and is listed for the first time, else 0. Case and outer space are ignored."""
-    wanted = {name.strip().casefold() for name in relevant}
+    """1 where an item is relevant and is listed for the first time, else 0; by `name_of`."""
+    wanted = {name_of(name) for name in relevant} - {""}
     hits = []
     for item in items:
-        name = item.strip().casefold()
+        name = name_of(item)
         hits.append(float(name in wanted))
         wanted.discard(name)
     return hits
@@ -52,7 +71,8 @@ class ListGain(Reward):
     """The discounted cumulative gain of a list with an item per line (Järvelin and Kekäläinen 2002).
 
     What is relevant are the members of the scenario's answer. The hits by rank become the trajectory's column `hits`,
-    which `hocket.credit.RankRelative` reads.
+    which `hocket.credit.RankRelative` reads. Every line break ends a rank, as it ends a segment of `SegmentsByText`; a
+    blank line is an item that hits nothing.
     """
 
     name: str = "dcg"
@@ -67,8 +87,7 @@ class ListGain(Reward):
         relevant = trajectory.scenario.answer
         if not isinstance(relevant, (list, tuple)):
             return None
-        items = [line for line in trajectory.text.splitlines() if line.strip()]
-        hits = hits_of(items, [str(name) for name in relevant])
+        hits = hits_of(trajectory.text.split("\n"), [str(name) for name in relevant])
         HITS.write(trajectory, hits)
         return discounted_gains(hits)[0] if hits else 0.0
 
@@ -88,15 +107,15 @@ class RankRelative(Credit):
     is shorter has 0 at the missing ranks. Without hits the whole return stands at every rank.
 
     Attributes:
-        gain: `remaining`, the discounted gain from rank k on (see `remaining_gain`), or `hit`, that of rank k alone.
-            Neither looks at ranks before k.
+        gain: `hit`, that of rank k alone (`exp_inf` in the released code, its default), or `remaining`, the discounted
+            gain from rank k on (`log_decay`; see `remaining_gain`). Neither looks at ranks before k.
         length: the wished number of items; tokens of later ones get `-overflow`, and the last token of a list that
-            ended by itself gets `+complete` if there are exactly `length` items before it and `-early` if fewer. None
-            shapes nothing: then the last token belongs to its item like any other.
+            ended by itself gets `+complete` if there are exactly `length` items before it, `-early` if fewer and
+            `-overflow` if more. None shapes nothing: then the last token belongs to its item like any other.
         overflow, complete, early: the sizes of the public code.
     """
 
-    gain: Literal["remaining", "hit"] = "remaining"
+    gain: Literal["remaining", "hit"] = "hit"
     length: int | None = None
     overflow: float = 0.1
     complete: float = 0.1
@@ -165,11 +184,66 @@ class RankRelative(Credit):
         earned = torch.zeros(batch.trajectories, dtype=torch.float64)
         earned[items < self.length] = -self.early
         earned[items == self.length] = self.complete
+        earned[items > self.length] = -self.overflow
         found = torch.where(~ends & (rank >= self.length), torch.full_like(found, -self.overflow), found)
         return torch.where(ends, earned[trajectory], found)
 
 
 HITS = InfoColumn("hits", "For each item of a list whether it is relevant, 0 or 1.")
+
+
+# ---------------------------------------------------------------- lists that the shipped base can write
+
+
+class ListedSteps(TextTask):
+    """The steps of a sum of six terms as a list: pairs of terms, three of them.
+
+    The prompt is the planner's (`hocket.workflows.plans`), so the shipped base answers with a numbered list; it knows
+    sums of four terms at most, and lists two steps, often wrong ones. A scenario's answer are the three.
+    """
+
+    name = "listed-steps"
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        rng = Key.of(0).derive(self.name, split, number).numpy()
+        while True:
+            terms = [int(size) for size in rng.integers(1, 100, size=6) * rng.choice((-1, 1), size=6)]
+            question = question_of(expression_of([abs(terms[0]), *terms[1:]]))
+            if split_of(question) == split:
+                break
+        steps = [expression_of(terms[start : start + 2]) for start in (0, 2, 4)]
+        steps[0] = steps[0].removeprefix("-")
+        prompt = ({"role": "system", "content": PLANNER_SYSTEM}, {"role": "user", "content": question})
+        return Scenario(f"{self.name}/{split}/{number}", prompt, steps, seed=number)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 64, "credit.length": 3}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        """The list's gain over the best one's."""
+        gains = discounted_gains(hits_of(text.split("\n"), scenario.answer))
+        return gains[0] / discounted_gains([1.0] * len(scenario.answer))[0]
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`items`: whether there are three."""
+        return {"items": float(trajectory.text.count("\n") == 2)}
+
+    def label(self, trajectory: Trajectory) -> str | None:
+        return " | ".join(map(name_of, trajectory.text.split("\n")))
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> ListedSteps:
+    """The task, which has no settings."""
+    checked(name, settings, {})
+    return ListedSteps()
+
+
+LISTED_STEPS = TaskForm(
+    name="listed-steps",
+    description="lists: the three steps of a sum of six terms",
+    make=from_settings,
+)
 
 
 RANK_GRPO = GRPO.but(
@@ -178,18 +252,35 @@ RANK_GRPO = GRPO.but(
     source="Zhu et al., Rank-GRPO: Training LLM-based Conversational Recommender Systems, arXiv:2510.20150",
     catalogue_ids=("rank-grpo",),
     axes=("credit", "objective", "reward"),
-    formula="R_ik = sum_{j>=k} hit_ij/log2(j+1),  A_ik = (R_ik - mean_i)/(std_i + eps),  "
-    "L = -1/N sum_i 1/n_i sum_t min(s_ik A_ik, clip(s_ik) A_ik),  s_ik the geometric mean of item k's ratios",
+    formula="A_ik = (hit_ik - mean_i)/(std_i + eps),  L = -1/T sum_i sum_t min(s_ik A_ik, clip(s_ik) A_ik) + 0.001 k3, "
+    "s_ik the geometric mean of item k's ratios",
+    task="listed-steps",
     conventions={
         **GRPO.conventions,
         "epsilon": "1e-4, added to the standard deviation, as in the public code",
-        "items": "a line each, the line break with the item before it; shaping.0.separator",
-        "reward": "hits by rank, the column hits (see hocket.rewards.ListGain); without it the return at every rank",
+        "items": "a line each, the line break with the item before it (shaping.0.separator); names count without "
+        "numbers, bullets, quotes and case; the released code, for films, wants 'title (year)'",
+        "blank lines": "an item that hits nothing; in the released code rewards skip them and credit does not, so that "
+        "it falls on the wrong item behind one",
+        "reward": "the hit at each rank (exp_inf, the released runs'); credit.gain = remaining is log_decay; without "
+        "the column hits the return stands at every rank",
         "shorter lists": "0 at the ranks they lack",
-        "length": "credit.length: surplus tokens -0.1, the end +0.1 if right and -0.1 if early; off unless set",
-        "clipping side": "both, 0.2, whole items",
+        "length": "credit.length, 20 in the released code, off unless the task suggests it: surplus tokens -0.1, and "
+        "the end +0.1 if right and -0.1 if not",
+        "break before the end": "ends the last item; in the released code it begins a further one, so that a complete "
+        "list with a last line break counts as overlong",
+        "clipping side": "0.06 below and 0.08 above, whole items, as in the released code",
+        "aggregation": "mean over all decisions of the batch (the released code's, over its micro-batch)",
+        "KL": "k3 to the policy before training, coefficient 0.001, as in the released code",
     },
+    rewards=(ListGain(),),
     shaping=(SegmentsByText(separator="\n"),),
     credit=RankRelative(),
-    **{"objective.ratio": "segment"},
+    regularisers=(KLToReference("k3", coefficient=0.001, aggregate="token-mean"),),
+    **{
+        "objective.ratio": "segment",
+        "objective.low": 0.06,
+        "objective.high": 0.08,
+        "objective.aggregate": "token-mean",
+    },
 )

@@ -1,23 +1,39 @@
 """SEM: GRPO that learns to search only when the first guess is wrong (Sha, Cui and Wang, arXiv:2505.07903).
 
 `SearchTable` pays by three facts, whether the guess was right, whether there was a search, and whether the final answer
-is right; its numbers follow the paper's order and are chosen here.
+is right; its numbers follow the paper's order and are chosen here. `guess-then-search` is its template as turns, and
+`known-or-sought` a task of it: sums that the shipped base knows beside products that it does not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from hocket.core.columns import CALLS, TOOL_CALLS
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER, TOOL_CALL
+from hocket.core.options import checked
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import answer_text, equal
-from hocket.stages import Reward
-from hocket.types import Trajectory
+from hocket.stages import Reward, Split
+from hocket.tasks.arithmetic import question_of, sum_problem, verify
+from hocket.tasks.form import TaskForm
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number
+from hocket.tools import find_all
+from hocket.tools.calculator import calculator
+from hocket.tools.protocol import Tool
+from hocket.types import Scenario, Trajectory
+from hocket.workflows.team import Team
+from hocket.workflows.tool_loop import converse
+from hocket.workflows.tool_use import ToolsOf, tools_for
+from hocket.workflows.workflow import Outcome, Workflow, asked
 
 _SEARCH = re.compile(r"<search>|" + re.escape(TOOL_CALL))
 
@@ -91,6 +107,104 @@ def matches(given: str, answer: object) -> bool:
     return any(equal(given, answer_text(one)) for one in allowed)
 
 
+@dataclass(frozen=True)
+class GuessThenSearch(Workflow):
+    """SEM's template as turns (arXiv 2505.07903): a guess from memory, a search or none, the final answer.
+
+    The question is first asked without any tool. Then it is asked again under the guess, with the tools listed: a reply
+    without a call is the final answer; with one, the next reply is.
+
+    Attributes:
+        tools_of: what is searched with: tools, names of tools with commas between them, or what makes those of one
+            episode. None is those of the task, or the calculator where it has none.
+    """
+
+    name = "guess-then-search"
+    description = "a guess from memory, then a search or none, then the answer"
+
+    tools_of: ToolsOf | str | None = None
+
+    roles = ("policy",)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tools_of, str):
+            object.__setattr__(self, "tools_of", find_all(self.tools_of))
+
+    def equipped(self, tools: ToolsOf) -> GuessThenSearch:
+        return self if self.tools_of is not None else replace(self, tools_of=tools)
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        if isinstance(self.tools_of, str):
+            raise ConfigurationError("guess-then-search: tools_of was not found")
+        given = find_all("calculator") if self.tools_of is None else self.tools_of
+        tools: Sequence[Tool] = tools_for(given, scenario, team.key)
+        told = asked(team.assignment)
+        guess = await team.policy(told, prefix=team.assignment.prefix)
+        searcher = team.policy.fresh(tools=[tool.schema for tool in tools])
+        again = (*told, {"role": "assistant", "content": guess.text}, told[-1])
+        reply, made = await converse(searcher, again, tools, turns=2)
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
+        return Outcome(answer=reply.text, info=info)
+
+
+class KnownOrSought(TextTask):
+    """Half sums that the shipped base can do itself, half products plus a number, for which it needs the calculator.
+
+    As SEM's data are half questions that the model can answer and half that need retrieval; the calculator stands where
+    a search engine does.
+    """
+
+    name = "known-or-sought"
+
+    @property
+    def workflow(self) -> Workflow:
+        return GuessThenSearch()
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        rng = Key.of(0).derive(self.name, split, number).numpy()
+        known = bool(rng.random() < 0.5)
+        while True:
+            question, answer = self._drawn(rng, known)
+            if (split_of(question) == "eval") == (split == "eval"):
+                return Scenario(
+                    f"{self.name}/{split}/{number}", question, answer, metadata={"known": known}, seed=number
+                )
+
+    @staticmethod
+    def _drawn(rng: Any, known: bool) -> tuple[str, str]:
+        if known:
+            problem = sum_problem(rng)
+            return problem.question, problem.answer
+        expression = "{} * {} + {}".format(*rng.integers(10, 100, size=3).tolist())
+        return question_of(expression), calculator(expression)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return verify(text, scenario.answer)
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`searched`: whether a tool was called; `needed`: whether the guess was wrong."""
+        guess, searched, _ = parts_of("".join(turn.text for turn in trajectory.turns))
+        needed = guess is None or not matches(guess, trajectory.scenario.answer)
+        return {**super().describe(trajectory), "searched": float(searched), "needed": float(needed)}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> KnownOrSought:
+    """The task, which has no settings."""
+    checked(name, settings, {})
+    return KnownOrSought()
+
+
+KNOWN_OR_SOUGHT = TaskForm(
+    name="known-or-sought",
+    description="sums that the shipped base knows and products to be looked up, a guess first",
+    make=from_settings,
+)
+
+
 SEM = GRPO.but(
     name="sem",
     title="Search only when needed",
@@ -102,8 +216,11 @@ SEM = GRPO.but(
         **GRPO.conventions,
         "table": "1 right at once, 0.8 found by a search that was needed, 0.3 right after a needless one, 0.1 wrong "
         "after a needed one, 0 wrong at once, -0.2 spoiled by a needless one; the paper gives the order in words",
-        "guess": "the answer given before the first search",
+        "guess": "the answer given before the first search, in the shipped task a turn of its own (guess-then-search)",
+        "search": "<search> or a tool call; in the shipped task the calculator stands for the search engine",
         "malformed": "0: no final answer, or a search before any guess",
     },
+    task="known-or-sought",
+    requires=(Requirement.TOOLS,),
     rewards=(SearchTable(),),
 )

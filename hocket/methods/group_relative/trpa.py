@@ -1,7 +1,8 @@
 """TRPA: DPO on all pairs of answers of different levels, near the sampling policy (Su et al., arXiv:2504.04524).
 
-Levels come from the order of rewards alone (`PreferenceLevels`), log-ratios are averaged over tokens, pairs won by the
-highest level count more, and a KL term to the policy that sampled is the trust region (`KLToOld`).
+Levels come from rules (`RuleLevels`), never from the size of rewards (`PreferenceLevels`); log-ratios are averaged over
+tokens, pairs won by a right answer count more, and a KL term to the policy that sampled is the trust region
+(`KLToOld`).
 """
 
 from __future__ import annotations
@@ -12,29 +13,57 @@ from typing import ClassVar
 import torch
 
 from hocket.core.batch import Batch, Level, Occurrences
-from hocket.core.columns import Column
+from hocket.core.columns import LABEL, TEXT, Column
 from hocket.core.errors import ConfigurationError
-from hocket.core.signals import returns
+from hocket.core.signals import RIGHT, returns
 from hocket.credit.pairs import Pairing, members_by_group, paired
 from hocket.methods.base.dpo import DPO
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, single_term, weighted_total, weights
 from hocket.objectives.divergence import kl_estimate
 from hocket.objectives.ratios import log_ratios
-from hocket.stages import Objective
+from hocket.rewards.members import with_return
+from hocket.rewards.tags import answers_well, thinks_well
+from hocket.stages import Objective, Shaping
 from hocket.types import Evaluation, Quantity, Terms
 
 
 @dataclass(frozen=True)
+class RuleLevels(Shaping):
+    """Returns become levels by rules: 1 right, 0 wrong, -1 without a readable answer, -2 malformed (TRPA, 2504.04524).
+
+    A response is well formed where thought and answer stand in closed tags, once each (the thought may be missing); it
+    is read where it has a `label`, and right where its return is at least `right`. The form comes first: what is
+    malformed is on the lowest level even if right. Without texts, and where no response of the batch has the form,
+    returns stay as they are.
+    """
+
+    right: float = RIGHT
+
+    def __call__(self, batch: Batch) -> Batch:
+        texts, labels, value = TEXT.rows(batch), LABEL.rows(batch), returns(batch)
+        formed = [text is not None and answers_well(text) and thinks_well(text, "optional") for text in texts]
+        if not any(formed):
+            return batch
+        levels = [
+            -2.0 if not well else -1.0 if label is None or not str(label).strip() else float(own >= self.right)
+            for well, label, own in zip(formed, labels, value.tolist(), strict=True)
+        ]
+        return with_return(batch, torch.tensor(levels, dtype=torch.float64))
+
+
+@dataclass(frozen=True)
 class PreferenceLevels(Pairing):
-    """All pairs across preference levels, and which trajectories are of the highest (TRPA, arXiv 2504.04524).
+    """All pairs across preference levels, and which trajectories are of the top level (TRPA, arXiv 2504.04524).
 
     Only the order of rewards is used, never their size. A trajectory's level is the tuple of its scores named by
-    `order`, compared one after the other; without names it is its return. Besides the pairs, trajectories of the
-    batch's highest level get advantage 1 and all others -1, or 0 throughout where the batch knows one level only.
+    `order`, compared one after the other; without names it is its return. The top level is absolute: what is right.
+    Members of pairs on it get advantage 1 and others -1, and so do all trajectories of a batch without any pair, so
+    that right ones are pushed up and wrong ones down, also where nobody is right.
 
     Attributes:
         order: names of scores by trajectory, the most important first; a missing opinion is the lowest.
-        lone: keep the weight of trajectories in no pair, from whose sign `DPO(lone=True)` learns; else it is 0.
+        right: what the return, or the score named first, is at least on the top level.
+        lone: keep the weight of trajectories in no pair, for the trust region and for `DPO(lone=True)`; else it is 0.
         margin: how far apart returns of different levels are; without meaning where `order` names scores.
 
     Raises:
@@ -42,26 +71,24 @@ class PreferenceLevels(Pairing):
     """
 
     order: tuple[str, ...] = ()
+    right: float = RIGHT
     lone: bool = True
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]` and advantages `[E]` float64."""
         level = self._levels(batch)
-        groups = members_by_group(batch, self.by)
         found = [
             (better, other)
-            for members in groups
+            for members in members_by_group(batch, self.by)
             for better in members
             for other in members
             if self._above(level[better], level[other])
         ]
         seen = paired(batch, found)
-        counted = [trajectory for members in groups for trajectory in members]
-        highest = max((level[i] for i in counted), default=())
-        ranked = any(self._above(highest, level[i]) for i in counted)
-        signs = [(-1.0 if self._above(highest, own) else 1.0) if ranked else 0.0 for own in level]
+        told = {member for pair in found for member in pair} or range(batch.trajectories)
+        signs = [float(place in told) * (1.0 if own[0] >= self.right else -1.0) for place, own in enumerate(level)]
         advantage = torch.tensor(signs, dtype=torch.float64)[seen.trajectory]
-        weight = batch.occurrences.weight if self.lone and ranked else seen.weight
+        weight = batch.occurrences.weight if self.lone else seen.weight
         return replace(seen, weight=weight, advantage=torch.where(batch.occurrences.weight != 0, advantage, 0.0))
 
     def _above(self, better: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -129,17 +156,21 @@ TRPA = DPO.but(
     catalogue_ids=("trpa",),
     axes=("objective", "reward"),
     formula="L = -mean_pairs log sigmoid(c beta (d_w - d_l)) + 0.001 mean_t k3(pi || old),  d = mean_t log pi/ref,  "
-    "c = 2.5 where w is of the top level",
+    "c = 2.5 where w is right",
     conventions={
         **DPO.conventions,
         "aggregation": "log-ratios averaged over a trajectory's decisions; mean over pairs and lone trajectories",
-        "pairs": "all across levels of a scenario; a level is a return, or the scores that credit.order names",
-        "top level": "the highest of the batch; pairs it wins count 2.5-fold in the margin, as in the code",
-        "constant group": "and a group of one: -log sigmoid(+-d), up on the top level, down elsewhere; "
-        "nothing, the KL included, if the batch has one level",
+        "pairs": "all across levels of a scenario",
+        "levels": "right, wrong, without a readable answer, malformed, as in the code; returns where no response is in "
+        "tags; credit.order names scores instead",
+        "top level": "right answers (credit.right), whoever else is in the batch; pairs they win count 2.5-fold in the "
+        "margin, as in the code",
+        "constant group": "and a group of one: in the trust region alone; where no scenario of the batch gives a pair "
+        "all add -log sigmoid(+-d), right ones up, all others down (the code decides so per micro-batch)",
         "old policy": "the sampler's own log-probs",
         "KL": "k3 to the policy that sampled, coefficient 0.001; regularisers.0.root = a is sqrt(mean k3 + a)",
     },
+    shaping=(RuleLevels(),),
     credit=PreferenceLevels(),
     objective=DPO.objective,
     regularisers=(KLToOld(coefficient=0.001),),

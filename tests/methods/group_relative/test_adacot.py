@@ -44,14 +44,14 @@ def test_without_labels_the_unthinking_tell_what_is_needed():
 @pytest.mark.parametrize(
     ("tag", "pieces", "masked"),
     [
-        ("<think>", ["<think>", "a", "b"], [1]),
-        ("<think>", ["<thi", "nk>a", "b"], [2]),
-        ("<think>", ["a", "b", "c"], []),
-        ("<think>", ["a", "b", "<think>"], []),
+        ("<think>", ["<think>", "a", "b"], [0, 1]),
+        ("<think>", ["<thi", "nk>a", "b"], [0, 2]),
+        ("<think>", ["a", "b", "c"], [0]),
+        ("<think>", ["a", "b", "<think>"], [0]),
         ("", ["a", "b", "c"], [0]),
     ],
 )
-def test_one_decision_is_masked(tag, pieces, masked):
+def test_the_decision_is_masked(tag, pieces, masked):
     trajectory = make("a", 1.0, length=3)
     trajectory.info["pieces"] = pieces
     weight = MaskDecision(tag)(batch_of([trajectory])).occurrences.weight
@@ -61,9 +61,9 @@ def test_one_decision_is_masked(tag, pieces, masked):
 def test_the_decision_of_every_turn_is_masked():
     first = make_turn(2)
     trajectory = make("a", 1.0, turns=[first, make_turn(2, parent=first)])
-    trajectory.info["pieces"] = ["<think>", "a", "<think>", "b"]
+    trajectory.info["pieces"] = ["a", "b", "c", "d"]
     weight = MaskDecision()(batch_of([trajectory])).occurrences.weight
-    assert weight.tolist() == [1, 0, 1, 0]
+    assert weight.tolist() == [0, 1, 0, 1]
 
 
 def test_a_wrong_number_of_pieces_is_refused():
@@ -71,3 +71,12 @@ def test_a_wrong_number_of_pieces_is_refused():
     trajectory.info["pieces"] = ["a"]
     with pytest.raises(ConfigurationError, match="3 decisions but 1 texts"):
         MaskDecision()(batch_of([trajectory]))
+
+
+@pytest.mark.parametrize("where", ["info", "metadata"])
+def test_labels_are_read_from_the_column_and_from_the_scenario(where):
+    rows = [{"text": text, "scores": {"reward": 1.0}, "group": "a"} for text in ("b", "<think>a</think>b")]
+    told = [{"needed": 0.75} if where == "info" else {"metadata": {"needed": 0.75}}] * 2
+    batch = read(*({**row, "info": info} for row, info in zip(rows, told, strict=True)))
+    charged = (returns(ThinkingPenalties(miss=0.2, over=0.4)(batch)) - returns(batch)).tolist()
+    assert charged == pytest.approx([-0.15, -0.1])

@@ -10,7 +10,7 @@ from hocket.methods.group_relative.aepo import Tempered, sampled_entropy
 from hocket.methods.group_relative.edge_grpo import GuidedCorrection
 
 
-@pytest.mark.parametrize(("target", "factor"), [(0.0, 0.5), (9.0, 2.0)])
+@pytest.mark.parametrize(("target", "factor"), [(0.0, 0.8), (9.0, 1.2)])
 def test_the_temperature_follows_the_measured_entropy(target, factor):
     game = Game(letter_world())
     found = game.collect(Tempered(samples=3, extra=2, target=target))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from credit_cases import LAW, batch_of, experiences
+from credit_cases import LAW, batch_of, experiences, make_turn
 from hypothesis import given
 from rollout_cases import Stage, assignments, collect_thoughts, tokens_of
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import returns
-from hocket.methods.group_relative.pta_grpo import PlanAndSolution, PlanTree
+from hocket.methods.group_relative.pta_grpo import PlanReward, PlanTree, first_tokens, planned, planned_well, worked
+from hocket.types import Scenario
 
 
 def test_a_plan_is_one_turn_of_several_trajectories():
-    rollout = PlanTree(plans=3, solutions=2, marker="", plan_tokens=2)
+    rollout = PlanTree(plans=3, solutions=2, opening="", marker="", plan_tokens=2)
     experience, scored = collect_thoughts(rollout, bias=1)
     batch = pack(experience.trajectories)
     shared = [t for t in experience.trajectories if len(t.turns) == 2]
@@ -30,7 +32,7 @@ def test_a_plan_is_one_turn_of_several_trajectories():
 
 
 def test_a_response_that_ends_within_its_plan_stands_alone():
-    experience, _ = collect_thoughts(PlanTree(plans=4, solutions=3, marker="", plan_tokens=1), bias=3)
+    experience, _ = collect_thoughts(PlanTree(plans=4, solutions=3, opening="", marker="", plan_tokens=1), bias=3)
     alone = [t for t in experience.trajectories if tokens_of(t) in ([3], [4])]
     assert alone
     assert all(len(t.turns) == 1 for t in alone)
@@ -47,21 +49,36 @@ def test_without_words_every_episode_is_a_plan():
 @given(experiences(sources=("own", "baseline")))
 def test_plans_by_hand(trajectories):
     batch = batch_of(trajectories)
-    given, value = PlanAndSolution()(batch), returns(batch).tolist()
-    paths = [[] for _ in trajectories]
-    for place, (decision, owner) in enumerate(
-        zip(batch.occurrences.decision.tolist(), batch.occurrences.trajectory.tolist(), strict=True)
-    ):
-        paths[owner].append((place, int(batch.turn[decision])))
+    shaped, value = returns(PlanReward(weight=0.5)(batch)).tolist(), returns(batch).tolist()
+    turns = [[] for _ in trajectories]
+    for decision, owner in zip(batch.occurrences.decision.tolist(), batch.occurrences.trajectory.tolist(), strict=True):
+        turns[owner].append(int(batch.turn[decision]))
     used = {int(owner) for owner in batch.occurrences.trajectory[batch.occurrences.weight != 0]}
-    for owner, path in enumerate(paths):
-        group = [n for n in used if batch.scenario[n] == batch.scenario[owner]]
-        plans = {paths[n][0][1]: [value[m] for m in group if paths[m][0][1] == paths[n][0][1]] for n in group}
-        worth = {plan: sum(found) / len(found) for plan, found in plans.items()}
-        for place, turn in path:
-            first = turn == path[0][1]
-            if first:
-                wanted = worth[turn] - sum(worth.values()) / len(worth) if turn in worth else 0.0
-            else:
-                wanted = value[owner] - sum(value[n] for n in group) / len(group) if owner in used else 0.0
-            assert float(given.advantage[place]) == pytest.approx(wanted, abs=1e-9)
+    for owner, path in enumerate(turns):
+        mates = [value[n] for n in used if turns[n][0] == path[0]] if path else []
+        wanted = value[owner] + 0.5 * sum(mates) / len(mates) if owner in used else value[owner]
+        assert shaped[owner] == pytest.approx(wanted, abs=1e-9)
+
+
+def test_what_is_no_sum_needs_a_plan_of_its_own():
+    with pytest.raises(ConfigurationError, match="no plan to imitate"):
+        planned(Scenario("s", "Why?", "7"))
+    said = planned(Scenario("s", "Why?", "7", {"plan": "look", "demonstration": "<answer>7</answer>"}))
+    assert said.metadata["demonstration"] == "<plan>look</plan><answer>7</answer>"
+    sums = planned(Scenario("s", "What is 12 - 5 + 103?", "110")).metadata["demonstration"]
+    assert sums == "<plan>1. 12 - 5\n2. 103</plan><think>12-5=7+100=107+3=110</think><answer>110</answer>"
+    assert worked([7, 0]) == "7+0=7"
+
+
+def test_form():
+    assert planned_well("<plan>a</plan><think>b</think><answer>c</answer>")
+    for text in ("<plan>a</plan><plan>b</plan><answer>c</answer>", "a<plan>b</plan><answer>c</answer>", ""):
+        assert not planned_well(text)
+
+
+def test_a_stem_keeps_its_prompt_whatever_its_length():
+    turn = make_turn(3)
+    turn.observation, turn.prompt = turn.observation[:3], ({"role": "user", "content": "?"},)
+    stem = first_tokens(turn, 2)
+    assert len(stem) == 2
+    assert len(stem.observation) == len(turn.observation)

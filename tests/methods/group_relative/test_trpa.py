@@ -27,7 +27,8 @@ many = settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0]), min_size=2, max_size=7))
 def test_levels_know_order_only(rewards):
     bent = [reward**3 * 7 - 2 for reward in rewards]
-    one, other = PreferenceLevels()(answers_of(rewards)), PreferenceLevels()(answers_of(bent))
+    one = PreferenceLevels()(answers_of(rewards))
+    other = PreferenceLevels(right=0.5**3 * 7 - 2)(answers_of(bent))
     assert pairs_of(one) == pairs_of(other)
     assert one.advantage.tolist() == other.advantage.tolist()
 
@@ -41,16 +42,22 @@ def test_named_scores_are_compared_one_after_the_other():
         PreferenceLevels(order=("judge",))(batch)
 
 
-def test_lone_trajectories_keep_their_weight_only_when_asked_and_known():
+def test_without_any_pair_right_ones_go_up_and_wrong_ones_down():
     batch = answers_of([1.0, 1.0, 0.0, 0.0], groups=[0, 0, 1, 1])
     seen = PreferenceLevels()(batch)
     assert len(seen.pairs) == 0
     assert seen.advantage.tolist() == [1.0, 1.0, -1.0, -1.0]
     assert seen.weight.tolist() == [1.0] * 4
     assert not PreferenceLevels(lone=False)(batch).weight.any()
-    level = PreferenceLevels()(answers_of([1.0, 1.0]))
-    assert not level.advantage.any()
-    assert not level.weight.any()
+    assert PreferenceLevels()(answers_of([0.2, 0.2])).advantage.tolist() == [-1.0, -1.0]
+    assert PreferenceLevels()(answers_of([1.0, 1.0])).advantage.tolist() == [1.0, 1.0]
+
+
+def test_a_constant_group_beside_pairs_is_in_the_trust_region_alone():
+    seen = PreferenceLevels()(answers_of([0.4, 0.2, 0.0, 0.0], groups=[0, 0, 1, 1]))
+    assert pairs_of(seen) == [(0, 1)]
+    assert seen.advantage.tolist() == [-1.0, -1.0, 0.0, 0.0]  # Nobody is right.
+    assert seen.weight.tolist() == [1.0] * 4
 
 
 @many

@@ -19,19 +19,19 @@ claim = Claims("adacot", "arXiv 2505.11896")
 QUESTIONS = 8
 
 
-@claim("Masked, the decision's gradient is exactly 0.")
+@claim("Masked, the decision's gradient is exactly 0, whether it is made by the first token or behind the tag.")
 def _() -> Finding:
     rows = [
-        sample("a", reward, [-0.5, -1.0, -0.7], value=[0.1, 0.2, 0.3], text=text, info={"pieces": pieces})
+        sample("a", reward, [-0.5, -1.0, -0.7, -0.3], value=[0.1, 0.2, 0.3, 0.1], text=text, info={"pieces": pieces})
         for reward, text, pieces in (
-            (1.0, "<think>why</think>", ["<think>", "why", "</think>"]),
-            (0.0, "<think></think>yes", ["<thi", "nk></think>", "yes"]),
-            (0.0, "so<think>why", ["so<think>", "why", "!"]),
+            (1.0, "<think>why</think>.", ["<think>", "why", "</think>", "."]),
+            (0.0, "<think></think>yes.", ["<thi", "nk></think>", "yes", "."]),
+            (0.0, "so yes.", ["so", " ", "yes", "."]),
         )
     ]
     masked, unmasked = (inspect_rows(recipe, rows)["gradient"] for recipe in (ADACOT, ADACOT.but({"correction": None})))
-    silent = [[slope == 0 for slope in row] for row in masked]
-    holds = silent == [[False, True, False], [False, False, True], [False, True, False]] and all(map(all, unmasked))
+    silent = [[place for place, slope in enumerate(row) if slope == 0] for row in masked]
+    holds = silent == [[0, 1], [0, 2], [0]] and all(map(all, unmasked))
     return Finding(holds, say(gradient_0_at=str(silent), without_the_mask="nowhere"))
 
 
@@ -39,9 +39,17 @@ def _() -> Finding:
 def _() -> Finding:
     cases = (("yes", 1.0), ("<think>why</think>yes", 0.0), ("<think>why", 0.5), ("<think>why</think>", 1.0))
     rows = [sample("a", 0.0, [-1.0], value=[0.0], text=t, info={"needed": n, "pieces": [t]}) for t, n in cases]
-    charged = returns(ADACOT.shaping[0](ADACOT.combine(RecordedBatch(document(rows)).batch, {}))).tolist()
-    saw = f"missed, overdone, broken, fine: {shown(charged)}"
-    return Finding(gap(charged, [-0.2, -0.2, -0.1 - 0.5, 0.0]) < EXACT, saw)
+    labelled = [
+        {**row, "info": {**row["info"], "metadata": {"needed": n}}} for row, (_, n) in zip(rows, cases, strict=True)
+    ]
+    for row in labelled:
+        del row["info"]["needed"]
+    charged, by_metadata = (
+        returns(ADACOT.shaping[0](ADACOT.combine(RecordedBatch(document(some)).batch, {}))).tolist()
+        for some in (rows, labelled)
+    )
+    saw = f"missed, overdone, broken, fine: {shown(charged)}, also where the scenario's metadata say what is needed"
+    return Finding(gap(charged, [-0.2, -0.2, -0.1 - 0.5, 0.0]) < EXACT and by_metadata == charged, saw)
 
 
 def thinking_world(*, hard: bool = False) -> World:
@@ -101,3 +109,6 @@ def _() -> Finding:
     )
     saw = say(rate_from=0.5, unmasked=shown(unmasked), masked=shown(masked))
     return Finding(min(unmasked) > 0.95 and all(abs(rate - 0.5) < 0.05 for rate in masked), saw)
+
+
+claim.shipped(ADACOT, "shaping", "correction")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import torch
 
+from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, inspect_rows, say
 from hocket.lab.toys.rewarded import document, sample, shown
 from hocket.lab.toys.training import trained
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.aepo import AEPO
+from hocket.methods.group_relative.aepo import AEPO, TEMPERED
 from hocket.objectives.among import Among
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("aepo", "arXiv 2510.08141")
 SCALE = cast(Among, AEPO.regularisers[0]).coefficient
@@ -46,6 +52,33 @@ def _() -> Finding:
     return Finding(holds, f"own samples as in GRPO; tempered ones {[wrong, right]}")
 
 
+@claim("The released constants: samples at 1.2 below the target and 0.8 above, at most 60 right ones, or 30.")
+def _() -> Finding:
+    saw = {}
+    for logp in (-0.1, -0.9):  # Below the target of 0.5 nats, and above.
+        asked: list[Assignment] = []
+
+        async def play(assignments: Sequence[Assignment], logp: float = logp, asked: Any = asked) -> list[Trajectory]:
+            asked += assignments
+            return [_drawn(one, logp) for one in assignments for _ in range(one.samples)]
+
+        async def score(trajectories: Sequence[Trajectory]) -> None:
+            for number, trajectory in enumerate(trajectories):
+                trajectory.scores["right"] = Score(float(number % 2))
+
+        wanted = [Assignment(Scenario(f"{number}"), 8) for number in range(40)]
+        collected = AEPO.rollout.collect(wanted, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+        tempered = [one for one in run_async(collected).trajectories if TEMPERED.get(one)]
+        right = sum(one.scores["right"].value == 1.0 for one in tempered)
+        saw[asked[-1].decoding.temperature] = right, len(tempered) - right
+    return Finding(saw == {1.2: (60, 80), 0.8: (30, 80)}, f"right and wrong ones by temperature: {saw}")
+
+
+def _drawn(asked: Assignment, logp: float) -> Trajectory:
+    turn = Turn("p", "p", np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, logp, np.float32))
+    return Trajectory(asked.scenario, [turn])
+
+
 # Arm 4 is always right, 0 to 3 in three of four questions that look the same.
 ARMS = World(4, 8, 1, lambda q, a: float(a[0] < 5 and a[0] != q), context=lambda question, prefix: "arm")
 
@@ -64,3 +97,6 @@ def _() -> Finding:
     curve = ", ".join(f"{fmean(levels[target]):.3f} nats: {one:.3f}" for target, one in rewards.items())
     saw = f"mean entropy by seed at targets {seeds}; GRPO's falls to {shown(low)}"
     return Finding(holds, f"{saw}; reward against entropy: {curve}, GRPO {right:.3f}")
+
+
+claim.shipped(AEPO, "rollout", "credit", "objective", "regularisers")

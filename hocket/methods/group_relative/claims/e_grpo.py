@@ -12,7 +12,7 @@ from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, sh
 from hocket.lab.toys.training import area
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.e_grpo import E_GRPO, matched_share
+from hocket.methods.group_relative.e_grpo import E_GRPO, TracedSums, matched_share
 
 claim = Claims("e-grpo", "arXiv:2510.24694; alpha chosen here")
 KNOWN = ["Ada Lovelace", "London", "1843", "Babbage"]
@@ -44,6 +44,29 @@ def _() -> Finding:
             rewards[row["scores"]["reward"]].append(value)
         leads += [min(rewards[1.0]) - max(rewards[0.0])] if all(rewards.values()) else []
     return Finding(min(leads) > 0, f"40 groups, alpha = 0.999: {say(least_lead_of_a_right_answer=min(leads))}")
+
+
+@claim("entities named in any turn count, not those of the last turn alone")
+def _() -> Finding:
+    last = "<answer>3</answer>"
+    rows = [
+        said("q", last, 0.0, label="3", info={"entities": KNOWN, "trace": f"{before}\n{last}"})
+        for before in ("Ada Lovelace in London, 1843, with Babbage", "London and 1843", "nothing")
+    ]
+    rewards = shaped(E_GRPO, rows)
+    return Finding(gap(rewards, [0.3, 0.15, 0.0]) < 1e-12, lines(rewards=rewards))
+
+
+@claim("the shipped task's entities are the totals on the way to its answer")
+def _() -> Finding:
+    task, off = TracedSums(), 0
+    for number in range(100):
+        scenario = task.scenario("train", number)
+        totals, asked = scenario.metadata["entities"], str(scenario.prompt).removeprefix("What is ").removesuffix("?")
+        numbers = asked.replace(" + ", " ").replace(" - ", " -").split()
+        off += totals != [str(sum(map(int, numbers[:count]))) for count in range(2, len(numbers) + 1)]
+        off += totals[-1] != scenario.answer
+    return Finding(off == 0, say(scenarios=100, wrong=off))
 
 
 HOPS, LINKS = 4, 4
@@ -91,3 +114,6 @@ def _() -> Finding:
     areas = lines(mean_success_over_the_run=ours, at_its_end=end, with_0_1_reward=theirs, its_end=ends)
     entities = lines(entities_matched_without_the_answer_before=before, after=spam)
     return Finding(holds and max(spam) < before, f"{areas}, {entities}")
+
+
+claim.shipped(E_GRPO, "shaping")

@@ -10,17 +10,19 @@ import numpy as np
 
 from hocket.core.batch import Batch
 from hocket.core.packing import pack
-from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.toys.instances import Instances, by_instance, nothing
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.training import chances
-from hocket.methods.group_relative.pta_grpo import PTA_GRPO, PlanAndSolution
-from hocket.rewards.combine import WeightedSum
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.pta_grpo import PTA_GRPO, planned, planned_well
+from hocket.recipe import Recipe
+from hocket.tasks.sums import Sums
 from hocket.types import Scenario, Score, Trajectory, Turn
 
-claim = Claims("pta-grpo", "arXiv:2510.01833; estimator and split of credit are our choice")
+claim = Claims("pta-grpo", "arXiv:2510.01833; the weights of its rewards are our choice")
+CENTRED = PTA_GRPO.but({"credit.scale": None})
 CHOICE, RATES = np.array([0.3, 0.7]), np.array([0.2, 0.6])
 """How likely each of two strategies is planned, and how often it succeeds."""
 
@@ -33,7 +35,12 @@ def tree(plans: Sequence[int], outcomes: Sequence[Sequence[float]]) -> Batch:
         for result in results:
             leaf = Turn("p", "p", np.zeros(0, np.int64), np.array([9]), logp, parent=stem)
             rows.append(Trajectory(Scenario("s"), [stem, leaf], scores={"verdict": Score(result)}))
-    return WeightedSum()(pack(rows), {})
+    return pack(rows)
+
+
+def credited(recipe: Recipe, batch: Batch) -> Batch:
+    """The batch with the recipe's advantages."""
+    return recipe.compute_credit(batch, recipe.init(), {})[0]
 
 
 def cases(plans: int, solutions: int) -> Iterator[tuple[float, tuple[int, ...], list[tuple[float, ...]]]]:
@@ -60,30 +67,59 @@ def _() -> Finding:
     return Finding(off < EXACT, f"variance over plans {saw} = between {between:.4f} + within {within:.4f}/m")
 
 
-@claim("the expected plan gradient is the true one times (P - 1)/P")
+@claim("all solutions of a plan earn what it is worth: a failure of a good plan loses less than one of a bad plan")
+def _() -> Finding:
+    batch = tree((0, 1), ((1.0, 1.0, 0.0), (1.0, 0.0, 0.0)))
+    paid, plain = (
+        credited(recipe, batch).occurrences.advantage[1::2] for recipe in (CENTRED, GRPO.but({"credit.scale": None}))
+    )
+    wanted = [1 + 2 / 3, 1 + 2 / 3, 2 / 3, 1 + 1 / 3, 1 / 3, 1 / 3]
+    off = gap(paid, [value - fmean(wanted) for value in wanted])
+    kept = float(paid[2] - paid[5])
+    return Finding(off < EXACT and kept > 0 and float(plain[2]) == float(plain[5]), say(off_by=off, lead=kept))
+
+
+@claim("with plans weighted w the expected plan gradient is the true one times (1 + w)(P - 1)/P", "derived here")
 def _() -> Finding:
     true, off, saw = CHOICE * (RATES - CHOICE @ RATES), 0.0, []
-    for plans, solutions in ((2, 2), (3, 1)):
-        gradient = np.zeros(2)
+    for plans, solutions, weight in ((2, 2, 1.0), (2, 2, 0.0), (3, 1, 1.0)):
+        gradient, recipe = np.zeros(2), CENTRED.but({"shaping.0.weight": weight})
         for chance, chosen, outcomes in cases(plans, solutions):
-            batch = tree(chosen, outcomes)
-            credit = PlanAndSolution()(batch)
-            turn = batch.turn[credit.decision]
-            first = turn == turn[::2].repeat_interleave(2)
-            plan = batch.action[credit.decision[first]].numpy()
-            score = credit.advantage[first].double().numpy()[:, None] * (np.eye(2)[plan] - CHOICE)
+            credit = credited(recipe, tree(chosen, outcomes))
+            first = credit.turn[credit.occurrences.decision] == credit.turn[credit.occurrences.decision][
+                ::2
+            ].repeat_interleave(2)
+            seen = credit.occurrences
+            plan = credit.action[seen.decision[first]].numpy()
+            score = seen.advantage[first].double().numpy()[:, None] * (np.eye(2)[plan] - CHOICE)
             gradient += chance * score.sum(0) / (plans * solutions)
-        off = max(off, gap(gradient, true * (plans - 1) / plans))
-        saw.append(f"P={plans}, m={solutions}: {gradient[1] / true[1]:.4f}")
+        off = max(off, gap(gradient, true * (1 + weight) * (plans - 1) / plans))
+        saw.append(f"P={plans}, m={solutions}, w={weight:g}: {gradient[1] / true[1]:.4f}")
     return Finding(off < EXACT, f"expected plan gradient over the true one: {'; '.join(saw)}")
 
 
-@claim("one solution per plan is mean-centred outcome GRPO")
+@claim("one solution per plan is GRPO")
 def _() -> Finding:
     chosen = (((0, 1, 1, 0), ((1.0,), (0.0,), (0.0,), (0.0,))), ((1, 1, 1), ((1.0,), (1.0,), (0.25,))))
-    batches, plain = [tree(*one) for one in chosen], GroupRelative(scale=None)
-    gaps = [gap(PlanAndSolution()(batch).advantage, plain(batch).advantage) for batch in batches]
-    return below(EXACT, largest_difference_from_mean_centred_outcomes=max(gaps))
+    exact = {"credit.epsilon": 0.0}
+    gaps = [
+        gap(*(credited(one.but(exact), tree(*case)).occurrences.advantage for one in (PTA_GRPO, GRPO)))
+        for case in chosen
+    ]
+    return below(EXACT, largest_difference_of_advantages=max(gaps))
+
+
+@claim("the first stage's demonstrations plan before they solve, and end with the right answer")
+def _() -> Finding:
+    task, wrong = Sums(), 0
+    for number in range(200):
+        scenario = task.scenario("train", number)
+        said = planned(scenario).metadata["demonstration"]
+        wrong += not (planned_well(said) and task.verify(said, scenario) == 1.0)
+        # The last total of the working is the answer; the plan has every term.
+        wrong += said.partition("</think>")[0].rpartition("=")[2] != scenario.answer
+    broken = ("<answer>3</answer>", "<plan></plan><answer>3</answer>", "<plan>1<answer>3</answer>", "<plan>1</plan>3")
+    return Finding(wrong == 0 and not any(map(planned_well, broken)), say(demonstrations=200, wrong=wrong))
 
 
 STRATEGIES = (1, 2, 3, 1)
@@ -101,7 +137,8 @@ WORLD = Instances(
 def best_plan(plans: int, solutions: int, seed: int) -> list[float]:
     """The probability of the best plan after each tenth step."""
     executed = by_instance(lambda told, answer: float((answer[1] + told["holds"]) % 4 < STRATEGIES[answer[0]]))
-    shape = {"rollout.plans": plans, "rollout.solutions": solutions, "rollout.marker": "", "rollout.plan_tokens": 1}
+    shape: dict[str, object] = {"rollout.plans": plans, "rollout.solutions": solutions, "rollout.plan_tokens": 1}
+    shape |= {"rollout.opening": "", "rollout.marker": ""}
     bench = Bench(WORLD, PTA_GRPO.but(shape, rewards=(executed,)), seed=seed, steps=40, prompts=1)
     return [float(chances(bench.run(10))[2]) for _ in range(4)]
 
@@ -116,3 +153,6 @@ def _() -> Finding:
     saw = lines(P_2_m_1=one, P_2_m_4=four, P_8_m_1=eight)
     holds = all(b > a for a, b in zip(one, four, strict=True))
     return Finding(holds, f"probability of the best plan after 10, 20, 30, 40 steps, means of 10 seeds: {saw}")
+
+
+claim.shipped(PTA_GRPO, "shaping")

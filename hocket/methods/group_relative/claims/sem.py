@@ -7,11 +7,15 @@ from statistics import fmean
 
 import numpy as np
 
+from hocket.core.columns import TOOL_CALLS
+from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.instances import Instances, Judged, nothing
 from hocket.lab.toys.training import on, starting, trained
 from hocket.lab.world import Answer, answer_of
-from hocket.methods.group_relative.sem import SEM, SearchTable
+from hocket.methods.group_relative.sem import SEM, GuessThenSearch, SearchTable
+from hocket.testing import rehearse
+from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("sem", "arXiv:2505.07903; the numbers are our choice")
@@ -35,9 +39,24 @@ BROKEN = ("", "7", "<search>x</search><answer>7</answer>", "<answer>7</answer><s
 
 @claim("the table orders the six cases of guess, search and answer; broken forms earn 0")
 def _() -> Finding:
-    earned = {name: SearchTable().judge(spoken(text)) or 0.0 for name, text in CASES.items()}
+    (table,) = SEM.rewards  # The recipe is paid by the table and by nothing else.
+    paid = run_async(table([spoken(text) for text in (*CASES.values(), *BROKEN)], key=Key.of(0)))
+    earned = dict(zip(CASES, (float(one or 0.0) for one in paid), strict=False))
     falls = all(a > b for a, b in itertools.pairwise(earned.values()))
-    return Finding(falls and not any(SearchTable().judge(spoken(text)) for text in BROKEN), say(**earned))
+    return Finding(falls and not any(paid[len(CASES) :]), say(**earned))
+
+
+@claim("the template's turns: a guess without tools, then a reply that may search, then the answer")
+def _() -> Finding:
+    calls = '<tool_call>{"name": "calculator", "arguments": {"expression": "2 * 3"}}</tool_call>'
+    saw = {}
+    for name, replies in {
+        "searched": ["<answer>5</answer>", calls, "<answer>6</answer>"],
+        "not": ["<answer>6</answer>", "<answer>6</answer>"],
+    }.items():
+        (episode,) = rehearse(GuessThenSearch(), Scenario("s", "What is 2 * 3?", "6"), {"policy": replies})
+        saw[name] = len(episode.turns), TOOL_CALLS.get(episode), SearchTable().judge(episode)
+    return Finding(saw == {"searched": (3, 1, 0.8), "not": (2, 0, 1.0)}, say(**{k: str(v) for k, v in saw.items()}))
 
 
 def searched(question: int, answer: Answer) -> float:
@@ -82,3 +101,6 @@ def _() -> Finding:
     holds = least > 0.6 and min(right for _, _, right in rates["sem"]) >= 1.0 - 0.02
     means = {name: " ".join(f"{fmean(one):.4f}" for one in zip(*rows, strict=True)) for name, rows in rates.items()}
     return Finding(holds, say(rates_of_searching_known_and_unknown_and_accuracy=means, smallest_gap=least))
+
+
+claim.shipped(SEM, "rewards", steps=4)

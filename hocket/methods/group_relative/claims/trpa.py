@@ -8,12 +8,13 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
+from hocket.core.signals import RIGHT
 from hocket.lab.bandit import Bandit, minimised
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.enumerable_groups import documents, softmax
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.rewarded import document, said, shaped
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.trpa import TRPA
@@ -21,17 +22,23 @@ from hocket.recipe import Recipe
 from hocket.types import Evaluation
 
 claim = Claims("trpa", "arXiv 2504.04524")
+GRADED = TRPA.but({"shaping": ()})
+"""With returns as levels."""
 
 
-@claim("the loss is invariant to any monotone change of reward values, unlike GRPO")
+@claim("the loss is invariant to any monotone change of reward values, that of a right answer among them, unlike GRPO")
 def _() -> Finding:
     gaps: dict[str, list[float]] = {"trpa": [], "grpo": []}
     for plain in documents(6, "preferences", "order", graded=True):
         # A straight line leaves GRPO alone too, other rising functions do not.
         for bend in (lambda r: 3 * r - 7, lambda r: math.exp(4 * r), lambda r: r**3):
             bent = [{**row, "scores": {"reward": bend(row["scores"]["reward"])}} for row in plain["trajectories"]]
-            for recipe in (TRPA, GRPO):
-                gaps[recipe.name].append(gap(gradient(recipe, document(bent)), gradient(recipe, plain)))
+            for kind, plainly, now in (
+                ("trpa", TRPA, TRPA.but({"shaping.0.right": bend(RIGHT)})),
+                ("trpa", GRADED, GRADED.but({"credit.right": bend(RIGHT)})),
+                ("grpo", GRPO, GRPO),
+            ):
+                gaps[kind].append(gap(gradient(now, document(bent)), gradient(plainly, plain)))
     ours, theirs = map(max, gaps.values())
     return Finding(ours == 0 and theirs > 1e-2, say(TRPAs_gradient_moves_by=ours, GRPOs_by_up_to=theirs))
 
@@ -73,7 +80,7 @@ def _() -> Finding:
         reference = torch.log_softmax(logits + (trial % 2) * torch.from_numpy(rng.normal(size=size)), 0)
         copies = torch.from_numpy(rng.integers(1, 6, size))
         old = torch.log((copies / copies.sum()).double())
-        recipe = TRPA.but({"regularisers.0.coefficient": (0.001, 1.0)[trial % 2]})
+        recipe = TRPA.but({"regularisers.0.coefficient": (0.001, 1.0)[trial % 2], "credit.right": 2.0})
         bandit, leaf = Bandit(level.tolist(), old, reference, copies.tolist()), old.clone().requires_grad_()
         (slope,) = torch.autograd.grad(bandit.loss(recipe, leaf, bandit.batch(recipe)), leaf)
         stepped = torch.softmax(old - 1e-3 / float(slope.norm()) * slope, 0)
@@ -92,6 +99,45 @@ def _() -> Finding:
     return below(EXACT, largest_difference=gap(slopes, [[up] * 2] * 2 + [[down] * 2] * 2))
 
 
+@claim("where nobody is right wrong answers are pushed down, and right ones up where nobody is wrong")
+def _() -> Finding:
+    row = {"logp": [-1.0], "logp_ref": [-1.0]}
+    recipe, slopes = TRPA.but({"regularisers": ()}), {}
+    for name, reward in (("wrong", 0.0), ("right", 1.0)):
+        rows = [{**row, "group": f"{n // 2}", "scores": {"reward": reward}} for n in range(4)]
+        slopes[name] = [slope for (slope,) in inspect_rows(recipe, rows)["gradient"]]
+    off = gap(slopes["wrong"], [0.5 / 4] * 4), gap(slopes["right"], [-0.5 / 4] * 4)
+    return below(EXACT, off_where_nobody_is_right=off[0], off_where_all_are=off[1])
+
+
+@claim("pairs that a right answer wins count 2.5-fold in the margin, those between wrong levels once", "released code")
+def _() -> Finding:
+    found = []
+    for reward in (1.0, 0.4):
+        rows = [
+            {"group": "g", "scores": {"reward": own}, "logp": [logp], "logp_ref": [-1.0]}
+            for own, logp in ((reward, -0.6), (0.0, -0.9))
+        ]
+        found.append(inspect_rows(TRPA.but({"regularisers": ()}), rows)["gradient"][0][0])
+    wanted = [-0.1 * factor / (1 + math.exp(0.1 * factor * 0.3)) for factor in (2.5, 1.0)]
+    return below(EXACT, largest_difference=gap(found, wanted))
+
+
+@claim("levels are right, wrong, without a readable answer and malformed; a group of wrong ones still has pairs")
+def _() -> Finding:
+    texts = (
+        ("<think>3+4</think><answer>7</answer>", 1.0, "7"),
+        ("<answer>8</answer>", 0.0, "8"),
+        ("<answer></answer>", 0.0, ""),
+        ("The answer is 7", 0.0, None),
+        ("<answer>7</answer><answer>7</answer>", 1.0, "7"),
+    )
+    rows = [said("g", text, reward, label=label, logp_ref=[-1.0, -0.5]) for text, reward, label in texts]
+    levels, (wrong, lost) = shaped(TRPA, rows), (inspect_rows(TRPA, rows[1:4])["gradient"][n][0] for n in (0, 2))
+    holds = levels == [1.0, 0.0, -1.0, -2.0, -2.0] and wrong < 0 < lost
+    return Finding(holds, say(levels=str(levels), wrong_answer_is_pulled=wrong, malformed_one=lost))
+
+
 RULES = {"correct": lambda q, a: float(a[0] != 0 and sum(a) % 4 == q), "bonus": lambda q, a: 1.5 * (a[0] == 0)}
 """The bonus pays any answer that begins with token 0, which is never right, more than being right pays."""
 HACKS = World(2, 4, 2, reward=lambda question, answer: 0.0, parts=RULES, correct=RULES["correct"])
@@ -105,3 +151,6 @@ def _() -> Finding:
     saw = say(TRPA_right=mean(ours), worst=min(ours), hacked=mean(hacks["trpa"]), GRPO_right=mean(theirs))
     holds = min(ours) > max(theirs) + 0.2 and max(hacks["trpa"]) < 0.2
     return Finding(holds, f"5 seeds: {saw}, {say(hacked=mean(hacks['grpo']))}")
+
+
+claim.shipped(TRPA, "credit", "objective", "regularisers", steps=2)
