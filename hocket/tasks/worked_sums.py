@@ -44,16 +44,16 @@ class WorkedSums(TextTask):
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
         form: weight of the score `form`, 1 for an answer in its tags after a thought; 0 leaves it out.
-        near: weight of the score `near`, `1 / (1 + |given - right|)`, as a model might judge; 0 leaves it out.
+        model: weight of the score `model`, `1 / (1 + |given - right|)`, as a reward model might judge; 0 leaves it out.
     """
 
-    def __init__(self, wordings: int = 1, size: int | None = None, form: float = 0.0, near: float = 0.0) -> None:
+    def __init__(self, wordings: int = 1, size: int | None = None, form: float = 0.0, model: float = 0.0) -> None:
         if not 1 <= wordings <= len(KINDS):
             raise ConfigurationError(f"task worked_sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task worked_sums: size must be at least 1, not {size}")
         self.name = "worked_sums" + (f"?wordings={wordings}" if wordings > 1 else "")
-        self.wordings, self.count, self.form, self.near = wordings, size, form, near
+        self.wordings, self.count, self.form, self.model = wordings, size, form, model
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -77,8 +77,8 @@ class WorkedSums(TextTask):
     def rewards(self) -> Sequence[Reward]:
         right = super().rewards
         form = (TaskVerifier(self._formed, name="form", weight=self.form),) if self.form else ()
-        near = (TaskVerifier(self._near, name="near", weight=self.near),) if self.near else ()
-        return (*right, *form, *near)
+        model = (TaskVerifier(self._judged, name="model", weight=self.model),) if self.model else ()
+        return (*right, *form, *model)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
@@ -97,14 +97,14 @@ class WorkedSums(TextTask):
     def _formed(self, text: str, scenario: Scenario) -> float:
         return float(has_working(text) and tagged_answer(text) is not None)
 
-    def _near(self, text: str, scenario: Scenario) -> float:
+    def _judged(self, text: str, scenario: Scenario) -> float:
         given = integer_of(tagged_answer(text) or "")
         return 0.0 if given is None else 1 / (1 + abs(given - int(scenario.answer)))
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
     """The task with these settings."""
-    hints = {"wordings": int, "size": int | None, "form": float, "near": float}
+    hints = {"wordings": int, "size": int | None, "form": float, "model": float}
     return WorkedSums(**checked(name, settings, hints))
 
 

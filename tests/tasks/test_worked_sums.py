@@ -39,7 +39,7 @@ def test_wordings_ask_one_problem() -> None:
 
 
 def test_scores_besides_right() -> None:
-    task = find("worked_sums?form=0.2&near=0.5")
+    task = find("worked_sums?form=0.2&model=0.5")
     scenario = task.scenario("train", 0)
     off = f"<think>so</think><answer>{int(scenario.answer) + 1}</answer>"
     texts = (scenario.metadata["demonstration"], off, f"<answer>{scenario.answer}</answer>", "no idea")
@@ -47,7 +47,7 @@ def test_scores_besides_right() -> None:
     for reward in task.rewards:
         assert isinstance(reward, TaskVerifier)
         found[reward.name] = list(run_async(reward([said(scenario, text) for text in texts], key=Key.of(0))))
-    assert found == {"correct": [1, 0, 1, 0], "form": [1, 1, 0, 0], "near": [1, 0.5, 1, 0]}
+    assert found == {"correct": [1, 0, 1, 0], "form": [1, 1, 0, 0], "model": [1, 0.5, 1, 0]}
     assert [reward.weight for reward in task.rewards] == [1.0, 0.2, 0.5]
 
 

@@ -68,3 +68,4 @@ def _() -> Finding:
 
 
 claim.shipped(DEEPVIDEO_R1, "objective")
+claim.shipped(DEEPVIDEO_R1, "rollout", task="worked_sums?size=16", steps=2)

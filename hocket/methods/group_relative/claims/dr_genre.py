@@ -143,3 +143,4 @@ def _() -> Finding:
 
 claim.shipped(DR_GENRE, "credit")
 claim.shipped(DR_GENRE, "shaping", steps=2)
+claim.shipped(DR_GENRE, "combine", settings={"combine.weights": {"exercise": {"form": 0.0}}})

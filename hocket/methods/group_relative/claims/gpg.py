@@ -70,3 +70,4 @@ def _() -> Finding:
 
 claim.shipped(GPG, "credit")
 claim.shipped(GPG, without={"credit.weigh": ()})
+claim.shipped(GPG, "rollout", task="calculator")

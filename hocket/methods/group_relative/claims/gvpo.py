@@ -54,3 +54,4 @@ def _() -> Finding:
 
 
 claim.shipped(GVPO, "objective")
+claim.shipped(GVPO, without={"objective.against": "old"}, steps=2)

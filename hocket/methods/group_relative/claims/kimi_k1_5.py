@@ -167,3 +167,4 @@ def _() -> Finding:
 claim.shipped(KIMI_K1_5, "objective")
 claim.shipped(KIMI_K1_5, "shaping", steps=2, settings={"steps": 2})
 claim.shipped(LONG2SHORT_DPO, "credit")
+claim.shipped(KIMI_K1_5, "curriculum", task="worked_sums?size=32", steps=3)
