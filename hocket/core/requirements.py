@@ -17,6 +17,7 @@ class Requirement(enum.Enum):
     TURNS = "several turns"
     AGENTS = "several agents"
     TURN_REWARDS = "rewards at turns"
+    SCORES = "several scores of an answer"
     STATES = "states that several turns start from"
     BRANCHES = "candidates of a turn"
     TOOLS = "calls of tools"
@@ -42,6 +43,10 @@ def _turn_rewards(trajectories: Sequence[Trajectory]) -> bool:
     )
 
 
+def _scores(trajectories: Sequence[Trajectory]) -> bool:
+    return any(sum(score.value is not None for score in one.scores.values()) > 1 for one in trajectories)
+
+
 def _states(trajectories: Sequence[Trajectory]) -> bool:
     seen: dict[tuple[str, str], int] = {}
     for one in trajectories:
@@ -64,6 +69,7 @@ _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProx
         Requirement.TURNS: _turns,
         Requirement.AGENTS: _agents,
         Requirement.TURN_REWARDS: _turn_rewards,
+        Requirement.SCORES: _scores,
         Requirement.STATES: _states,
         Requirement.BRANCHES: _branches,
         Requirement.TOOLS: _tools,

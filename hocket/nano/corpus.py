@@ -13,7 +13,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from hocket.tasks.arithmetic import ArithmeticProblem, draw_terms, expression_of, question_of
+from hocket.tasks.arithmetic import (
+    CHAIN_SUM_QUESTION,
+    ArithmeticProblem,
+    draw_terms,
+    expression_of,
+    question_of,
+    working,
+)
 from hocket.tasks.split import percentile_of, split_of
 from hocket.tools.calculator import CALCULATOR, calculator
 from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_text
@@ -33,10 +40,9 @@ TASK_SHARES: dict[str, float] = {
 STYLE_SHARES: dict[Style, float] = {"direct": 0.55, "worked": 0.37, "untagged": 0.08}
 HELD_OUT_PERCENT = 5
 
-CHAIN_SUM_QUESTION = "State the final answer to the following arithmetic problem: {} ="
 SPELL_QUESTION = "Spell this word backward (example: sun -> nus): {}"
 COUNT_QUESTION = 'How many times does the letter "{}" appear in the text: "{}"?'
-"""The three wordings of reasoning-gym 0.1 for `chain_sum`, `spell_backward` and `letter_counting`."""
+"""The wordings of reasoning-gym 0.1 for `spell_backward` and `letter_counting`."""
 
 _STREAM = 0x434F5250  # "CORP": keeps these draws apart from those of other users of the same seed
 _ONSETS = ("", "b", "c", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "qu", "r", "s", "t", "v", "w", "x", "y")
@@ -58,28 +64,6 @@ class Chat:
     tools: tuple[dict[str, Any], ...] = ()
     steps: tuple[str, ...] = field(default=())
     """Smaller questions asked within the chat; they too belong to the split of the chat."""
-
-
-def place_values(size: int) -> list[int]:
-    """The non-zero decimal parts of a size, largest first: 607 gives [600, 7], and 0 gives [0]."""
-    digits = str(size)
-    parts = [int(digit) * 10 ** (len(digits) - 1 - index) for index, digit in enumerate(digits)]
-    return [part for part in parts if part] or [0]
-
-
-def working(terms: Sequence[int]) -> str:
-    """Running total of signed terms, one decimal place at a time: [45, 37] gives `45+30=75+7=82`.
-
-    Each step changes a total by one digit of one term, which is what makes it easy for a small model.
-    """
-    total = terms[0]
-    written = str(total)
-    for term in terms[1:]:
-        sign = -1 if term < 0 else 1
-        for part in place_values(abs(term)):
-            total += sign * part
-            written += f"{'-' if sign < 0 else '+'}{part}={total}"
-    return written
 
 
 def reply(style: Style, thinking: str, answer: str) -> Message:

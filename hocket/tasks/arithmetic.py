@@ -6,7 +6,7 @@ Everything here is a pure function of its arguments; draws come from the `numpy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,9 @@ DIGIT_SHARES: tuple[float, ...] = (0.40, 0.45, 0.15)
 """Shares of terms with one, two and three digits, before the bound on all digits."""
 MOST_DIGITS = 8
 """Bound on the digits of all terms together: it keeps the longest worked answer near 80 tokens."""
+
+CHAIN_SUM_QUESTION = "State the final answer to the following arithmetic problem: {} ="
+"""The wording of reasoning-gym 0.1 for `chain_sum`."""
 
 AnswerFormat: TypeAlias = Literal["worked", "direct", "untagged"]
 
@@ -76,6 +79,28 @@ def problems(split: Split, seed: int) -> Iterator[ArithmeticProblem]:
         if problem.question not in seen and split_of(problem.question) == split:
             seen.add(problem.question)
             yield problem
+
+
+def place_values(size: int) -> list[int]:
+    """The non-zero decimal parts of a size, largest first: 607 gives [600, 7], and 0 gives [0]."""
+    digits = str(size)
+    parts = [int(digit) * 10 ** (len(digits) - 1 - index) for index, digit in enumerate(digits)]
+    return [part for part in parts if part] or [0]
+
+
+def working(terms: Sequence[int]) -> str:
+    """Running total of signed terms, one decimal place at a time: [45, 37] gives `45+30=75+7=82`.
+
+    Each step changes a total by one digit of one term, which is what makes it easy for a small model.
+    """
+    total = terms[0]
+    written = str(total)
+    for term in terms[1:]:
+        sign = -1 if term < 0 else 1
+        for part in place_values(abs(term)):
+            total += sign * part
+            written += f"{'-' if sign < 0 else '+'}{part}={total}"
+    return written
 
 
 def tagged_answer(text: str) -> str | None:

@@ -21,7 +21,6 @@ from hocket.nano.corpus import (
     chain_sum_question,
     chats,
     is_held_out,
-    working,
 )
 from hocket.tasks.arithmetic import (
     answer_format,
@@ -30,6 +29,7 @@ from hocket.tasks.arithmetic import (
     problems,
     sum_problem,
     verify,
+    working,
 )
 from hocket.tasks.split import SHARES, SPLITS, split_of
 from hocket.tools.calculator import calculator

@@ -34,6 +34,8 @@ def test_each_requirement_is_seen_where_it_is_met_and_only_there() -> None:
     paid = Trajectory(Scenario("a"), [turn(), turn()], scores={"r": Score([0.0, 0.5], Level.TURN)})
     unpaid = Trajectory(Scenario("a"), [turn(), turn()], scores={"r": Score([0.0, None], Level.TURN)})
     team = Trajectory(Scenario("a"), [turn("one"), turn("two")])
+    twice = Trajectory(Scenario("a"), [turn()], scores={"r": Score(0.0), "s": Score(1.0)})
+    silent = Trajectory(Scenario("a"), [turn()], scores={"r": Score(0.0), "s": Score(None)})
     here, there = (Trajectory(Scenario("a"), [turn(state="s")]) for _ in range(2))
     elsewhere = Trajectory(Scenario("b"), [turn(state="s")])
     tried = Trajectory(Scenario("a"), [turn()], branches=[plain])
@@ -41,6 +43,7 @@ def test_each_requirement_is_seen_where_it_is_met_and_only_there() -> None:
         (Requirement.TURNS, [plain, paid], [plain]),
         (Requirement.AGENTS, [team], [paid]),
         (Requirement.TURN_REWARDS, [plain, paid], [plain, unpaid]),
+        (Requirement.SCORES, [plain, twice], [plain, silent]),
         (Requirement.STATES, [here, there], [here, here, elsewhere, paid]),
         (Requirement.BRANCHES, [tried], [plain]),
         (Requirement.TOOLS, [plain, called], [plain]),

@@ -89,9 +89,11 @@ CONCISER_1 = GRPO.but(
         "clipping side": "0.2 below, 0.28 above",
         "constant group": "discarded and asked again, at most 3 rounds",
         "entropy": "no bonus (the paper's first stage may add one)",
+        "updates per batch": "4 mini-batches, verl's default, as the paper's settings are not public; with one "
+        "nothing is clipped",
     },
     rollout=DynamicSampling(samples=8, max_rounds=3),
-    **{"objective.high": 0.28},
+    **{"objective.high": 0.28, "update.minibatches": 4},
 )
 
 

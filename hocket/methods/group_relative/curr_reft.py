@@ -183,7 +183,8 @@ CURR_REFT = GRPO.but(
         "questions": "posed from open ones with a whole number as answer; others stay open",
         "plan": "[{recipe: curr-reft, steps: N}, {recipe: curr-reft-self, steps: M}]",
     },
-    note="shown on text; its modality comes later",
+    note="shown on text; its modality comes later; the shipped base answers neither yes nor a letter, so "
+    "it learns from the last stage alone",
     curriculum=FormatStages(prompts=16, per_stage=320),
     rewards=(FormatGrade(),),
 )

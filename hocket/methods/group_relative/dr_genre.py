@@ -13,6 +13,7 @@ import torch
 
 from hocket.core.batch import Batch, LevelScores
 from hocket.core.columns import info_or_metadata
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO, UNSCALED
 from hocket.rewards.combine import Weights, added_up, sources, spread_over
 from hocket.rewards.shaping import KLInReward
@@ -54,6 +55,8 @@ DR_GENRE = GRPO.but(
         "KL": "k1 in the reward at every decision, coefficient 0.05 (shaping.0.coefficient)",
         "weights": "combine.weights by the scenario's metadata 'task', then by reward; else those of the rewards",
     },
+    task="worked_sums?wordings=2&form=0.2",
+    requires=(Requirement.SCORES,),
     combine=WeightedByTask(),
     shaping=(KLInReward(coefficient=0.05, estimator="k1"),),
     **{"credit.scale": None},

@@ -81,6 +81,8 @@ GMPO = GRPO.but(
         "advantages that differ within a trajectory": "each token is clipped by its own",
         "saturation": "a trajectory's mean log-ratio beyond +-50 nats takes the value and the gradient of the bound",
         "KL": "none, as in the paper",
+        "updates per batch": "8 mini-batches, as in the released script (1024 samples by 128); with one it is GRPO",
     },
     objective=GeometricMean(low=0.4, high=0.4),
+    **{"update.minibatches": 8},
 )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Level, LevelScores
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
 from hocket.rewards.combine import Weights, sources, summed
@@ -106,9 +107,12 @@ HYBRID_REWARD = GRPO.but(
         **GRPO.conventions,
         "confidence": "combine.confidence = 1: the rule overrides; a number below mixes, a name reads a score",
         "names": "scores 'correct' (rule) and 'model'; all others are aspects and are added",
-        "length": f"linear beyond shaping.0.longest = {HORIZON} decisions, 0.5 at twice as many",
+        "length": f"linear beyond shaping.0.longest = {HORIZON // 2} decisions, half of what a response may have; "
+        "0.5 at twice as many",
     },
     note="shown on text; its modality comes later",
+    task="worked_sums?form=0.2&model=1",
+    requires=(Requirement.SCORES,),
     combine=RuleOverModel(),
-    shaping=(LengthBand(longest=float(HORIZON), penalty=0.5, power=1.0),),
+    shaping=(LengthBand(longest=float(HORIZON // 2), penalty=0.5, power=1.0),),
 )

@@ -25,6 +25,7 @@ LOOP = GRPO.but(
         "environment tokens": "observations, never decisions; imposed ones have weight 0",
         "updates per batch": "2 epochs of 2 mini-batches (the paper leaves the numbers open)",
     },
+    task="calculator",
     rollout=Independent(samples=6),
     update=GradientStep(epochs=2, minibatches=2),
     **{"credit.scale": None, "credit.leave_one_out": True},

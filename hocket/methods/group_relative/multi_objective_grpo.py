@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level, LevelScores
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_extreme, segment_mean, segment_std
 from hocket.core.signals import counted_trajectories
 from hocket.methods.base.grpo import GRPO
@@ -78,6 +79,8 @@ MULTI_OBJECTIVE_GRPO = GRPO.but(
         "weights": "those of the rewards (--reward FILE.py:F=WEIGHT), or combine.weights; the paper's are unknown",
         "reward model": "any rewards; hocket.rewards.judge fits heads to scored texts and reports their accuracy",
     },
+    task="worked_sums?form=0.2&model=0.5",
+    requires=(Requirement.SCORES,),
     combine=WeightedSum(),
 )
 

@@ -86,6 +86,7 @@ MULTIROLE_R1 = GRPO.but(
         "roles": "different names in headings such as 'As a teacher:' or 'Role: parent:' (shaping.0.heading)",
         "distinct-n": "of words in lower case, n = 2; 0 for a text of fewer words",
     },
-    note="the second stage; the merged role chains of the first are demonstrations for a phase of sft before it",
+    note="the second stage; the merged role chains of the first are demonstrations for a phase of sft before it; the "
+    "shipped base writes no words that could vary",
     shaping=(RoleDiversity(),),
 )

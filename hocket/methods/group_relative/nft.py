@@ -119,7 +119,9 @@ NFT = GRPO.but(
         "floor": "1, as in the released script; values below have the gradient of the floor (straight-through)",
         "aggregation": f"sum over decisions / (N L), L = objective.horizon = {HORIZON}",
         "clipping side": "the floor alone",
+        "updates per batch": "16 mini-batches, as in the released script (512 prompts by 32); with one it is GRPO",
     },
     credit=Verdicts(),
     objective=NegativeAwareLikelihood(),
+    **{"update.minibatches": 16},
 )

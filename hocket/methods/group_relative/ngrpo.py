@@ -21,6 +21,7 @@ NGRPO = GRPO.but(
         "group of one": "compared with the virtual sample",
         "constant group": "advantage 0 at the largest reward, negative below it",
         "clipping side": "0.16 below, 0.24 above (the released script)",
+        "updates per batch": "4 mini-batches, as in the released script (1024 prompts by 256)",
     },
-    **{"credit.virtual": (1.0,), "objective.low": 0.16, "objective.high": 0.24},
+    **{"credit.virtual": (1.0,), "objective.low": 0.16, "objective.high": 0.24, "update.minibatches": 4},
 )

@@ -152,6 +152,7 @@ PS_GRPO = GRPO.but(
         "advantages": "within the samples of one paraphrase",
     },
     note="shown end to end with a BM25 retriever; the generator alone, under fixed passages, is not measured apart",
+    task="worked_sums?wordings=2",
     curriculum=Families(),
     shaping=(GroupSimilarity(),),
 )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Level, LevelScores
+from hocket.core.requirements import Requirement
 from hocket.core.signals import counted_trajectories
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.combine import Weights, added_up, sources
@@ -157,5 +158,7 @@ QUARK = GRPO.but(
         "risk": "1 unless named in combine.risk",
         "redundancy": "positive correlations within the batch",
     },
+    task="worked_sums?form=0.2&model=0.5",
+    requires=(Requirement.SCORES,),
     combine=FrozenScale(),
 )

@@ -111,7 +111,7 @@ TEMPORAL_R1 = GRPO.but(
         "interval": "the first two numbers of the answer; without them 0; metadata name the true one",
         "cut-offs of the IoU": "none",
     },
-    note="shown on intervals in text; video comes with its modality",
+    note="shown on intervals in text; video comes with its modality; the shipped base names no intervals",
     curriculum=Chosen(),
     rewards=(ExactMatch(), IntervalIoU()),
 )

@@ -85,3 +85,7 @@ def _() -> Finding:
     grpo, own = drift["grpo"], drift["dr-grpo"]
     holds = min(grpo) > max(max(own) + 0.3, 0.5) and fmean(own) < 2.5 * stdev(own) / math.sqrt(len(SEEDS))
     return Finding(holds, say(length_of_wrong_answers_at_first=start, drift=drift, success=success))
+
+
+claim.shipped(DR_GRPO, "credit")
+claim.shipped(DR_GRPO, "objective")

@@ -106,3 +106,8 @@ def _() -> Finding:
     error = math.sqrt((before * (1 - before) + after * (1 - after)) / 200)
     figures = f"greedy accuracy on unseen sums {say(before=before, after_40_steps=after, standard_error=error)}"
     return Finding(after - before > 4 * error, figures)
+
+
+claim.shipped(find("grpo"), without={"credit": find("reinforce").credit})
+claim.shipped(find("grpo-kl"), "regularisers", steps=2)
+claim.shipped(find("grpo-process"), "credit", task="calculator", settings={"workflow": "tool-use?call_reward=0.1"})

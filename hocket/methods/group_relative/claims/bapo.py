@@ -88,3 +88,6 @@ def _() -> Finding:
     success, entropy = each(made, Bench.success), each(made, lambda one: mean(r.entropy for r in one.readings))
     holds = min(success["bapo"]) > 0.4 and mean(success["bapo"]) > max(success["fixed"])
     return Finding(holds, say(success_from=0.17, to=success, mean_entropy_over_the_run=entropy))
+
+
+claim.shipped(BAPO, "objective")

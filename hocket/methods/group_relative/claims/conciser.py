@@ -63,3 +63,9 @@ def _() -> Finding:
     )
     saw = lines(gated=gated, always_on=always)
     return Finding(min(gated) > max(always) + 0.2, f"hard accuracy after 70 steps from the same start: {saw}")
+
+
+claim.shipped(CONCISER, "shaping", steps=6)
+claim.shipped(CONCISER, "credit", steps=6)
+claim.shipped(CONCISER_1, "rollout")
+claim.shipped(CONCISER_1, "objective.high", steps=2)

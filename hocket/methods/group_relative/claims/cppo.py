@@ -96,3 +96,7 @@ def _() -> Finding:
     holds &= max(steps["cppo"]) < min(steps["grpo"]) and min(steps["at random"]) > max(steps["without refilling"])
     listed = {name: str(list(taken)) for name, taken in steps.items()}
     return Finding(holds, say(decisions_per_scenario=per, steps_to_90_percent=listed, decisions=total))
+
+
+claim.shipped(CPPO, "credit")
+claim.shipped(CPPO, without={"rollout.rate": 0.0})

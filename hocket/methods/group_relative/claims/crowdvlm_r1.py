@@ -79,3 +79,7 @@ def _() -> Finding:
     less = lines(less_for_counts_to_22=gain["small", 40], from_28_on=gain["large", 40])
     figures = [lines(closeness=one, zero_one=other) for one, other in (early, late)]
     return Finding(holds, f"absolute error after 40 updates: {figures[0]}, {less}; after 80: {figures[1]}")
+
+
+claim.shipped(CROWDVLM_R1, "rewards")
+claim.shipped(CROWDVLM_R1, "shaping")

@@ -129,3 +129,7 @@ def _() -> Finding:
     least, kept = min(row[5] - row[3] for row in rows), min(row[4] - row[2] for row in rows)
     saw = lines(new_skill_before_and_after_RL_and_self_training=columns[::2], old_skill=columns[1::2])
     return Finding(columns[3] < columns[1] - 0.2 and least > 0.2 and kept > -0.05, saw)
+
+
+claim.shipped(CURR_REFT_SELF, without={"rollout.least": 0.0})
+claim.shipped(CURR_REFT, without={"curriculum.stages": ("open",)}, steps=3, settings={"curriculum.per_stage": 16})

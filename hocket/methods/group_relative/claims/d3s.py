@@ -83,3 +83,7 @@ def _() -> Finding:
     holds = max(cost) < min(cost_grpo) and min(final) >= min(final_grpo) - 0.01
     saw = say(decisions_learnt_to_80_percent=shown(cost, 4), GRPO=shown(cost_grpo, 4), after_160_steps=shown(final))
     return Finding(holds, f"{saw}, GRPO {shown(final_grpo)}")
+
+
+claim.shipped(D3S, without={"credit.samples": 1.0})
+claim.shipped(D3S, without={"credit.decisions": 1.0})

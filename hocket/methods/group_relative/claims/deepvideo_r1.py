@@ -65,3 +65,7 @@ def _() -> Finding:
     made = runs(UNEVEN, DEEPVIDEO_R1.but({"name": "with"}), plain, steps=20, lr=1e-4, start=easy)
     equal = each(made, lambda run: mean(1 - m["groups/with_signal"] / m["groups/total"] for m in run.history))
     return Finding(max(equal["with"]) < min(equal["without"]) - 0.1, say(groups_of_one_reward=equal))
+
+
+claim.shipped(DEEPVIDEO_R1, "objective")
+claim.shipped(DEEPVIDEO_R1, "rollout", task="worked_sums?size=16", steps=2)

@@ -77,3 +77,7 @@ def _() -> Finding:
 
 
 claim("DPO matches PPO within noise on CartPole.", slow=True)(on_par("discovered-policy-optimisation"))
+
+
+claim.shipped(find("discovered-policy-optimisation"), "objective")
+claim.shipped(find("learnt-policy-optimisation"), "objective")

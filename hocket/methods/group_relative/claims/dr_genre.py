@@ -139,3 +139,8 @@ def _() -> Finding:
     met = pair_accuracy(pooled, pairs)
     figures = say(comparisons_that_the_pooled_model_meets=met, decoupled=ours, pooled=pool)
     return Finding(min(leads) > 0.0 and fmean(leads) > 0.1, figures)
+
+
+claim.shipped(DR_GENRE, "credit")
+claim.shipped(DR_GENRE, "shaping", steps=2)
+claim.shipped(DR_GENRE, "combine", settings={"combine.weights": {"exercise": {"form": 0.0}}})

@@ -89,3 +89,6 @@ def entropy_when_accurate(recipe: Recipe, seed: int) -> float:
 def _() -> Finding:
     plain, diverse = ([entropy_when_accurate(recipe, seed) for seed in SEEDS] for recipe in (GRPO, DRA_GRPO))
     return Finding(min(diverse) > max(plain) + 0.1, lines(entropy_of_dra_grpo=diverse, grpo=plain, most=math.log(4)))
+
+
+claim.shipped(DRA_GRPO, "shaping")

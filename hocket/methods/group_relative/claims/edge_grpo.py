@@ -90,3 +90,7 @@ def _() -> Finding:
     rates = say(accuracy=shown(edge), of_GRPO=shown(grpo), variance_of_advantages=shown(wide), its=shown(narrow))
     holds = min(edge) > fmean(grpo) and min(wide) > max(narrow)
     return Finding(holds, f"hard questions, 80 steps of 12 rollouts: {rates}")
+
+
+claim.shipped(EDGE_GRPO, "rollout")
+claim.shipped(EDGE_GRPO, "credit")

@@ -125,3 +125,6 @@ def _() -> Finding:
         wanted.append(1 + share**2 + 2 * share * (1 - 2 * right))
     holds = gap(factors, wanted) <= 1e-6 and factors[0] > 1 > factors[2] and drift < 1e-12
     return Finding(holds, lines(expected_gradient=drift, success="0.1, 0.5, 0.9", second_moment_multiplied_by=factors))
+
+
+claim.shipped(FC_ENTROPY_GRPO, "credit")

@@ -79,3 +79,6 @@ def _() -> Finding:
     spans = {name: [mean(one) for one in group] for name, group in ranges.items()}
     holds = mean(spans["gmpo"]) < mean(spans["grpo"]) and lost["gmpo"] < lost["grpo"]
     return Finding(holds, say(range_of_sequence_factors=spans, collapsed_of_10=lost, success=kept))
+
+
+claim.shipped(GMPO, "objective")

@@ -66,3 +66,8 @@ def _() -> Finding:
     holds = fmean(success["gpg"]) - fmean(success["grpo"]) > -0.02 and seconds["gpg"] < seconds["grpo-kl"]
     told = say(success=success, sets_of_weights=sets, ms_per_update={k: f"{1e3 * v:.1f}" for k, v in seconds.items()})
     return Finding(holds and sets["gpg"] == 1 and sets["grpo-kl"] == 2, told)
+
+
+claim.shipped(GPG, "credit")
+claim.shipped(GPG, without={"credit.weigh": ()})
+claim.shipped(GPG, "rollout", task="calculator")

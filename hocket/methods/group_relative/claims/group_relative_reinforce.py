@@ -219,3 +219,10 @@ at little cost at small steps; at the larger ones below, mask and ratio together
 
 if __name__ == "__main__":
     write("group-relative-reinforce", PAGE, claim)
+
+
+claim.shipped(rec.REC_REINFORCE, "objective")
+claim.shipped(rec.REC_ASYMRE, "correction")
+claim.shipped(rec.REC_DROP, "shaping")
+claim.shipped(rec.REC_WEIGHT, "correction")
+claim.shipped(rec.REC_REINFORCE, "credit")

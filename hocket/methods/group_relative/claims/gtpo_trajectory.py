@@ -91,3 +91,6 @@ def _() -> Finding:
     # The whole method's cost 0.1 H_i pushes down groups without a right answer.
     dips = say(GRPO=shown(plain), conflict_mask_alone=shown(mask), whole_method=shown(whole), its_entropy=shown(most))
     return Finding(holds, f"lowest probability of the tag and highest entropy, minus those of the start: {dips}")
+
+
+claim.shipped(GTPO_TRAJECTORY, "credit")

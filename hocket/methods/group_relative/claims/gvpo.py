@@ -51,3 +51,7 @@ def _() -> Finding:
     holds = max(ends.values()) < 1e-4 and drifted["uniform"] > 0.02 and drifted["stale"] > 0.02
     told = ", ".join(f"{name} {apart:.0e} (GRPO {drifted[name]:.2f})" for name, apart in ends.items())
     return Finding(holds, f"total variation to the optimum: {told}")
+
+
+claim.shipped(GVPO, "objective")
+claim.shipped(GVPO, without={"objective.against": "old"}, steps=2)

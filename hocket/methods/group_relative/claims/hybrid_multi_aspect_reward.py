@@ -51,3 +51,7 @@ def _() -> Finding:
     columns = zip(("length", "accuracy where checked", "elsewhere"), alone, both, strict=True)
     saw = "; ".join(f"{name}: {say(model_alone=one, hybrid=other)}" for name, one, other in columns)
     return Finding(longer and better, f"{say(length_at_first=start)}; {saw}")
+
+
+claim.shipped(HYBRID_REWARD, "combine")
+claim.shipped(HYBRID_REWARD, "shaping")

@@ -162,3 +162,9 @@ def _() -> Finding:
     slopes = [sum(one) for one in inspect_rows(LONG2SHORT_DPO, rows)["gradient"]]
     signs = [(slope > 0) - (slope < 0) for slope in slopes]
     return Finding(signs == [-1, 0, 1, 1, 1], say(of_verdicts_and_lengths=str(kinds), signs_of_gradients=str(signs)))
+
+
+claim.shipped(KIMI_K1_5, "objective")
+claim.shipped(KIMI_K1_5, "shaping", steps=2, settings={"steps": 2})
+claim.shipped(LONG2SHORT_DPO, "credit")
+claim.shipped(KIMI_K1_5, "curriculum", task="worked_sums?size=32", steps=3)

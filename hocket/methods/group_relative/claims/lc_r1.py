@@ -108,3 +108,6 @@ def _() -> Finding:
     holds = min(shorter) >= 0.4 and min(right) - accuracy >= -0.02 and max(without) < accuracy - 0.05
     figures = lines(steps=50, length_before=length, accuracy_before=accuracy, shorter_by=shorter, accuracy=right)
     return Finding(holds, figures + ", " + lines(accuracy_without_the_penalty=without))
+
+
+claim.shipped(LC_R1, "shaping")

@@ -56,3 +56,7 @@ def _() -> Finding:
     holds = fmean(earned["loop"]) > fmean(earned["reinforce-baseline"]) + 0.05 and min(starts["loop"]) > 0.8 and alone
     figures = say(mean_reward_over_600_episodes=earned, chance=0.25, reads_first=starts, weights=own)
     return Finding(holds, f"{figures}, no reference, no critic")
+
+
+claim.shipped(LOOP, "credit")
+claim.shipped(LOOP, "update")

@@ -64,3 +64,6 @@ def _() -> Finding:
         success[recipe.name] = [bench.success() for bench in benches]
     holds = fmean(success["mapo"]) > fmean(success["grpo"]) - 0.03 and sizes["mapo"] < 0.8 * sizes["grpo"]
     return Finding(holds, say(success=success, mean_size_of_A_on_prompts_more_than_half_solved=sizes))
+
+
+claim.shipped(MAPO, "credit")

@@ -64,3 +64,6 @@ def _() -> Finding:
     return Finding(
         ours[0] / ours[1] > 6 and abs(theirs[0] / theirs[1] - 1) < 1e-9, say(ours=str(ours), GRPO=str(theirs))
     )
+
+
+claim.shipped(MAXRL, "credit")

@@ -81,3 +81,7 @@ def _() -> Finding:
 
 
 claim("CartPole on par with PPO.", slow=True)(on_par("mdpo"))
+
+
+claim.shipped(MDPO, "objective")
+claim.shipped(MDPO, without={"objective.drift": None})

@@ -97,3 +97,6 @@ def _() -> Finding:
     lost = max(alone[kind] - together[kind] for kind in asked)
     saw = say(mixed=together, alone=alone, reported_reward_off_by=worst)
     return Finding(lost < 0.03 and min(together.values()) > 0.8 and worst < 1e-9, saw)
+
+
+claim.shipped(MIXED_R1, "rewards")

@@ -105,3 +105,6 @@ def _() -> Finding:
     saw = lines(accuracy=[right, own_right], tokens=[size, own_size], fewer_by_seed=shorter)
     saw += f", {lines(regret_after_1_to_9_tries=regret, of_MRT=own_regret)}"
     return Finding(own_right >= right - 0.01 and min(shorter) > 0.2 and lower, f"GRPO and MRT: {saw}")
+
+
+claim.shipped(MRT, "credit")

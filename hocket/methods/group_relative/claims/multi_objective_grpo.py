@@ -109,3 +109,7 @@ def _() -> Finding:
     total, means = [sum(rise) for rise in rises], [fmean(column) for column in zip(*rises, strict=True)]
     saw = say(R2_of_the_heads_on_new_texts=quality, summed_true_aspects_rise_by=total, each_on_average_by=line(means))
     return Finding(min(quality) > 0.8 and min(total) > 0.2 and min(means) > 0, saw)
+
+
+claim.shipped(MULTI_OBJECTIVE_GRPO, without={"combine.weights": {"form": 0.0, "model": 0.0}})
+claim.shipped(MULTI_OBJECTIVE_GRPO_NORMALISED, "combine")

@@ -74,3 +74,7 @@ def _() -> Finding:
     kept = mean(success["nft"]) > mean(success["grpo"]) - noise
     holds = min(success["nft"]) > mean(success["rejection"]) and kept
     return Finding(holds, say(mean_success_over_40_steps=success))
+
+
+claim.shipped(NFT, "objective")
+claim.shipped(NFT, without={"objective.negatives": 0.0})

@@ -55,3 +55,7 @@ def _() -> Finding:
     error = math.sqrt((variance(tight) + variance(wide)) / 8)
     holds = min(tight) > before and fmean(tight) - fmean(wide) > 2 * error
     return Finding(holds, say(entropy_in_nats_before=before, after_10_steps_clipped=entropy))
+
+
+claim.shipped(NGRPO, "credit")
+claim.shipped(NGRPO, "objective", steps=3)

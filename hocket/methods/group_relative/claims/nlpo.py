@@ -169,3 +169,7 @@ def _() -> Finding:
     ahead = all(one < other for one, other in zip(odd["nlpo"], odd["ppo"], strict=True))
     holds = ahead and min(min(some)[0] for some in ends.values()) >= 0.8
     return Finding(holds, say(reward_at_equal_KL_charge=rewards, perplexity_under_the_starting_model=odd))
+
+
+claim.shipped(NLPO, "rollout", "update")
+claim.shipped(NLPO, "shaping", steps=2)

@@ -227,3 +227,8 @@ q = (said - f0) / (1 - f0 - f1).
 
 if __name__ == "__main__":
     pages.write("noisy-verifiers", PAGE, claim)
+
+
+claim.shipped(method.NOISY_VERIFIER, "shaping")
+claim.shipped(method.NOISY_VERIFIER_FORWARD, "shaping")
+claim.shipped(method.NOISY_VERIFIER_APPEALS, "rollout", "shaping")

@@ -139,3 +139,7 @@ def page(lessons: Sequence[Check] = LESSONS) -> str:
 
 if __name__ == "__main__":
     print(page(), end="")
+
+
+claim.shipped(OPEN_RS, without={"shaping": OPEN_RS.shaping[1:]})
+claim.shipped(OPEN_RS, without={"shaping.1.weight": 0.0})

@@ -67,3 +67,6 @@ def _() -> Finding:
             sums[row["group"]] = sums.get(row["group"], 0.0) + (sum(one) if weight else 0.0)
         off = max(off, *map(abs, sums.values()))
     return below(1e-9, largest_sum=off)
+
+
+claim.shipped(OPO, "credit")

@@ -80,3 +80,6 @@ def _() -> Finding:
     best = max(row[0] for row in constant.values())
     text = lines(reward_on_A_on_B_and_KL_rising=rising, constant=constant, SFT_on_B=copied, best_constant_on_A=best)
     return Finding(holds, f"{text}; that a rising weight reaches the best constant's reward is not confirmed")
+
+
+claim.shipped(OTHINK_MR1, "regularisers", steps=3)

@@ -52,3 +52,6 @@ def _() -> Finding:
     second = inspect_rows(GRPO, rows)["advantages"][1][0]
     ours = advantages(values)[1]
     return Finding(second > 0.5 and ours == 0, say(of_GRPO=second, of_pass_at_k=ours))
+
+
+claim.shipped(GRPO_PASS_AT_K, "credit")

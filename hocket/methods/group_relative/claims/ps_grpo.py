@@ -122,3 +122,7 @@ def _() -> Finding:
     saw = lines(retrieve_alike_by_Jaccard=jaccard, agreement_before=start_agreed, agreement=agreed)
     rates = lines(accuracy_before=before.success(), accuracy=right, where_passages_are_mostly_wrong=misled)
     return Finding(min(agreed) > start_agreed + 0.3 and max(misled) < 0.3, f"{saw}, {rates}")
+
+
+claim.shipped(PS_GRPO, "shaping")
+claim.shipped(PS_GRPO, "curriculum")

@@ -69,3 +69,6 @@ def _() -> Finding:
     holds = max(one or 10**6 for one in ours) < min(one or 10**6 for one in theirs)
     figures = say(PVPO=str(list(ours)), of_them_for_the_reference=references[0], GRPO=str(list(theirs)))
     return Finding(holds, f"rollouts to 0.9 at group size 2: {figures}")
+
+
+claim.shipped(PVPO, "credit")

@@ -72,3 +72,6 @@ def _() -> Finding:
     holds = min(quiet["scaled"]) > max(quiet["raw"]) + 0.3
     holds &= all(scaled >= 0.95 * raw for raw, scaled in zip(*loud.values(), strict=True))
     return Finding(holds, say(quiet=quiet, loud=loud))
+
+
+claim.shipped(QUARK, "combine")

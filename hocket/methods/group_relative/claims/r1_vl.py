@@ -100,3 +100,7 @@ def _() -> Finding:
     right = each(made, lambda one: one.expected(lambda q, a: fmean(float(a[n] == column_sum(q)[n]) for n in places)))
     holds = max(silent["r1-vl"]) < min(silent["grpo"]) - 0.3 and min(right["r1-vl"]) > max(right["grpo"]) + 0.2
     return Finding(holds, lines(groups_without_signal=silent, accuracy_per_step=right))
+
+
+claim.shipped(R1_VL, without={"shaping.0.alpha": 0.0})
+claim.shipped(R1_VL, without={"shaping.1.weight": 0.0})

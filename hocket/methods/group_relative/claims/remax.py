@@ -80,3 +80,6 @@ def _() -> Finding:
     before, after = benches[0].readings[0].success, [bench.success() for bench in benches]
     figures = say(success_at_first=before, after_150_steps=after)
     return Finding(min(after) > 0.9, f"with one sample per prompt: {figures}")
+
+
+claim.shipped(REMAX, without={"credit": REINFORCE.credit})

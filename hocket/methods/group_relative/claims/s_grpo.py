@@ -92,3 +92,7 @@ def _() -> Finding:
     holds &= min(steps["dr-grpo"]) > before - 0.75 and min(steps["grpo"]) > max(steps["s-grpo"])
     figures = lines(enough=ENOUGH, steps_before=before, accuracy_before=accuracy)
     return Finding(holds, f"{figures}; after 40 updates {lines(steps=steps)}; {lines(accuracy=rates)}")
+
+
+claim.shipped(S_GRPO, "rollout")
+claim.shipped(S_GRPO, "shaping")

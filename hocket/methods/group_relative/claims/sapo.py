@@ -55,3 +55,6 @@ def _() -> Finding:
         for recipe in (GRPO, SAPO)
     }
     return Finding(silent["sapo"] < silent["grpo"], say(tokens_without_gradient=silent))
+
+
+claim.shipped(SAPO, "objective")

@@ -125,3 +125,7 @@ def _() -> Finding:
     holds = rollouts["sfpo"] < 0.7 * rollouts["grpo"] and max(steps["sfpo"]) < min(steps["grpo"])
     listed = {name: str(needed) for name, needed in steps.items()}
     return Finding(holds, say(rollouts_to_success_0_9_with_noisy_rewards=rollouts, steps=listed))
+
+
+claim.shipped(SFPO, "update")
+claim.shipped(SFPO, without={"update.alpha": 1.0})

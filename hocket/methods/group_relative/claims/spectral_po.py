@@ -82,3 +82,6 @@ def _() -> Finding:
     holds = gain[0] < gain[1] < gain[2] and gain[1] > 1.2 and gain[2] > 1.5 and sooner[2] > 1.2
     figures = lines(GRPOs_time_to_90_percent_over_ours=gain, to_the_first_success=sooner, at_most=200)
     return Finding(holds, f"chains of 2, 3, 4 steps: {figures}")
+
+
+claim.shipped(SPECTRAL_PO, "shaping")

@@ -65,3 +65,6 @@ def _() -> Finding:
     returns = {name: [run.score for run in some] for name, some in made.items()}
     holds = most < 0.4 and last["spo"] < last["ppo"] / 2 and mean(returns["spo"]) > mean(returns["ppo"]) - 0.1 * LONGEST
     return Finding(holds, say(largest_distance_of_r_from_1_in_the_last_step=last, ever=most, returns=returns))
+
+
+claim.shipped(SPO, "objective")

@@ -64,3 +64,7 @@ def _() -> Finding:
     means = lines(mean_IoU_over_the_run=ours, on_policy_GRPO=plain, without_reshaping=without)
     ends, end = ([bench.success() for bench in side] for side in (taught, own))
     return Finding(min(ours) > max(plain) + 0.1, f"{means}, {lines(at_the_end=ends, of_GRPO=end)}")
+
+
+claim.shipped(TEMPSAMP_R1, "rollout")
+claim.shipped(TEMPSAMP_R1, "shaping")

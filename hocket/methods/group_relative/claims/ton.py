@@ -94,3 +94,7 @@ def _() -> Finding:
     names = ("skips_of_easy_items", "of_hard_ones", "accuracy", "length")
     after, without = (dict(zip(names, map(fmean, side), strict=True)) for side in ((easy, hard, right, size), always))
     return Finding(holds, f"60 steps, means of 5 seeds: {say(after_dropout=after, without=without)}")
+
+
+claim.shipped(TON_SFT, "rollout")
+claim.shipped(TON, "shaping")

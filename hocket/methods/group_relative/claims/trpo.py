@@ -151,3 +151,6 @@ def _() -> Finding:
     by_KL, moved = around / length**2, update.step(problem, Key.of(0))["update/kl"]
     saw = say(tokens=batch.decisions, curvature_along_the_gradient=curvature, by_the_KL=by_KL, KL_of_a_step=moved)
     return Finding(abs(curvature / by_KL - 1) < 0.02 and 0 < moved <= update.radius, saw)
+
+
+claim.shipped(TRPO, "update")

@@ -59,3 +59,6 @@ def _() -> Finding:
     falls = after([(0.4, 0.5, 0.05, 0.05)] * 10)
     saw = f"from 0.60 with a majority vote of 0.80: {line(rises)}; from 0.40 with a wrong mode it falls: {line(falls)}"
     return Finding(min(rises) > 0.76 and max(rises) < 0.81 and max(falls) < 0.2, saw)
+
+
+claim.shipped(TTRV, "shaping")

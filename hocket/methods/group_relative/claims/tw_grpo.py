@@ -101,3 +101,6 @@ def _() -> Finding:
     saw = f"accuracy after 30 plain gradient steps {shown(weighed)} against {shown(uniform)} with uniform weights"
     differences = [a - b for a, b in zip(*adam, strict=True)]
     return Finding(min(gains) > 0, f"{saw}; with Adam the differences are {shown(differences)}")
+
+
+claim.shipped(TW_GRPO, "credit")

@@ -52,3 +52,7 @@ def _() -> Finding:
     ends = say(pairs=own, groups=late, pairs_after_80=early, groups_after_80=soon)
     told = f"same prompts, 320 steps: {ends}; same rollouts (8 times the steps): {say(pairs=own, groups=fair)}"
     return Finding(min(own) > max(fair) and 0 < behind < 0.05 and behind < before / 5, told)
+
+
+claim.shipped(TWO_GRPO, "rollout")
+claim.shipped(TWO_GRPO, "credit")

@@ -57,3 +57,6 @@ def _() -> Finding:
         one[recipe.name], many[recipe.name] = ([pass_at(share, tries) for share in shares] for tries in (1, 64))
     holds = min(many[UNLIKELINESS.name]) >= before and min(one["grpo"]) > 0.2 and max(many["grpo"]) < before
     return Finding(holds, lines(pass_at_64_before=before, pass_at_64=many, pass_at_1_before=0.2, pass_at_1=one))
+
+
+claim.shipped(UNLIKELINESS, "shaping")

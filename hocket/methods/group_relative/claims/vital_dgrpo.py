@@ -62,3 +62,6 @@ def _() -> Finding:
         bench.run(140, every=140)
     first, last = [bench.history[0]["reward/mean"] for bench in benches], [bench.earned(10) for bench in benches]
     return Finding(min(last) > 0.6 and fmean(last) > 0.8, f"right answers: {say(first_step=first, last_ten=last)}")
+
+
+claim.shipped(VITAL_DGRPO, "credit")

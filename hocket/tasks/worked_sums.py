@@ -1,0 +1,115 @@
+"""Sums of which more is told than the answer: a worked one, its steps, another wording, and scores besides right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.options import checked
+from hocket.rewards.verifiers import TaskVerifier
+from hocket.stages import Reward, Split
+from hocket.tasks.arithmetic import (
+    CHAIN_SUM_QUESTION,
+    draw_terms,
+    expression_of,
+    has_working,
+    integer_of,
+    question_of,
+    tagged_answer,
+    verify,
+    working,
+)
+from hocket.tasks.form import TaskForm
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number
+from hocket.types import Scenario
+
+KINDS = ("question", "exercise")
+"""The wordings: that of `sums`, and that of reasoning-gym's `chain_sum`."""
+GRADES = {"question": "match", "exercise": "chart"}
+
+_TOTAL = re.compile(r"=(-?\d+)")
+
+
+class WorkedSums(TextTask):
+    """The problems of `sums`, for methods that read more of a scenario than its answer, or several scores.
+
+    A scenario's metadata tell `demonstration` (a right answer after a thought), `key_steps` (the running totals of
+    that thought), `task` (its wording) and `reward` (how it may be graded: questions by equality, exercises by
+    nearness). Scenarios of consecutive numbers ask the same problem in all wordings and have one `origin`.
+
+    Args:
+        wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
+        form: weight of the score `form`, 1 for an answer in its tags after a thought; 0 leaves it out.
+        model: weight of the score `model`, `1 / (1 + |given - right|)`, as a reward model might judge; 0 leaves it out.
+    """
+
+    def __init__(self, wordings: int = 1, size: int | None = None, form: float = 0.0, model: float = 0.0) -> None:
+        if not 1 <= wordings <= len(KINDS):
+            raise ConfigurationError(f"task worked_sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
+        if size is not None and size < 1:
+            raise ConfigurationError(f"task worked_sums: size must be at least 1, not {size}")
+        self.name = "worked_sums" + (f"?wordings={wordings}" if wordings > 1 else "")
+        self.wordings, self.count, self.form, self.model = wordings, size, form, model
+
+    def size(self, split: Split) -> int | None:
+        return self.count if split == "train" else None
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number, self.size(split))
+        problem, wording = divmod(number, self.wordings)
+        terms, kind = self._terms(split, problem), KINDS[wording]
+        expression, thought, answer = expression_of(terms), working(terms), str(sum(terms))
+        told = {
+            "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
+            "key_steps": tuple(_TOTAL.findall(thought)),
+            "task": kind,
+            "reward": GRADES[kind],
+        }
+        prompt = question_of(expression) if kind == "question" else CHAIN_SUM_QUESTION.format(expression)
+        origin = f"worked_sums/{split}/{problem}"
+        return Scenario(f"{origin}/{kind}", prompt, answer, told, seed=number, origin=origin)
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        right = super().rewards
+        form = (TaskVerifier(self._formed, name="form", weight=self.form),) if self.form else ()
+        model = (TaskVerifier(self._judged, name="model", weight=self.model),) if self.model else ()
+        return (*right, *form, *model)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return verify(text, scenario.answer)
+
+    def _terms(self, split: Split, problem: int) -> list[int]:
+        """Those of `sums`, told apart into train and eval by the question."""
+        rng = Key.of(0).derive("worked_sums", split, problem).numpy()
+        while True:
+            terms = draw_terms(rng)
+            if split_of(question_of(expression_of(terms))) == split:
+                return terms
+
+    def _formed(self, text: str, scenario: Scenario) -> float:
+        return float(has_working(text) and tagged_answer(text) is not None)
+
+    def _judged(self, text: str, scenario: Scenario) -> float:
+        given = integer_of(tagged_answer(text) or "")
+        return 0.0 if given is None else 1 / (1 + abs(given - int(scenario.answer)))
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
+    """The task with these settings."""
+    hints = {"wordings": int, "size": int | None, "form": float, "model": float}
+    return WorkedSums(**checked(name, settings, hints))
+
+
+WORKED_SUMS = TaskForm(
+    name="worked_sums",
+    description="sums told with a worked answer and its steps, e.g. worked_sums?wordings=2&form=0.2",
+    make=from_settings,
+)
