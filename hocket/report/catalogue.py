@@ -48,7 +48,12 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """As in `hocket catalogue --json`."""
         plain = {name: getattr(self, name) for name in ("id", "title", "field", "note")}
-        return {**plain, "status": self.state, "where": list(self.where), "checks": [one.to_json() for one in self.verdicts]}
+        return {
+            **plain,
+            "status": self.state,
+            "where": list(self.where),
+            "checks": [one.to_json() for one in self.verdicts],
+        }
 
 
 def catalogue() -> list[Row]:

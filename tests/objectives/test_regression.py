@@ -10,8 +10,8 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.methods.group_relative.disco import HingeTrustRegion
-from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.methods.group_relative.trpa import KLToOld
+from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.regression import AdvantageRegression
 from hocket.types import Evaluation
