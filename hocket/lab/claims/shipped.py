@@ -22,6 +22,8 @@ from hocket.stages import Task
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure, settled
+from hocket.train.embedders import embedder_of
+from hocket.train.judges import judge_of
 from hocket.train.loop import RunContext, train_step
 from hocket.train.settings import Config
 
@@ -130,7 +132,7 @@ def configured(recipe: Recipe, name: str, task: Task, settings: Mapping[str, Any
 
 def run(config: Config, task: Task, steps: int) -> ShippedRun:
     """The first steps of a run, without a folder."""
-    parts = build_parts(config, task)
+    parts = build_parts(config, task, judge=judge_of(config, None), embedder=embedder_of(config, None))
     before = {name: _weights(parts, name) for name in parts.learners}
     gradients: list[Tensor] = []
 
