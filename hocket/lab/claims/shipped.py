@@ -23,7 +23,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure, settled
 from hocket.train.embedders import embedder_of
-from hocket.train.judges import judge_of
+from hocket.train.judges import asking, judge_of
 from hocket.train.loop import RunContext, train_step
 from hocket.train.settings import Config
 
@@ -132,7 +132,8 @@ def configured(recipe: Recipe, name: str, task: Task, settings: Mapping[str, Any
 
 def run(config: Config, task: Task, steps: int) -> ShippedRun:
     """The first steps of a run, without a folder."""
-    parts = build_parts(config, task, judge=judge_of(config, None), embedder=embedder_of(config, None))
+    judge = judge_of(config, None) if any(asking(config.recipe.stages)) else None  # Without its part none may be asked.
+    parts = build_parts(config, task, judge=judge, embedder=embedder_of(config, None))
     before = {name: _weights(parts, name) for name in parts.learners}
     gradients: list[Tensor] = []
 
