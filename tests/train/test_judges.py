@@ -120,8 +120,19 @@ def test_an_evaluation_asks_nobody(tmp_path: Path, file: Path) -> None:
     trainer.folder.release()
 
 
-def test_a_run_stopped_and_resumed_hears_the_same_again(tmp_path: Path, file: Path) -> None:
-    more = [*TINY, "--recipe", "ace-rl", "--judge", f"{file}:moody", "--checkpoint.steps", "2", "--runs", str(tmp_path)]
+@pytest.mark.parametrize("judge", ["{file}:moody", "nano"])
+def test_a_run_stopped_and_resumed_hears_the_same_again(judge: str, tmp_path: Path, file: Path) -> None:
+    more = [
+        *TINY,
+        "--recipe",
+        "ace-rl",
+        "--judge",
+        judge.format(file=file),
+        "--checkpoint.steps",
+        "2",
+        "--runs",
+        str(tmp_path),
+    ]
     pairs = split_settings([*more, "--run", "parts", "--steps", "3"], set())[1]
     task = tasks.find("sums")
     trainer = Trainer(configure(pairs, task), task=task)
