@@ -13,7 +13,7 @@ import torch
 from remote_server import Said, Server, chat_answer
 from tiny_runs import TINY, assert_same, call, resume, rows, train
 
-from hocket import tasks
+from hocket import rewards, tasks
 from hocket.cli.parser import split_settings
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
@@ -22,7 +22,7 @@ from hocket.recipes import find
 from hocket.rewards.judging import Question, counting, grades, said, verdicts
 from hocket.train.config import configure
 from hocket.train.journal import Journal
-from hocket.train.judges import EndpointJudge, FunctionJudge, PolicyJudge, with_judge
+from hocket.train.judges import EndpointJudge, FunctionJudge, PolicyJudge, asking, with_judge
 from hocket.train.settings import Config
 from hocket.train.trainer import Trainer
 from hocket.types import Decoding
@@ -120,8 +120,19 @@ def test_an_evaluation_asks_nobody(tmp_path: Path, file: Path) -> None:
     trainer.folder.release()
 
 
-def test_a_run_stopped_and_resumed_hears_the_same_again(tmp_path: Path, file: Path) -> None:
-    more = [*TINY, "--recipe", "ace-rl", "--judge", f"{file}:moody", "--checkpoint.steps", "2", "--runs", str(tmp_path)]
+@pytest.mark.parametrize("judge", ["{file}:moody", "nano"])
+def test_a_run_stopped_and_resumed_hears_the_same_again(judge: str, tmp_path: Path, file: Path) -> None:
+    more = [
+        *TINY,
+        "--recipe",
+        "ace-rl",
+        "--judge",
+        judge.format(file=file),
+        "--checkpoint.steps",
+        "2",
+        "--runs",
+        str(tmp_path),
+    ]
     pairs = split_settings([*more, "--run", "parts", "--steps", "3"], set())[1]
     task = tasks.find("sums")
     trainer = Trainer(configure(pairs, task), task=task)
@@ -268,6 +279,17 @@ def test_own_functions_may_say_numbers_and_nothing(file: Path) -> None:
     judge = FunctionJudge(f"{file}:odd", None)
     assert verdicts(judge, ["a", "b", "c"]) == [True, None, True]
     assert grades(FunctionJudge(f"{file}:odd", None), ["a", "b"], scale=1) == [0.9, None]
+
+
+def test_the_page_names_the_recipes_that_ask() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "judges.md").read_text()
+    asked = re.findall(r"^\| `([a-z][a-z0-9-]+)` \| (\(embedder)?", page, re.MULTILINE)
+    named = {name: bool(vectors) for name, vectors in asked if name not in ("rule", "policy", "ngrams")}
+    assert len(named) == 10
+    for name, vectors in named.items():
+        assert any(asking(find(name).stages)) is not vectors, name
+    for form in ("verdicts", "grades", "picked", "said", "compared", "JudgedBy"):
+        assert getattr(rewards, form).__module__ == "hocket.rewards.judging"
 
 
 def test_a_recipe_without_judges_is_itself() -> None:

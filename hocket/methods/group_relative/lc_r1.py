@@ -115,7 +115,11 @@ class CompressedThoughts(Rollout):
         tokenizer = tokenizer_of(play)
         played = await play([replace(asking, samples=self.samples) for asking in asked])
         await score(played)
-        places = await asyncio.to_thread(self._places, played, tokenizer)
+        places = (
+            await asyncio.to_thread(self._quoted, self.judge, played, tokenizer)
+            if self.judge is not None
+            else self._extracted(played, tokenizer)
+        )
         shorter: dict[int, Assignment] = {}
         for number, trajectory in enumerate(played):
             tokens = self._cut(trajectory, tokenizer, places[number]) if number in places else None
@@ -129,20 +133,23 @@ class CompressedThoughts(Rollout):
         left = [replace_source(played[number]) for number in again]
         return Experience([again.get(number, trajectory) for number, trajectory in enumerate(played)], left)
 
-    def _places(self, played: Sequence[Trajectory], tokenizer: Tokenizer | None) -> dict[int, int | None]:
+    def _extracted(self, played: Sequence[Trajectory], tokenizer: Tokenizer | None) -> dict[int, int | None]:
         """Of right trajectories by number, how many characters of the thought lead up to the answer; None if all."""
         thoughts = {n: found for n, one in enumerate(played) if (found := self._thought(one, tokenizer)) is not None}
-        if self.judge is None:
-            return {n: self.extract(text, played[n].scenario.answer) for n, (_, text) in thoughts.items()}
+        return {n: self.extract(text, played[n].scenario.answer) for n, (_, text) in thoughts.items()}
+
+    def _quoted(self, judge: Judge, played: Sequence[Trajectory], tokenizer: Tokenizer | None) -> dict[int, int | None]:
+        """The same by a judge; without those that it cannot tell."""
+        thoughts = {n: found for n, one in enumerate(played) if (found := self._thought(one, tokenizer)) is not None}
         asked = [
             f"{REACHED}\n\nProblem:\n{prompt_text(played[n].scenario)}\n\nAnswer: {played[n].scenario.answer}\n\n"
             f"Thought:\n{text}"
             for n, (_, text) in thoughts.items()
         ]
         places: dict[int, int | None] = {}
-        for (n, (_, text)), quote in zip(thoughts.items(), said(self.judge, asked), strict=True):
+        for (n, (_, text)), quote in zip(thoughts.items(), said(judge, asked), strict=True):
             end = None if quote is None else quoted_end(text, quote)
-            if end is not None or (quote or "").strip().strip(".").upper() == "NONE":
+            if end is not None or (quote or "").strip(" .").upper() == "NONE":
                 places[n] = end
         return places
 
