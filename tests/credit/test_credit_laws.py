@@ -26,6 +26,7 @@ from hocket.credit.parts import EachScore
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
 from hocket.credit.vtrace import VTrace
 from hocket.credit.whitened import WhitenedTokens
+from hocket.methods.agents.igpo import Separately
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo import BetaDensity
 from hocket.methods.group_relative.gpg import SignalShare
@@ -77,6 +78,7 @@ PLAIN = [
     Uniform(),
     GAE(gamma=0.9, lam=0.8),
     WhitenedTokens(),
+    Separately(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]

@@ -182,7 +182,7 @@ ENTRIES: Sequence[PeerComparison] = (
     PeerComparison(
         f"{SKYRL}, dppo, binary_kl at 0.01",
         skyrl_dppo_kl,
-        "dppo-kl",
+        "divergence-ppo-kl",
         {"objective.low": 0.01, "objective.high": 0.01},
         "the thresholds",
     ),
@@ -196,7 +196,7 @@ ENTRIES: Sequence[PeerComparison] = (
     PeerComparison(
         f"{PRIME}, its default",
         prime_rl,
-        "dppo",
+        "divergence-ppo",
         {
             "credit.scale": None,
             "regularisers": (LogRatioPenalty(coefficient=1e-3, level="decision"),),

@@ -185,7 +185,7 @@ ENTRIES: Sequence[PeerComparison] = (
     PeerComparison(
         f"{NEW}, dppo_tv at 0.15",
         verl_dppo_tv,
-        "dppo",
+        "divergence-ppo",
         {"objective.low": 0.15, "objective.high": 0.15},
         "the thresholds; ratios beyond 20 are cut and keep a gradient",
         gradient_only=True,
