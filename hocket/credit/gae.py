@@ -27,6 +27,10 @@ class GAE(Credit):
     knows (those of a policy without a value function, an outside model's) take no time: the chain passes them over, and
     what they earned belongs to the decision before. They get advantage 0.
 
+    brax takes `r_t + gamma v_{t+1} - V_t`, v the lam-return, for its advantages: as in V-trace, whose traces stop one
+    step later (`VTrace`). That is `delta_t + gamma A_{t+1}` and not, as here and in the paper, `delta_t + gamma lam
+    A_{t+1}`; at lam = 1 both agree.
+
     Attributes:
         gamma: discount per decision, in [0, 1]. lam: 0 gives one-step differences, 1 discounted returns minus V.
         whiten: `(A - mean) / (std + epsilon)` over the batch's occurrences of non-zero weight; the others get 0.

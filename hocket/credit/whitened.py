@@ -8,21 +8,21 @@ from typing import Literal
 import torch
 
 from hocket.core.batch import Batch, Occurrences
-from hocket.credit.formulas import whitened
+from hocket.credit.formulas import centred
 from hocket.credit.refined import Refined
 from hocket.credit.reinforce import in_place
 
 
 @dataclass(frozen=True)
 class WhitenedTokens(Refined):
-    """`(A_t - mean A) / (std A + epsilon)` over the decisions of the batch that count, each of them once.
+    """`(A_t - mean A) / sqrt(var A + epsilon)` over the decisions of the batch that count, each of them once.
 
     Long answers so weigh more in both than with statistics over trajectories. With `of = GroupRelative(scale=None)` it
     is REINFORCE++-baseline as its authors' code, verl and NeMo-RL compute it (arXiv 2501.03262).
 
     Attributes:
         ddof: 1 divides the sum of squares by one less than the number of decisions (verl), 0 by their number (NeMo-RL).
-        epsilon: added to the deviation.
+        epsilon: added to the variance, verl's 1e-8; NeMo-RL has none.
     """
 
     ddof: Literal[0, 1] = 1
@@ -31,5 +31,8 @@ class WhitenedTokens(Refined):
     def refine(self, batch: Batch) -> Occurrences:
         seen = batch.occurrences
         used = seen.weight != 0
-        credit = whitened(torch.as_tensor(seen.advantage[used]).double(), ddof=self.ddof, epsilon=self.epsilon)
-        return replace(seen, advantage=in_place(credit, used))
+        count = int(used.sum())
+        one = torch.zeros(count, dtype=torch.long)
+        middle = centred(seen.advantage[used].double(), one, 1)
+        variance = float(middle.square().sum()) / max(count - self.ddof, 1) + self.epsilon
+        return replace(seen, advantage=in_place(middle / variance**0.5 if variance > 0 else middle, used))

@@ -17,11 +17,16 @@ from hocket.core.batch import GroupBy
 from hocket.core.columns import Column
 from hocket.core.components import from_plain, to_plain
 from hocket.credit.corrections import MaskedImportance, TruncatedImportance
+from hocket.credit.counted import BoundedImportance, Counted
+from hocket.credit.deviations import OverOthersDeviation, OverRawDeviation
 from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
 from hocket.credit.pairs import AllPairs, BestAgainstWorst
 from hocket.credit.parts import EachScore
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
+from hocket.credit.vtrace import VTrace
+from hocket.credit.whitened import WhitenedTokens
+from hocket.methods.agents.igpo import Separately
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo import BetaDensity
 from hocket.methods.group_relative.gpg import SignalShare
@@ -48,6 +53,8 @@ WEIGHTS = [
     LogisticAccuracy(),
     SignalShare(),
     SemanticEntropy(),
+    OverOthersDeviation(),
+    OverRawDeviation(),
 ]
 PLAIN = [
     GroupRelative(),
@@ -70,9 +77,12 @@ PLAIN = [
     GreedyBaseline(to_go=True),
     Uniform(),
     GAE(gamma=0.9, lam=0.8),
+    WhitenedTokens(),
+    Separately(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
+NAMED += [BoundedImportance(), Counted(), VTrace()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 

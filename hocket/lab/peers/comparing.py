@@ -25,7 +25,6 @@ class PeerComparison:
         changes: settings of the recipe with which both agree, value and gradient; None when nothing makes them.
         differs: what separates it from the recipe as shipped, in words.
         gradient_only: their values differ even then, their gradients do not.
-        on_policy_only: they agree only where the policy has not moved since sampling.
         proximal: the learner's log-probs before the update are known besides the sampler's.
     """
 
@@ -35,7 +34,6 @@ class PeerComparison:
     changes: Mapping[str, Any] | None
     differs: str
     gradient_only: bool = False
-    on_policy_only: bool = False
     proximal: bool = False
 
     def settled(self) -> Recipe:

@@ -13,7 +13,7 @@ from hocket.credit.group import GroupRelative
 from hocket.credit.whitened import WhitenedTokens
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.padded import Padded, group_scores, mean_log_ratio, sequence_mean, surrogate, token_mean
-from hocket.lab.peers.trl import SMALL, TOKENS, trl_kl
+from hocket.lab.peers.trl import TOKENS
 from hocket.objectives.aggregated import Aggregated
 from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.surrogate import ClippedSurrogate
@@ -123,6 +123,12 @@ def prime_rl(batch: Padded) -> Tensor:
     return token_mean(-(log_ratio.exp() * advantage * ~masked) + 1e-3 * log_ratio.square(), batch)
 
 
+def tunix_grpo(batch: Padded, beta: float = 0.04) -> Tensor:
+    """tunix's default: `sequence-mean-token-mean`, epsilon 1e-6, `kl_loss_mode=kl`, which is k1 in the loss."""
+    loss = surrogate((batch.logp - batch.old).exp(), group_scores(batch, epsilon=1e-6), 0.2, 0.2)
+    return sequence_mean(loss + beta * (batch.logp - batch.reference), batch)
+
+
 NEMO, SLIME, SKYRL, AREAL, PRIME, TUNIX = "NeMo-RL", "slime", "SkyRL", "AReaL", "prime-rl", "tunix"
 BAND = {"correction.of.low": ICEPOP[0], "correction.of.high": ICEPOP[1]}
 OTHERS = GroupRelative(scale=None, leave_one_out=True, weigh=(OverOthersDeviation(),))
@@ -176,7 +182,7 @@ ENTRIES: Sequence[PeerComparison] = (
     PeerComparison(
         f"{SKYRL}, dppo, binary_kl at 0.01",
         skyrl_dppo_kl,
-        "dppo-kl",
+        "divergence-ppo-kl",
         {"objective.low": 0.01, "objective.high": 0.01},
         "the thresholds",
     ),
@@ -190,7 +196,7 @@ ENTRIES: Sequence[PeerComparison] = (
     PeerComparison(
         f"{PRIME}, its default",
         prime_rl,
-        "dppo",
+        "divergence-ppo",
         {
             "credit.scale": None,
             "regularisers": (LogRatioPenalty(coefficient=1e-3, level="decision"),),
@@ -198,6 +204,10 @@ ENTRIES: Sequence[PeerComparison] = (
         "no deviation is divided by; 1e-3 (log r)^2 at every token",
     ),
     PeerComparison(
-        f"{TUNIX}, its default, beta 0.04", trl_kl, "grpo-kl", SMALL, "epsilon 1e-4; computes what TRL does"
+        f"{TUNIX}, its default, beta 0.04",
+        tunix_grpo,
+        "grpo-kl",
+        {"regularisers.0.estimator": "k1"},
+        "its KL is k1, whose expected gradient is 0 on the policy's own samples",
     ),
 )

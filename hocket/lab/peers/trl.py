@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hocket.credit.deviations import OverRawDeviation
+from hocket.credit.group import GroupRelative
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.padded import (
     Padded,
@@ -18,6 +20,7 @@ from hocket.lab.peers.padded import (
     surrogate,
     token_mean,
 )
+from hocket.objectives.turn_ratio import TurnSurrogate
 
 TRL_EPSILON = 1e-4
 
@@ -102,6 +105,19 @@ def trl_rloo(batch: Padded) -> Tensor:
     return surrogate(ratio, leave_one_out(batch), 0.2, 0.2).mean()
 
 
+def trl_batch_scale(batch: Padded) -> Tensor:
+    """`loss_type="grpo"`, `scale_rewards="batch"`: centred by group, over the deviation of all rewards."""
+    advantage = group_scores(batch, epsilon=None) / (batch.reward.std() + TRL_EPSILON)
+    return sequence_mean(surrogate((batch.logp - batch.old).exp(), advantage, 0.2, 0.2), batch)
+
+
+def trl_top_entropy(batch: Padded, quantile: float = 0.2) -> Tensor:
+    """`loss_type="dapo"`, `epsilon_high=0.28`, `top_entropy_quantile=0.2`, on recorded entropies."""
+    least = torch.quantile(batch.entropy[batch.mask > 0], 1 - quantile)
+    loss = surrogate((batch.logp - batch.old).exp(), group_scores(batch, epsilon=TRL_EPSILON), 0.2, 0.28)
+    return token_mean(loss * (batch.entropy >= least), batch)
+
+
 NAME = "TRL 1.16"
 SMALL = {"credit.epsilon": TRL_EPSILON}
 TOKENS = {"objective.aggregate": "token-mean"}
@@ -135,9 +151,22 @@ ENTRIES: Sequence[PeerComparison] = (
         f"{NAME}, RLOOTrainer",
         trl_rloo,
         "rloo",
-        {},
-        "a clipped ratio of whole answers; the recipe is the plain policy gradient",
-        gradient_only=True,
-        on_policy_only=True,
+        {"objective": TurnSurrogate(mean="product", dual=None, cap=None)},
+        "a clipped ratio of whole answers, the product of their tokens'; the recipe is the plain policy gradient, with "
+        "equal gradients on the policy's own samples",
+    ),
+    PeerComparison(
+        f"{NAME}, loss_type grpo, scale_rewards batch",
+        trl_batch_scale,
+        "grpo",
+        {"credit": GroupRelative(scale=None, weigh=(OverRawDeviation(),))},
+        "divided by the deviation of all rewards of the batch as they are; epsilon 1e-4",
+    ),
+    PeerComparison(
+        f"{NAME}, loss_type dapo, epsilon_high 0.28, top_entropy_quantile 0.2",
+        trl_top_entropy,
+        "high-entropy-tokens",
+        {"credit.of.epsilon": TRL_EPSILON},
+        "epsilon 1e-4; its entropies are the current policy's, the recipe's those before the update",
     ),
 )

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hocket.credit.group import GroupRelative
+from hocket.credit.whitened import WhitenedTokens
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.padded import (
     Padded,
@@ -18,6 +20,8 @@ from hocket.lab.peers.padded import (
     token_mean,
 )
 from hocket.lab.peers.trl import TOKENS, soft_gated
+from hocket.objectives.aggregated import Aggregated
+from hocket.objectives.surrogate import ClippedSurrogate
 
 
 def verl_ratio(batch: Padded) -> Tensor:
@@ -79,6 +83,59 @@ def verl_pass_at_k(batch: Padded) -> Tensor:
     return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
 
 
+def verl_sum_norm(batch: Padded, longest: int = 128) -> Tensor:
+    """Current `seq-mean-token-sum-norm`, `loss_scale_factor=128`, `norm_adv_by_std_in_grpo=False`."""
+    loss = surrogate(verl_ratio(batch), group_scores(batch, epsilon=None), 0.2, 0.2, 3.0)
+    return (loss * batch.mask).sum(1).mean() / longest
+
+
+def verl_token_sum(batch: Padded) -> Tensor:
+    """`adv_estimator=grpo`, vanilla loss, `token-sum`."""
+    loss = surrogate(verl_ratio(batch), group_scores(batch, epsilon=1e-6), 0.2, 0.2, 3.0)
+    return (loss * batch.mask).sum()
+
+
+def verl_reinforce_plus_plus_baseline(batch: Padded) -> Tensor:
+    """`adv_estimator=reinforce_plus_plus_baseline`: group means, whitened over tokens, 1e-8 added to the variance."""
+    centred, count = group_scores(batch, epsilon=None).expand_as(batch.mask), batch.mask.sum()
+    mean = token_mean(centred, batch)
+    variance = ((centred - mean).square() * batch.mask).sum() / (count - 1)
+    advantage = (centred - mean) * (variance + 1e-8).rsqrt()
+    return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
+
+
+def covariances(batch: Padded) -> Tensor:
+    """Of log-probs and advantages over tokens, `[N, L]`."""
+    advantage, logp = group_scores(batch, epsilon=1e-6).expand_as(batch.mask), batch.logp.detach()
+    return (advantage - token_mean(advantage, batch)) * (logp - token_mean(logp, batch))
+
+
+def verl_clip_cov(batch: Padded) -> Tensor:
+    """The `clip_cov` loss at clip ratios 1 where `clip_cov_ratio` takes every token of covariance from 1 to 5."""
+    advantage, ratio = group_scores(batch, epsilon=1e-6), verl_ratio(batch)
+    free, bounded = -advantage * ratio, -advantage * ratio.clamp(0.0, 2.0)
+    chosen = (covariances(batch) > 1) & (covariances(batch) < 5) & ~(bounded > free)
+    return token_mean(torch.maximum(free, bounded) * ~chosen, batch)
+
+
+def verl_kl_cov(batch: Padded, portion: float = 0.1) -> Tensor:
+    """The `kl_cov` loss, `kl_cov_ratio=0.1`, `ppo_kl_coef=1`."""
+    covariance = covariances(batch).masked_fill(batch.mask == 0, -torch.inf).view(-1)
+    many = max(1, int(portion * int(batch.mask.sum())))
+    held = torch.zeros_like(covariance).scatter(0, covariance.topk(many).indices, 1.0).view_as(batch.mask)
+    log_ratio = batch.logp - batch.old
+    return token_mean(-group_scores(batch, epsilon=1e-6) * log_ratio.exp() + held * log_ratio.abs(), batch)
+
+
+def verl_dppo_tv(batch: Padded, limit: float = 0.15) -> Tensor:
+    """The `dppo_tv` loss at 0.15: the ratio, at most 20, is a constant factor of the log-prob."""
+    advantage = group_scores(batch, epsilon=1e-6).expand_as(batch.mask)
+    moved = batch.logp.detach().exp() - batch.old.exp()
+    kept = torch.where(advantage > 0, moved <= limit, moved >= -limit)
+    weight = verl_ratio(batch).detach().clamp(max=20.0)
+    return token_mean(-advantage * weight * batch.logp * kept, batch)
+
+
 OLD, NEW = "verl (Oct 2025)", "verl 0.9"
 
 ENTRIES: Sequence[PeerComparison] = (
@@ -95,6 +152,43 @@ ENTRIES: Sequence[PeerComparison] = (
         "dr-grpo",
         None,
         "not divided by the number of answers; divided by the batch's own width; dual clip at 3",
+    ),
+    PeerComparison(
+        f"{NEW}, grpo without deviation, seq-mean-token-sum-norm, loss_scale_factor 128",
+        verl_sum_norm,
+        "dr-grpo",
+        {},
+        "dual clip at 3, objective.dual, which no ratio of these batches reaches; at equal lengths L nothing else",
+    ),
+    PeerComparison(
+        f"{NEW}, grpo, token-sum",
+        verl_token_sum,
+        "grpo",
+        {"objective": Aggregated(of=ClippedSurrogate(dual=3.0), form="token-sum")},
+        "a sum over tokens, no mean; dual clip at 3",
+    ),
+    PeerComparison(
+        f"{NEW}, reinforce_plus_plus_baseline",
+        verl_reinforce_plus_plus_baseline,
+        "reinforce++-baseline",
+        {"credit": WhitenedTokens(of=GroupRelative(scale=None)), "objective.dual": 3.0, "regularisers": ()},
+        "whitened over tokens, 1e-8 added to the variance; dual clip at 3; no KL in the loss",
+    ),
+    PeerComparison(
+        f"{NEW}, clip_cov, every token from 1 to 5",
+        verl_clip_cov,
+        "clip-cov",
+        {"objective.portion": 1.0},
+        "the portion, so that nothing is drawn",
+    ),
+    PeerComparison(f"{NEW}, kl_cov at 0.1", verl_kl_cov, "kl-cov", {"objective.portion": 0.1}, "the portion"),
+    PeerComparison(
+        f"{NEW}, dppo_tv at 0.15",
+        verl_dppo_tv,
+        "divergence-ppo",
+        {"objective.low": 0.15, "objective.high": 0.15},
+        "the thresholds; ratios beyond 20 are cut and keep a gradient",
+        gradient_only=True,
     ),
     PeerComparison(
         f"{OLD}, rloo",

@@ -29,6 +29,8 @@ GIGPO = GRPO.but(
         "same state": "equal keys, within the scenario; credit.turn.similarity counts similar texts as one",
         "F": "both deviations; null in credit.episode.scale and credit.turn.scale is the authors' other form, F = 1",
         "a state seen once": "A_S = 0",
+        "statistics": "of episodes over trajectories, each once; the released code takes them over its rows, one per "
+        "step, so that long episodes count more in mean and deviation",
         "several visits of one trajectory": "each is a member of the state's group",
         "bias": "the paper's mean holds the turn's own return, so rare states are shrunk most; credit.turn.baseline = "
         "others with scale null leaves the own trajectory out and is exactly unbiased",

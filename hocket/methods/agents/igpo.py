@@ -16,16 +16,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
+from hocket.core.segments import suffix_sum
+from hocket.credit.formulas import centred, scaled
 from hocket.credit.group import StepRelative
 from hocket.credit.turn_level import TurnRelative
+from hocket.credit.units import step_units
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.shaping import added
 from hocket.rollout.branches import ANSWER
 from hocket.stages import (
+    Credit,
     Grade,
     LedgerView,
     LogProbScorer,
@@ -159,6 +163,48 @@ class InformationGain(Shaping):
         return added(batch, Level.TURN, self.weight * values)
 
 
+@dataclass(frozen=True)
+class Separately(Credit):
+    """`StepRelative` with statistics of its own for every trajectory's last step: outcomes apart from gains.
+
+    IGPO's mode `separate` (the release's `info_gain_norm_mode`): outcomes are compared with outcomes, what was gained
+    before with gains, each over the samples of a scenario; then both are summed from each step on.
+
+    Attributes:
+        by, scale, ddof, epsilon, gamma: as in `StepRelative`.
+    """
+
+    by: GroupBy = GroupBy("scenario")
+    scale: Literal["std"] | None = "std"
+    ddof: int = 0
+    epsilon: float = 1e-6
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        StepRelative(self.by, self.scale, self.ddof, self.epsilon, self.gamma)
+
+    @property
+    def least_samples(self) -> int:
+        """Two when groups are within a scenario."""
+        return 2 if "scenario" in self.by.columns else 1
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        units = step_units(batch)
+        used = units.counted
+        group, size = units.groups(self.by, batch)
+        last = torch.ones(len(used), dtype=torch.bool)
+        last[:-1] = units.trajectory[1:] != units.trajectory[:-1]
+        group, size = (2 * group + last)[used], 2 * size
+        middle = centred(units.value[used], group, size)
+        if self.scale == "std":
+            middle = scaled(middle, middle, group, size, ddof=self.ddof, epsilon=self.epsilon)
+        credit = torch.zeros(len(used), dtype=torch.float64)
+        credit[used] = middle
+        to_go = suffix_sum(credit, units.trajectory, batch.trajectories, discount=self.gamma)
+        return replace(batch.occurrences, advantage=to_go[units.member])
+
+
 def _paths(batch: Batch) -> list[torch.Tensor]:
     """The turns of each trajectory in time order."""
     seen = batch.occurrences
@@ -188,7 +234,9 @@ IGPO = GRPO.but(
         "tokens count; detached",
         "several right answers": "the first",
         "order": "rewards are normalised, then summed, as in the authors' code",
-        "statistics": "gains and outcomes of all turns of the scenario together",
+        "statistics": "gains and outcomes of all turns of the scenario together; igpo-separate has them apart",
+        "a gain of 0": "is a reward of 0; the released code reads it as no reward, so that it enters no mean and its "
+        "turn is credited with the next",
         "degrees of freedom": "0: the sum of squares is divided by the number of turns, as in the authors' code",
         "discount": "credit.gamma = 1 per turn",
         "bias": "the mean is taken away once per turn still to come, so long episodes lose by it however large the "
@@ -197,6 +245,19 @@ IGPO = GRPO.but(
     rollout=WithBeliefs(samples=8),
     shaping=(InformationGain(),),
     credit=StepRelative(by=GroupBy("scenario"), scale="std", ddof=0),
+)
+
+
+IGPO_SEPARATE = IGPO.but(
+    name="igpo-separate",
+    title="IGPO with gains and outcomes normalised apart",
+    formula="A_t = sum_{k>=t} gamma^(k-t) z_k,  z_k = (r_k - mean r)/(std r + eps), over gains where k < T, over "
+    "outcomes at T",
+    conventions={
+        **IGPO.conventions,
+        "statistics": "of gains over all turns but the last of the scenario's samples, of outcomes over the last ones",
+    },
+    credit=Separately(),
 )
 
 

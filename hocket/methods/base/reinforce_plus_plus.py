@@ -45,7 +45,8 @@ REINFORCE_PLUS_PLUS_BASELINE = REINFORCE_PLUS_PLUS.but(
     conventions={
         **GROUP,
         "aggregation": "mean over all decisions of the batch",
-        "whitening": "the deviation is over the batch's trajectories, ddof 1",
+        "whitening": "the deviation is over the batch's trajectories, ddof 1; the authors' code, verl and NeMo-RL take "
+        "mean and deviation over tokens: credit = WhitenedTokens(of=GroupRelative(scale=None))",
         "clipping side": "both, 0.2",
         "KL": "k2 in the loss, as the paper has it; coefficient 0.001 is our choice",
     },

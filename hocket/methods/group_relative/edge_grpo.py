@@ -192,6 +192,8 @@ EDGE_GRPO = GRPO.but(
         **GRPO.conventions,
         "entropy": ENTROPY,
         "factor": "mean over the batch's samples; between 0.1 and 10 (a guard that the public code has commented out)",
+        "mean entropy": "of a sample's own decisions; the public code's mean runs over the padding too, so that short "
+        "samples seem more certain",
         "correction": "half of each group's wrong answers, rounded up, replaced by their continuation",
         "imposed tokens": "the wrong answer and the cue carry no credit and count in no denominator",
         "cue": "to look again, or to look again with the right answer, drawn evenly: rollout.cues",

@@ -153,7 +153,8 @@ TW_GRPO = GRPO.but(
         **GRPO.conventions,
         "aggregation": "mean over all decisions of the batch; weights leave the denominator as it is",
         "divergence": "m is the mean of the samples' log-distributions l; finished samples count as uniform",
-        "weights": "between 1 and credit.largest = 1.4 over the places of a group; 1 where no distributions are shown",
+        "weights": "between 1 and credit.largest = 1.4 over the places of a group; 1 where no distributions are shown; "
+        "smallest and largest are of places that somebody reached, in the public code of padding too",
         "reward": "the task's; for questions with several right options hocket.rewards.SubsetMatch",
         "memory": "hidden states of one group and 2^23 numbers of distributions at once",
     },

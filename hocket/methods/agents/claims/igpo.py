@@ -17,7 +17,7 @@ from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode, to_go, without
 from hocket.lab.toys.rewarded import document, lines
 from hocket.lab.toys.talks import played_by
-from hocket.methods.agents.igpo import IGPO, IGPO_UNBIASED, WithBeliefs
+from hocket.methods.agents.igpo import IGPO, IGPO_SEPARATE, IGPO_UNBIASED, WithBeliefs
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
@@ -54,6 +54,30 @@ def _() -> Finding:
             held = row["info"]["beliefs"]
             off = max(off, abs(sum(gains) - (held[-1] - held[0])), abs(gains[-1]))
     return below(1e-12, sum_of_gains_against_b_T_minus_b_0_on_20_batches=off)
+
+
+@claim("Apart, gains are compared with gains and outcomes with outcomes; a gain of 0 is one of them.", "released code")
+def _() -> Finding:
+    off = 0.0
+    for rows in map(random_beliefs, range(10)):
+        rows = [*rows, believing("0", 1.0, [0.5, 0.5, 0.2])]
+        found = inspect_rows(IGPO_SEPARATE, rows)["advantages"]
+        gains, wanted = turn_rewards(rows), []
+        for row, own in zip(rows, gains, strict=True):
+            peers = [n for n, other in enumerate(rows) if other["group"] == row["group"]]
+            early = _standard([one for n in peers for one in gains[n][:-1]])
+            late = _standard([float(rows[n]["scores"]["reward"]) for n in peers])
+            marks = [early(one) for one in own[:-1]] + [late(float(row["scores"]["reward"]))]
+            wanted.append([sum(marks[turn:]) for turn in range(len(marks)) for _ in range(2)])
+        off = max(off, gap(found, wanted))
+    return below(1e-9, off_by_hand_on_10_batches=off)
+
+
+def _standard(values: Sequence[float]) -> Callable[[float], float]:
+    """`(x - mean)/(deviation + 1e-6)` of these values, ddof 0; 0 where all are equal."""
+    mean = fmean(values) if values else 0.0
+    spread = math.sqrt(fmean([(one - mean) ** 2 for one in values])) if values else 0.0
+    return lambda one: (one - mean) / (spread + 1e-6) if max(values) > min(values) else 0.0
 
 
 @claim("A turn that leaves the belief as it was has reward 0.")

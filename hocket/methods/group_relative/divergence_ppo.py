@@ -80,8 +80,8 @@ class DivergenceMask(Objective):
         return Terms(torch.where(masked, torch.zeros_like(value), value), weight, metrics=metrics)
 
 
-DPPO = GRPO.but(
-    name="dppo",
+DIVERGENCE_PPO = GRPO.but(
+    name="divergence-ppo",
     title="Divergence Proximal Policy Optimisation, total variation",
     source="Qi et al., Rethinking the Trust Region in LLM Reinforcement Learning, arXiv:2602.04879; prime-rl, whose "
     "thresholds these are",
@@ -101,14 +101,14 @@ DPPO = GRPO.but(
 )
 
 
-DPPO_KL = DPPO.but(
-    name="dppo-kl",
+DIVERGENCE_PPO_KL = DIVERGENCE_PPO.but(
+    name="divergence-ppo-kl",
     title="Divergence Proximal Policy Optimisation, KL",
-    formula="as dppo, p - q in its place the KL of (q, 1 - q) from (p, 1 - p), at most 0.05",
+    formula="as divergence-ppo, p - q in its place the KL of (q, 1 - q) from (p, 1 - p), at most 0.05",
     conventions={
-        **DPPO.conventions,
+        **DIVERGENCE_PPO.conventions,
         "clipping side": "the one that the advantage asks for, 0.05 nats (verl's example)",
     },
-    note=DPPO.note.replace("0.2", "so much"),
+    note=DIVERGENCE_PPO.note.replace("0.2", "so much"),
     **{"objective.divergence": "kl", "objective.low": 0.05, "objective.high": 0.05},
 )

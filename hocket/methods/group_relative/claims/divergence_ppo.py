@@ -6,10 +6,10 @@ import torch
 
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, same_gradient, say
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.dppo import DPPO, DPPO_KL, moved
+from hocket.methods.group_relative.divergence_ppo import DIVERGENCE_PPO, DIVERGENCE_PPO_KL, moved
 from hocket.recipe import Recipe
 
-claim = Claims("dppo", "arXiv:2602.04879")
+claim = Claims("divergence-ppo", "arXiv:2602.04879")
 TOKENS = GRPO.but({"objective.aggregate": "token-mean"})
 
 
@@ -27,7 +27,7 @@ def pulls(recipe: Recipe, changes: list[tuple[float, float]], *, right: bool) ->
 
 @claim("At the policy that sampled its gradient is GRPO's.")
 def _() -> Finding:
-    return same_gradient(DPPO, TOKENS, gap=0.0)
+    return same_gradient(DIVERGENCE_PPO, TOKENS, gap=0.0)
 
 
 CHANGES = [(0.5, 0.69), (0.5, 0.71), (0.5, 0.31), (0.5, 0.29), (0.001, 0.1), (0.1, 0.001)]
@@ -35,7 +35,7 @@ CHANGES = [(0.5, 0.69), (0.5, 0.71), (0.5, 0.31), (0.5, 0.29), (0.001, 0.1), (0.
 
 @claim("A token is silent where its probability rose by more than 0.2 in a right answer, fell by it in a wrong one.")
 def _() -> Finding:
-    silent = {right: (pulls(DPPO, CHANGES, right=right) == 0).tolist() for right in (True, False)}
+    silent = {right: (pulls(DIVERGENCE_PPO, CHANGES, right=right) == 0).tolist() for right in (True, False)}
     return Finding(
         silent[True] == [False, True, False, False, False, False]
         and silent[False] == [False, False, False, True, False, False],
@@ -48,15 +48,15 @@ def _() -> Finding:
     rare, sure = (0.01, 0.02), (0.9, 0.68)
     found = {
         recipe.name: [float(pulls(recipe, [rare], right=True)), float(pulls(recipe, [sure], right=False))]
-        for recipe in (TOKENS.but({"objective.low": 0.3}), DPPO)
+        for recipe in (TOKENS.but({"objective.low": 0.3}), DIVERGENCE_PPO)
     }
-    ours, theirs = found["dppo"], found["grpo"]
+    ours, theirs = found["divergence-ppo"], found["grpo"]
     return Finding(ours[0] != 0 == ours[1] and theirs[0] == 0 != theirs[1], say(of_DPPO=str(ours), GRPO=str(theirs)))
 
 
 @claim("A token that stays counts with its ratio, over all tokens, masked ones too.")
 def _() -> Finding:
-    sizes = pulls(DPPO, CHANGES, right=True)
+    sizes = pulls(DIVERGENCE_PPO, CHANGES, right=True)
     plain = pulls(TOKENS, [(0.5, 0.5)] * len(CHANGES), right=True)[0]
     kept = torch.tensor([float(number != 1) for number in range(len(CHANGES))], dtype=torch.float64)
     return below(EXACT, off_by_hand=gap(sizes, kept * plain))
@@ -72,7 +72,7 @@ def _() -> Finding:
     wanted = [math.copysign(divergence(q, p), p - q) for q, p in changes]
     off = gap(moved(logs[:, 0], logs[:, 1], "kl"), wanted)
     sides = [
-        (pulls(DPPO_KL, changes, right=right) == 0).tolist() == [sign * one > 0.05 for one in wanted]
+        (pulls(DIVERGENCE_PPO_KL, changes, right=right) == 0).tolist() == [sign * one > 0.05 for one in wanted]
         for right, sign in ((True, 1), (False, -1))
     ]
     return Finding(off < 1e-6 and all(sides) and max(wanted) > 0.05 > min(map(abs, wanted)), say(off=off))

@@ -1,0 +1,80 @@
+"""VAPO's claims."""
+
+from typing import Any
+
+import torch
+
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
+from hocket.methods.base.ppo import PPO
+from hocket.methods.group_relative.vapo import VAPO
+
+claim = Claims("vapo", "arXiv:2504.05118")
+RAW = VAPO.but({"credit.whiten": False})
+
+
+def answer(length: int, reward: float, value: float = 0.5) -> dict[str, Any]:
+    """An answer of equal values, paid at its end."""
+    return {"group": "g", "scores": {"reward": reward}, "logp": [-1.0] * length, "value": [value] * length}
+
+
+@claim("Lambda is 1 - 1/(0.05 l): a difference l/2 decisions away counts lambda to that power.")
+def _() -> Finding:
+    off, lams = 0.0, []
+    for length in (21, 40, 100, 400):
+        # With equal values the only difference that is not 0 is the last one, 1 - 0.5.
+        found = inspect_rows(RAW, [answer(length, 1.0)])["advantages"][0]
+        lam = 1 - 1 / (0.05 * length)
+        off = max(off, gap(found, [0.5 * lam ** (length - 1 - t) for t in range(length)]))
+        lams.append(lam)
+    return Finding(off < EXACT and lams == sorted(lams), say(off=off, lambdas=lams))
+
+
+@claim("Answers of up to 20 decisions have one-step differences.", "derived: lambda would not be positive")
+def _() -> Finding:
+    found = [inspect_rows(RAW, [answer(length, 1.0)])["advantages"][0] for length in (1, 5, 20)]
+    return below(EXACT, off=max(gap(row, [0.0] * (len(row) - 1) + [0.5]) for row in found))
+
+
+@claim("The critic's targets are whole returns, whatever the length.", "decoupled GAE, section 4.1")
+def _() -> Finding:
+    off = 0.0
+    for length in (3, 50):
+        for reward in (1.0, 0.0):
+            document = {"version": 1, "trajectories": [answer(length, reward), answer(2, 0.3)]}
+            batch, _ = VAPO.compute_credit(RecordedBatch(document).batch, VAPO.init(), {})
+            assert batch.occurrences.target is not None
+            off = max(off, gap(batch.occurrences.target[:length], torch.full((length,), reward)))
+    return below(EXACT, off=off)
+
+
+@claim("Right answers are imitated besides: minus 0.1 over their tokens; the rest is PPO's with its clip.")
+def _() -> Finding:
+    plain, off, right = VAPO.but({"regularisers": VAPO.regularisers[:1]}), 0.0, 0
+    for batch in batches(10, "vapo", gap=0.3):
+        rows = batch["trajectories"]
+        marks = torch.tensor([float(r["scores"]["reward"] >= 0.5) for r in rows for _ in r["logp"]]).double()
+        extra = gradient(VAPO, batch) - gradient(plain, batch)
+        off, right = max(off, gap(extra, -0.1 * marks / marks.sum().clamp(min=1))), right + int(marks.sum())
+    return below(1e-12, right > 0, off=off)
+
+
+@claim("Praised tokens may rise to 1.28 times their probability, blamed ones fall to 0.8.")
+def _() -> Finding:
+    ratios = torch.tensor([0.7, 0.79, 0.81, 1.21, 1.27, 1.29], dtype=torch.float64)
+    plain = VAPO.but({"regularisers": VAPO.regularisers[:1], "credit.whiten": False})
+    silent = {}
+    for reward in (1.0, 0.0):
+        rows = [
+            {**answer(1, reward), "logp": [float(one.log())], "logp_behaviour": [0.0], "group": str(n)}
+            for n, one in enumerate(ratios)
+        ]
+        found = gradient(plain, {"version": 1, "trajectories": rows})
+        silent[reward] = [float(one) for one in ratios[found == 0]]
+    return Finding(
+        silent == {1.0: [1.29], 0.0: [0.7, 0.79]}, say(silent_when_right=str(silent[1.0]), wrong=str(silent[0.0]))
+    )
+
+
+claim.shipped(VAPO, without={"credit": PPO.credit})
+claim.shipped(VAPO, without={"regularisers": PPO.regularisers})

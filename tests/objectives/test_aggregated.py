@@ -1,0 +1,50 @@
+"""Denominators by prompt, and none."""
+
+from __future__ import annotations
+
+import pytest
+
+from hocket.core.keys import Key
+from hocket.lab.documents import random_document
+from hocket.lab.microscope import inspect
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.base.reinforce import REINFORCE
+from hocket.objectives.aggregated import Aggregated
+from hocket.objectives.log_ratio import LogRatioPenalty
+from hocket.objectives.policy_gradient import PolicyGradient
+
+
+def uneven():
+    """Groups of 4, 3 and 2 answers."""
+    document = random_document(Key.of(3).derive("aggregated"), gap=0.0)
+    rows = document["trajectories"]
+    document["trajectories"] = [*rows[:4], *rows[4:7], *rows[8:10]]
+    return document
+
+
+@pytest.mark.parametrize("form", ["prompt-mean", "token-sum"])
+def test_by_hand(form):
+    document = uneven()
+    rows = document["trajectories"]
+    found = inspect(REINFORCE.but({"objective": Aggregated(of=PolicyGradient(), form=form)}), document)["gradient"]
+    for row, slopes in zip(rows, found, strict=True):
+        own = sum(len(other["logp"]) for other in rows if other["group"] == row["group"])
+        divisor = 3 * own if form == "prompt-mean" else 1
+        assert slopes == pytest.approx([-row["scores"]["reward"] / divisor] * len(slopes))
+
+
+def test_terms_of_whole_trajectories_are_refused():
+    with pytest.raises(ValueError, match="one each"):
+        inspect(GRPO.but({"objective": Aggregated(of=LogRatioPenalty())}), uneven())
+    with pytest.raises(ValueError, match="form"):
+        Aggregated(form="group-mean")
+
+
+def test_it_asks_for_what_its_objective_does():
+    wrapped = Aggregated(of=GRPO.objective)
+    assert (wrapped.reads, wrapped.needs, wrapped.couples) == (
+        GRPO.objective.reads,
+        GRPO.objective.needs,
+        GRPO.objective.couples,
+    )
+    assert wrapped.idle_without_advantage
