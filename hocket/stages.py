@@ -437,8 +437,8 @@ class HookContext(Protocol):
         """How many updates old samples are."""
         ...
 
-    async def evaluate(self, n: int, *, key: Key) -> float:
-        """The success on the first `n` scenarios of the task's `eval` split, greedily, once each."""
+    async def evaluate(self, n: int, *, key: Key, split: Split = "eval") -> float:
+        """The success on the first `n` scenarios of a split of the task, greedily, once each."""
         ...
 
     def learn(

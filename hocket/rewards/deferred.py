@@ -12,7 +12,7 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, usable
-from hocket.stages import Hook, HookContext, Reward, State
+from hocket.stages import Hook, HookContext, Reward, Split, State
 from hocket.types import Score, Trajectory
 
 
@@ -22,11 +22,13 @@ class DeferredReward(Reward, Hook):
     It is paid for the trajectories that were learnt from or, where there were none, for those that were discarded.
 
     Attributes:
-        policy: whom it pays. problems: how many of the task's `eval` split the others are measured on, greedily.
+        policy: whom it pays. problems: how many problems the others are measured on, greedily; split: of the task's
+            split of that name.
     """
 
     policy: str
     problems: int
+    split: Split
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
         """No opinion yet."""
@@ -66,7 +68,7 @@ class DeferredReward(Reward, Hook):
         return {**kept, "accuracy": accuracy}
 
     async def _accuracy(self, run: HookContext) -> float:
-        return await run.evaluate(self.problems, key=run.key.derive("progress"))
+        return await run.evaluate(self.problems, key=run.key.derive("progress"), split=self.split)
 
 
 def pay(trajectories: Sequence[Trajectory], name: str, policy: str, value: float) -> None:

@@ -13,7 +13,7 @@ from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.signals import RIGHT
 from hocket.rewards.score import Journal, grade
-from hocket.stages import Metrics, Player, Reward, Task
+from hocket.stages import Metrics, Player, Reward, Split, Task
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.kind import Measure
 from hocket.types import Assignment, Decoding, Trajectory
@@ -63,17 +63,18 @@ async def evaluate(
     key: Key,
     among: int | None = None,
     journal: Journal | None = None,
+    split: Split = "eval",
 ) -> Evaluated:
-    """Plays `n` scenarios of the `eval` split (all when there are fewer), greedily, once each.
+    """Plays `n` scenarios of a split, `eval` unless another is named (all when there are fewer), greedily, once each.
 
     They are the first `n`, or with `among` spread evenly over the first `among`, so that a smaller measurement on the
     way is about the same problems as the large one at the ends: later numbers of a task may well be harder.
     """
     started = time.perf_counter()
     greedy = replace(decoding, temperature=0.0)
-    total = _count(task, n if among is None else max(n, among))
+    total = _count(task, n if among is None else max(n, among), split)
     numbers = [place * total // min(n, total) for place in range(min(n, total))]
-    asked = [Assignment(task.scenario("eval", number), decoding=greedy) for number in numbers]
+    asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in numbers]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
     success = [_success(task, trajectory) for trajectory in played]
@@ -127,8 +128,8 @@ def _success(task: Task, trajectory: Trajectory) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def _count(task: Task, n: int) -> int:
-    size = task.size("eval")
+def _count(task: Task, n: int, split: Split = "eval") -> int:
+    size = task.size(split)
     return n if size is None else min(n, size)
 
 

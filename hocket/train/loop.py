@@ -23,7 +23,7 @@ from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
 from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
-from hocket.stages import Hook, Metrics, Player, Policy, Reward, Task
+from hocket.stages import Hook, Metrics, Player, Policy, Reward, Split, Task
 from hocket.train.describe import described
 from hocket.train.embedders import Embedder
 from hocket.train.evaluate import evaluate
@@ -96,9 +96,9 @@ class RunContext:
     def trained(self) -> dict[str, Policy]:
         return {name: learner.policy for name, learner in self.learners.items() if not learner.frozen}
 
-    async def evaluate(self, n: int, *, key: Key) -> float:
-        """The success on the first `n` scenarios of the task's `eval` split, greedily, once each."""
-        measured = await evaluate(self.task, self.player, (), n=n, decoding=self.decoding, key=key)
+    async def evaluate(self, n: int, *, key: Key, split: Split = "eval") -> float:
+        """The success on the first `n` scenarios of a split of the task, greedily, once each."""
+        measured = await evaluate(self.task, self.player, (), n=n, decoding=self.decoding, key=key, split=split)
         return measured.success
 
     def learn(

@@ -17,13 +17,14 @@ from hocket.core.batch import GroupBy
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.credit.apart import Apart
 from hocket.credit.reinforce import ReturnToGo
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import KLToReference
 from hocket.rewards.deferred import DeferredReward
-from hocket.stages import Curriculum, Grade, LedgerView, More, Play, Rollout, State, Task
+from hocket.stages import Curriculum, Grade, LedgerView, More, Play, Rollout, Split, State, Task
 from hocket.types import Assignment, Experience, Scenario, Trajectory
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
@@ -204,12 +205,14 @@ class LearningProgress(DeferredReward):
     """`r = scale (accuracy after - accuracy before)`, for `policy` alone: what its turns taught the others.
 
     CPMobius (arXiv 2602.02979, and the authors' code): the Coach is paid for its whole batch with what the Player
-    gained on labelled problems held out, here the first `problems` of the task's `eval` split, answered greedily. While
+    gained on labelled problems held out, here the first `problems` of the task's `train` split, answered greedily:
+    nobody trains on that, the problems being the Coach's, and `eval` is for what measures the run itself. While
     trajectories are scored it has no opinion; it is settled once the others have learnt, and `policy` learns
     then. With a reward of exactly 0 `policy` does not learn in that step.
 
     Attributes:
-        policy: whose turns are paid. problems: measured on, at every step. scale: of the change.
+        policy: whose turns are paid. problems: measured on, at every step. split: of the task, whose problems they
+            are. scale: of the change.
         momentum: the running mean of the progress of earlier steps is taken off (a step counts this much less than the
             next one), so that less progress than usual is bad; the first step only sets it. None, as in the paper,
             takes nothing off.
@@ -219,6 +222,7 @@ class LearningProgress(DeferredReward):
     problems: int = 40
     scale: float = 100.0
     momentum: float | None = None
+    split: Split = "train"
     name: str = "progress"
     weight: float = 1.0
 
@@ -252,7 +256,8 @@ CPMOBIUS = GRPO.but(
     "Coach: A = 100 (accuracy after - accuracy before the Player's update) on every problem of the batch",
     conventions={
         **GRPO.conventions,
-        "labels": "only of the first 40 problems of the task's eval split, answered greedily (rewards.0.problems)",
+        "labels": "only of the first 40 problems of the task's train split, which nobody trains on, answered greedily "
+        "(rewards.0.problems, rewards.0.split); the eval split measures the run",
         "batch": "8 problems of 16 solutions each; 256 in the code",
         "band": "0.2 to 0.8 of the solutions rewarded; asked for 4 times at most, then with what there is, never empty",
         "ties, no answer": "-1",
@@ -262,6 +267,9 @@ CPMOBIUS = GRPO.but(
         "KL": "k3 in the loss, coefficient 0.001; the code's entropy bonus for the Coach, 0.01, is left out",
         "role weights": "one policy each",
     },
+    note="without a baseline, as the paper has it, the Coach does not beat a uniform one on tables; there it takes "
+    "rewards.0.momentum and an entropy bonus",
+    requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
     workflow="coach-player",
     cast=Separate(),
     curriculum=Invented(prompts=8),

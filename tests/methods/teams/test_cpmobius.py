@@ -87,7 +87,7 @@ def test_the_coach_learns_after_the_player_and_from_what_it_gained(monkeypatch: 
 
 
 def test_without_progress_the_coach_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def still(parts: Any, problems: int, *, key: Any) -> float:
+    async def still(parts: Any, problems: int, *, key: Any, split: str) -> float:
         return 0.5
 
     monkeypatch.setattr(RunContext, "evaluate", still)
@@ -113,7 +113,7 @@ def trainer(tmp_path: Path, *more: tuple[str, Any]) -> Trainer:
 def test_a_run_of_language_models_settles_its_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.0, 0.5, 0.5])
 
-    async def told(parts: Any, problems: int, *, key: Any) -> float:
+    async def told(parts: Any, problems: int, *, key: Any, split: str) -> float:
         assert problems == 2
         return next(values)
 

@@ -11,10 +11,12 @@ from typing import Any
 
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import Claims, Finding, gap, say
-from hocket.lab.talk import TalkBench
+from hocket.lab.talk import TalkBench, TalkTask
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.cpmobius import CPMOBIUS, INSTRUCTION, CoachPlayer, LearningProgress, unique_majority
 from hocket.objectives.entropy import EntropyBonus
+from hocket.stages import Split
+from hocket.train.aio import run_async
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
@@ -189,3 +191,24 @@ def _() -> Finding:
             gaps.append(float(earned != unique_majority([turn.text for turn in one.turns[1:]])))
     holds = max(gaps) < 1e-9 and paid >= 3 and still >= 2
     return Finding(holds, say(steps_with_progress=paid, off_by=max(gaps), steps_without_and_still=still))
+
+
+@claim("problems are the Coach's alone, the Coach is paid on one split of the task, and another measures the run")
+def _() -> Finding:
+    asked = list[tuple[str, int]]()
+
+    class Watched(TalkTask):
+        def scenario(self, split: Split, number: int) -> Scenario:
+            asked.append((split, number))
+            return super().scenario(split, number)
+
+    made = bench("progress", 0, momentum=None)
+    made.parts.task = Watched(HELD_OUT * 3, measure=made.parts.task.success)
+    made.run(2)
+    paid_on = {split for split, _ in asked}
+    run_async(made.parts.evaluate(1, key=made.parts.key))
+    holds = paid_on == {"train"} and asked[-1][0] == "eval" and LearningProgress() in CPMOBIUS.rewards
+    return Finding(holds, say(split_the_Coach_is_paid_on=str(paid_on), the_run=asked[-1][0]))
+
+
+claim.shipped(CPMOBIUS, without={"rewards": ()}, trains=("coach", "player"), settings={"update.lr": 1e-3})
