@@ -46,7 +46,8 @@ class ContrastGroups(Rollout):
     are learnt from themselves, as the paper's abstract can also be read.
 
     Attributes:
-        use, avoid: what the two groups are told, a line under the prompt; empty for nothing. score: whose mean is taken; None for all.
+        use, avoid: what the two groups are told, a line under the prompt; empty for nothing.
+        score: whose mean is taken; None for all.
         use_opening, avoid_opening: what their responses are made to begin with, for policies that heed no words; empty
             for nothing, and without meaning for players without words.
     """
@@ -198,8 +199,8 @@ GCPO_GEOMETRYZERO = GRPO.but(
         "band": "eps = shaping.0.band = 0.1",
         "construction": "column constructs, else <think> (shaping.0.marker) in the texts of all turns: a quantity "
         "written down before the answer, as auxiliary lines are drawn; a thought is therefore no matter of form",
-        "told": "by the first tokens, <think> or <answer>, imposed (rollout.use_opening, avoid_opening), as the shipped "
-        "base heeds no words; rollout.use and avoid are lines under the prompt for models that do",
+        "told": "by the first tokens, <think> or <answer>, imposed (rollout.use_opening, avoid_opening), as the "
+        "shipped base heeds no words; rollout.use and avoid are lines under the prompt for models that do",
         "weights": "bonus 0.5, tags 0.5, length 0.1; the paper's are not known here",
     },
     rollout=ContrastGroups(8, 4, use="", avoid="", use_opening=OPENED, avoid_opening=ANSWER),
