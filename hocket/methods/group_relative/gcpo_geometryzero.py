@@ -24,9 +24,9 @@ from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON
 from hocket.rewards.members import with_return
 from hocket.rewards.tags import TagFormat
-from hocket.rollout.branches import NUMBERED
+from hocket.rollout.branches import ANSWER, NUMBERED, OPENED
 from hocket.rollout.dynamic import total
-from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Trajectory
 
 TOLD = InfoColumn("told", "`use` or `avoid`, what the sample was told; absent where it was told nothing.")
@@ -46,13 +46,18 @@ class ContrastGroups(Rollout):
     are learnt from themselves, as the paper's abstract can also be read.
 
     Attributes:
-        use, avoid: what the two groups are told, a line under the prompt. score: whose mean is taken; None for all.
+        use, avoid: what the two groups are told, a line under the prompt; empty for nothing.
+        score: whose mean is taken; None for all.
+        use_opening, avoid_opening: what their responses are made to begin with, for policies that heed no words; empty
+            for nothing, and without meaning for players without words.
     """
 
     samples: int = 8
     probes: int = 4
     use: str = USE
     avoid: str = AVOID
+    use_opening: str = ""
+    avoid_opening: str = ""
     score: str | None = None
 
     def __post_init__(self) -> None:
@@ -70,7 +75,8 @@ class ContrastGroups(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario the untold, those told to construct, those told not to."""
-        played = await play([told for asking in asked for told in self._told(asking)])
+        words = tokenizer_of(play)
+        played = await play([told for asking in asked for told in self._told(asking, words)])
         await score(played)
         size, found = self.samples + 2 * self.probes, []
         for number in range(len(asked)):
@@ -79,12 +85,13 @@ class ContrastGroups(Rollout):
             found += group
         return Experience(found)
 
-    def _told(self, asking: Assignment) -> list[Assignment]:
+    def _told(self, asking: Assignment, words: Tokenizer | None) -> list[Assignment]:
         source = "baseline" if self.samples else asking.source
-        told = [
-            replace(asking, samples=self.probes, hint=hint, source=source, first=asking.first + place * NUMBERED)
-            for place, hint in enumerate((self.use, self.avoid), start=1)
-        ]
+        orders, told = ((self.use, self.use_opening), (self.avoid, self.avoid_opening)), []
+        for place, (hint, opening) in enumerate(orders, start=1):
+            begun = asking.prefix if words is None or not opening else (*asking.prefix, *words.encode(opening))
+            one = replace(asking, samples=self.probes, hint=hint or asking.hint, source=source, prefix=begun)
+            told.append(replace(one, first=asking.first + place * NUMBERED))
         return [replace(asking, samples=self.samples), *told] if self.samples else told
 
     def _compare(self, group: Sequence[Trajectory]) -> None:
@@ -190,9 +197,12 @@ GCPO_GEOMETRYZERO = GRPO.but(
         **LENGTH,
         "told groups": "4 rollouts each, they give a_w and a_o and are not learnt from; 8 untold ones are",
         "band": "eps = shaping.0.band = 0.1",
-        "construction": "column constructs, else <tool_call> in the text (shaping.0.marker)",
+        "construction": "column constructs, else <think> (shaping.0.marker) in the texts of all turns: a quantity "
+        "written down before the answer, as auxiliary lines are drawn; a thought is therefore no matter of form",
+        "told": "by the first tokens, <think> or <answer>, imposed (rollout.use_opening, avoid_opening), as the "
+        "shipped base heeds no words; rollout.use and avoid are lines under the prompt for models that do",
         "weights": "bonus 0.5, tags 0.5, length 0.1; the paper's are not known here",
     },
-    rollout=ContrastGroups(samples=8, probes=4),
-    shaping=(ContrastBonus(), TagFormat(weight=0.5), LongerIsBetter(limit=HORIZON)),
+    rollout=ContrastGroups(8, 4, use="", avoid="", use_opening=OPENED, avoid_opening=ANSWER),
+    shaping=(ContrastBonus(marker=OPENED), TagFormat(weight=0.5, thought="optional"), LongerIsBetter(limit=HORIZON)),
 )

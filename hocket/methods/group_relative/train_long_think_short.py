@@ -47,7 +47,7 @@ class ShrinkingBudget(Shuffled):
 
     lengths: ClassVar[tuple[str, ...]] = ("start",)
 
-    start: int = 128
+    start: int = 64
     decay: float = 0.8
     interval: int = 20
     sentence: str = "Use exactly {budget} tokens."
@@ -144,10 +144,11 @@ TRAIN_LONG_THINK_SHORT = GRPO.but(
     conventions={
         **GRPO.conventions,
         **LENGTH,
+        "first budget": "half of the longest response, so that what is too long can be said, too",
         "budget": "curriculum.start, decay and interval; rounded; asked for in the prompt's last line",
         "weights": "verdict 1 and length 1 (shaping.0), tags 0.5 together (shaping.1); the paper's are not known here",
         "length reward": "right and wrong answers alike, as published",
     },
-    curriculum=ShrinkingBudget(start=HORIZON, decay=0.8, interval=20),
+    curriculum=ShrinkingBudget(start=HORIZON // 2, decay=0.8, interval=20),
     shaping=(BudgetLength(), TagFormat(weight=0.5, apart=True)),
 )

@@ -14,10 +14,17 @@ from hocket.lab.bench import Bench, Player
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances, by_instance, nothing
-from hocket.lab.toys.rewarded import document, lines, said
+from hocket.lab.toys.rewarded import document, lines, said, shaped
 from hocket.lab.toys.training import on
 from hocket.lab.world import Answer
-from hocket.methods.group_relative.gcpo_geometryzero import GCPO_GEOMETRYZERO, ContrastBonus, contrast_sign
+from hocket.methods.group_relative.gcpo_geometryzero import (
+    AVOID,
+    GCPO_GEOMETRYZERO,
+    USE,
+    ContrastBonus,
+    ContrastGroups,
+    contrast_sign,
+)
 from hocket.types import Assignment, Trajectory
 
 claim = Claims("gcpo-geometryzero", "arXiv:2506.07160")
@@ -35,6 +42,20 @@ def _() -> Finding:
     earned = returns(ContrastBonus(weight=0.5)(batch)).tolist()
     holds = bool((signs == wanted).all()) and gap(earned, [0.5, -0.5, 0.0]) < 1e-12
     return Finding(holds, lines(pairs_of_accuracies=signs.numel(), constructing_gets=earned))
+
+
+@claim("a construction counts in whichever turn it is written, and only where it is compared")
+def _() -> Finding:
+    compared = {"accuracy_with": 0.75, "accuracy_without": 0.25}
+    cases = (
+        {**compared, "trace": "<think>2+3=5</think>\n<answer>6</answer>"},
+        {**compared, "trace": "first\n<answer>6</answer>"},
+        {"trace": "<think>2+3=5</think>\n<answer>6</answer>"},
+    )
+    rows = [said("g", "<answer>6</answer>", info=info) for info in cases]
+    bonus = GCPO_GEOMETRYZERO.but(shaping=GCPO_GEOMETRYZERO.shaping[:1])
+    earned = shaped(bonus, rows)
+    return Finding(gap(earned, [0.5, 0.0, 0.0]) < 1e-12, lines(bonus=earned))
 
 
 TOOL = 0
@@ -61,14 +82,14 @@ class Obedient(Player):
     """A player whose policy does what it is told about the tool."""
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
-        rollout = GCPO_GEOMETRYZERO.rollout
-        orders = {getattr(rollout, "use", ""): (TOOL,), getattr(rollout, "avoid", ""): (1 - TOOL,)}
+        orders = {USE: (TOOL,), AVOID: (1 - TOOL,)}
         return await super().play([replace(one, prefix=orders.get(one.hint or "", ())) for one in assignments], key=key)
 
 
 def tool_rates(unconditional: bool, seed: int) -> list[float]:
     """How often the tool is used on either kind of problem after training; the bonus is what is compared."""
-    bonus = {"shaping.0.weight": 1.0, "shaping.0.unconditional": unconditional}
+    told = {"rollout": ContrastGroups(8, 4)}  # In words, which the player here heeds.
+    bonus = {**told, "shaping.0.weight": 1.0, "shaping.0.unconditional": unconditional}
     recipe = GCPO_GEOMETRYZERO.but(bonus, rewards=(by_instance(scratched),))
     made = Bench(SCRATCH, recipe, seed=seed, steps=30, prompts=SCRATCH.count)
     made.parts.player = Obedient(SCRATCH, {"policy": made.policy, "reference": made.reference})
@@ -82,3 +103,6 @@ def _() -> Finding:
     both = [min(tool_rates(True, seed)) for seed in SEEDS]
     figures = lines(tool_use_where_it_helps=helped, where_it_hurts=hurt, least_with_an_unconditional_bonus=both)
     return Finding(min(helped) > 0.8 and max(hurt) < 0.2 and min(both) > 0.8, figures)
+
+
+claim.shipped(GCPO_GEOMETRYZERO, "rollout", "shaping")

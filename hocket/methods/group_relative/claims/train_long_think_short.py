@@ -12,11 +12,13 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
+from hocket.lab.claims.shipped import configured
 from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
 from hocket.lab.toys.rewarded import answer, line, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.train_long_think_short import TRAIN_LONG_THINK_SHORT, budget_reward, shrinking_budget
+from hocket.tasks.sums import Sums
 from hocket.train.ledger import Ledger
 
 claim = Claims("train-long-think-short", "arXiv:2508.08940, section 3")
@@ -47,6 +49,16 @@ def _() -> Finding:
     holds = [budget for budget, _ in said] == [10, 10, 8, 8, 6, 6] and all(str(b) in text for b, text in said)
     saw = f"{said[-1][1]!r}; returns at B = 4: {line(earned)}"
     return Finding(holds and gap(earned, [1.5, 2.0, 1.0, 1.0]) < EXACT, saw)
+
+
+@claim("what is asked for can be said, and also what is twice as long, whatever the longest response is")
+def _() -> Finding:
+    task, saw = Sums(), {}
+    for flags in ({}, {"decoding.max_tokens": 40}, {"decoding.max_tokens": 300}):
+        config = configured(TRAIN_LONG_THINK_SHORT, task.name, task, flags)
+        (asked,) = config.recipe.curriculum(task, 0, 1, Ledger(), Key.of(1))
+        saw[config.decoding.max_tokens] = asked.metadata["budget"]
+    return Finding(all(longest == 2 * budget for longest, budget in saw.items()), f"budgets by longest response: {saw}")
 
 
 END = 4
@@ -103,3 +115,6 @@ def _() -> Finding:
     right, lengths = hunts(5, 1.0, 1, 50)
     saw = lines(two_tokens_solve_it_budget=5, tokens_of_answers_after_50_steps=lengths)
     return Finding(fmean(lengths) > 4.0 and min(right) > 0.95, saw)
+
+
+claim.shipped(TRAIN_LONG_THINK_SHORT, "curriculum", "shaping")
