@@ -87,6 +87,7 @@ MULTIROLE_R1 = GRPO.but(
         "distinct-n": "of words in lower case, n = 2; 0 for a text of fewer words",
     },
     note="the second stage; the merged role chains of the first are demonstrations for a phase of sft before it; the "
-    "shipped base writes no words that could vary",
+    "shipped base names no roles, so of the term its variety of words alone acts",
+    task="reasoning-gym:letter_counting",
     shaping=(RoleDiversity(),),
 )

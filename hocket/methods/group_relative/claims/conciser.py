@@ -35,14 +35,16 @@ def _() -> Finding:
 
 
 WALK = work_or_guess((0, 4), 7)
-SHORT = CONCISER.but({"shaping.0.limit": 7}, rewards=(judged(WALK),))
+SHORT = CONCISER.but({"shaping.0.limit": 7, "update.minibatches": 1}, rewards=(judged(WALK),))
 
 
 @claim("the second stage shortens answers without losing the first one's accuracy", slow=True)
 def _() -> Finding:
     rows = []
     for seed in SEEDS:
-        (first,) = trained(WALK, CONCISER_1.but(rewards=SHORT.rewards), 60, seeds=(seed,), start=patient())
+        (first,) = trained(
+            WALK, CONCISER_1.but(rewards=SHORT.rewards, update=SHORT.update), 60, seeds=(seed,), start=patient()
+        )
         after = first.policy.logits.detach()
         (then,) = trained(WALK, SHORT, 30, seeds=(seed + 100,), start=lambda one, after=after: one.logits.copy_(after))
         rows.append([measure(q, b) for measure in (accuracy, length) for q in (0, 1) for b in (first, then)])

@@ -72,7 +72,7 @@ def _() -> Finding:
 
         return after
 
-    often = {"update.epochs": 8, "rollout.samples": 16}
+    often = {"update.epochs": 8, "update.minibatches": 1, "rollout.samples": 16}
     made = runs(TANGLED, GMPO.but(often), GRPO.but(often), steps=40, lag=8, seeds=range(10), lr=0.3, after=watch)
     kept = each(made, Bench.success)
     lost = {name: sum(one < 0.2 for one in group) for name, group in kept.items()}

@@ -60,3 +60,6 @@ def _() -> Finding:
     holds &= min(variety["multirole-r1"]) > max(variety["grpo"]) + 0.01
     holds &= fmean(right["multirole-r1"]) >= fmean(right["grpo"]) - 0.02
     return Finding(holds, lines(**{"roles": roles, "distinct-2": variety, "right": right}))
+
+
+claim.shipped(MULTIROLE_R1, "shaping")
