@@ -225,6 +225,7 @@ REASONING_SQL = GRPO.but(
         "tags": "<think>..</think><answer>..</answer>",
     },
     note="the judge of failing queries is a rule by default; a language model takes its place as rewards.4.judge",
+    task="sql",
     rewards=(
         ExecutionMatch(weight=4.5),
         SchemaLinking(weight=1.0),
