@@ -22,8 +22,8 @@ class MoveParser(Protocol):
         """The move in words, legal or not; None when there is none to be read. `actions` are the legal moves."""
         ...
 
-    def written(self, move: str) -> str:
-        """The shortest reply that says a move."""
+    def written(self, move: str, actions: Sequence[str] | None = None) -> str:
+        """The shortest reply that says a move, one of `actions` where these are given."""
         ...
 
 
@@ -44,7 +44,7 @@ class WholeText:
     def __call__(self, reply: str, actions: Sequence[str] | None) -> str | None:
         return _settled(_spoken(reply), actions, self.loose)
 
-    def written(self, move: str) -> str:
+    def written(self, move: str, actions: Sequence[str] | None = None) -> str:
         return move
 
 
@@ -67,7 +67,7 @@ class LastLine:
         lines = [line.strip() for line in (spoken or "").splitlines() if line.strip()]
         return _settled(lines[-1] if lines else None, actions, self.loose)
 
-    def written(self, move: str) -> str:
+    def written(self, move: str, actions: Sequence[str] | None = None) -> str:
         return move
 
 
@@ -94,8 +94,36 @@ class Tagged:
         inside = re.findall(rf"<{self.tag}>(.*?)</{self.tag}>", _spoken(reply) or "", re.DOTALL)
         return _settled(inside[-1].strip() if inside else None, actions, self.loose)
 
-    def written(self, move: str) -> str:
+    def written(self, move: str, actions: Sequence[str] | None = None) -> str:
         return f"<{self.tag}>{move}</{self.tag}>"
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The number of a legal move, from 1 in the order in which they are told, in the last closed pair of tags.
+
+    For models that answer in numbers and know few words. Where moves are not listed, no number is one.
+
+    Attributes:
+        tag: see `Tagged`.
+    """
+
+    tag: str = "answer"
+
+    def __post_init__(self) -> None:
+        Tagged(self.tag)
+
+    @property
+    def instruction(self) -> str:
+        return f"Write the number of your move among them, from 1, between <{self.tag}> and </{self.tag}>."
+
+    def __call__(self, reply: str, actions: Sequence[str] | None) -> str | None:
+        said = Tagged(self.tag)(reply, actions)
+        places = {str(place): action for place, action in enumerate(actions or (), start=1)}
+        return None if said is None else places.get(said)
+
+    def written(self, move: str, actions: Sequence[str] | None = None) -> str:
+        return Tagged(self.tag).written(str(tuple(actions).index(move) + 1) if actions else move)
 
 
 READINGS: dict[str, MoveParser] = {
@@ -103,6 +131,7 @@ READINGS: dict[str, MoveParser] = {
     "answer": Tagged("answer"),
     "move": Tagged("move"),
     "whole": WholeText(),
+    "number": Numbered(),
 }
 """By the word that a task's name takes: `openspiel:kuhn_poker?reading=answer`."""
 

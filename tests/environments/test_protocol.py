@@ -11,7 +11,7 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, same_move
-from hocket.environments.reading import LastLine, Tagged, WholeText
+from hocket.environments.reading import LastLine, Numbered, Tagged, WholeText
 
 
 def test_an_agent_is_told_everything_or_only_the_news() -> None:
@@ -51,15 +51,26 @@ def test_the_unreadable_is_legal_nowhere(action: str) -> None:
         (LastLine(loose=True), "I bet", "bet"),
         (LastLine(loose=True), "bet or pass", "bet or pass"),
         (WholeText(loose=True), "I will bid high now", "bid high"),
+        (Numbered(), "<answer>2</answer>", "bet"),
+        (Numbered("move"), "so <move> 4 </move>", "bid high"),
+        (Numbered(), "<answer>0</answer>", None),
+        (Numbered(), "<answer>5</answer>", None),
+        (Numbered(), "<answer>bet</answer>", None),
+        (Numbered(), "2", None),
     ],
 )
 def test_replies_are_read(reading: LastLine, reply: str, move: str | None) -> None:
     assert reading(reply, ("pass", "bet", "bid", "bid high")) == move
 
 
-@pytest.mark.parametrize("reading", [LastLine(), WholeText(), Tagged(), Tagged("answer")])
+@pytest.mark.parametrize("reading", [LastLine(), WholeText(), Tagged(), Tagged("answer"), Numbered()])
 def test_what_is_written_is_read_again(reading: LastLine) -> None:
-    assert reading(reading.written("x(0,1)"), ("x(0,1)",)) == "x(0,1)"
+    moves = ("x(1,1)", "x(0,1)")
+    assert reading(reading.written("x(0,1)", moves), moves) == "x(0,1)"
+
+
+def test_numbers_say_nothing_where_any_text_is_a_move() -> None:
+    assert Numbered()("<answer>1</answer>", None) is None
 
 
 def test_a_tag_is_one_word() -> None:

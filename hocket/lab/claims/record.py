@@ -31,10 +31,11 @@ _IMPORT = re.compile(rf"^\s*from (hocket\.(?:{'|'.join(map(re.escape, ROOMS))})\
 _REMARK = re.compile(r"^[ \t]*(?:#.*)?\n", re.MULTILINE)
 _WORDS = re.compile(
     r"^    (?:title|source|family|catalogue_ids|axes|formula|conventions|note|task|requires)=.*\n"
-    r"(?:(?:    [ \t\"\])}].*)?\n)*",
+    r"(?:(?:    [ \t\"\])}].*)?\n)*"
+    r"|^from hocket\.core\.requirements import .*\n",
     re.MULTILINE,
 )
-"""What a recipe says of itself, as arguments of its making."""
+"""What a recipe says of itself, as arguments of its making, and the import of what it requires."""
 _CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)

@@ -15,6 +15,7 @@ from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import KLToReference
 from hocket.tools import find_all
@@ -129,6 +130,8 @@ AGENTFLOW = GRPO.but(
         "bias": "dividing by T_i makes turns of short episodes count more than the policy gradient would; with "
         "objective.aggregate = sequence-sum and credit.scale = null it is (G - 1)/G of it",
     },
+    task="sums",
+    requires=(Requirement.AGENTS,),
     workflow="agentflow",
     cast=Leading(leader="planner"),
     regularisers=(KLToReference("k3", coefficient=0.001, aggregate="sequence-turn-mean"),),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Hook
 from hocket.types import Assignment
@@ -65,5 +66,7 @@ AGENTGYM_RL = GRPO.but(
         "after a resume": "the horizon is a function of the step alone",
         "objective": "GRPO, as in the released scripts; any recipe takes a horizon: .but(hooks=(TurnHorizon(...),))",
     },
+    task="maze?width=3&height=3&reading=number",
+    requires=(Requirement.TURNS,),
     hooks=(TurnHorizon(turns=(10, 20, 30), until=(100, 200)),),
 )

@@ -7,6 +7,7 @@ authors' code.
 
 from __future__ import annotations
 
+from hocket.core.requirements import Requirement
 from hocket.methods.base.dpo import DPO
 
 DMPO = DPO.but(
@@ -27,5 +28,7 @@ DMPO = DPO.but(
         "pairs": "one per scenario, best against worst of 8 of the policy's own; the paper pairs an expert's episode "
         "with the policy's, for which rollout = hocket.rollout.Preferences",
     },
+    task="maze?width=3&height=3&steps=10&reading=number",
+    requires=(Requirement.TURNS,),
     **{"objective.turn_discount": 0.7},
 )

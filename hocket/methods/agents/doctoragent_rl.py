@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 
 from hocket.core.casting import Leading
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.environments.casebook import agreeing
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
@@ -123,6 +124,8 @@ DOCTOR_AGENT_RL = GRPO.but(
     note="demonstrations of sft are single answers, so the supervised warm start knows no dialogues; without --judge "
     "grades of the diagnosis are by rule; a toy doctor that at first repeats questions and names what the answers "
     "exclude collapses to guessing at once",
+    task="consultation",
+    requires=(Requirement.TURNS,),
     cast=Leading(leader="agent", others="patient"),
     rewards=(GradedDiagnosis(), QuestionInformation(), Compliance()),
 )

@@ -16,6 +16,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import Column, InfoColumn
 from hocket.core.errors import ConfigurationError
+from hocket.core.requirements import Requirement
 from hocket.core.schedules import Linear, Setting, bounds, value_at
 from hocket.core.segments import segment_count, segment_mean, segment_sum
 from hocket.core.signals import turn_visits
@@ -170,6 +171,8 @@ EPO_ENTROPY = GRPO.but(
         "lambda and alpha": "regularisers.0.coefficient = 0.001 and regularisers.1.coefficient = 0.1",
         "aggregation of entropy": "as the surrogate's: decisions of a trajectory, then trajectories",
     },
+    task="maze?width=3&height=3&steps=10&reading=number",
+    requires=(Requirement.TURNS,),
     shaping=(EntropyHistory(),),
     regularisers=(
         EntropyBonus(0.001, aggregate="sequence-mean"),

@@ -15,6 +15,7 @@ from hocket.core.batch import Batch, GroupBy, Level, LevelScores
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.signals import REWARD, returns, turn_visits
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.conventions import COMMON
@@ -129,6 +130,8 @@ EPO_EXPLICIT = REINFORCE.but(
     },
     note="the other side is the environment's or a frozen model's: in self-play of two advised agents both are paid "
     "the one score of the episode, not each its own",
+    task="sums",
+    requires=(Requirement.AGENTS,),
     workflow="advised",
     cast=Leading(leader="adviser", others="actor"),
     rollout=JudgedTurns(samples=8, judge=ProbedTurns(rollouts=4, by="change"), role="adviser"),

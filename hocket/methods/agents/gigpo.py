@@ -8,6 +8,7 @@ critic. `gigpo-unbiased` compares with other trajectories alone and divides by n
 from __future__ import annotations
 
 from hocket.core.batch import GroupBy
+from hocket.core.requirements import Requirement
 from hocket.credit.group import GroupRelative
 from hocket.credit.turn_level import EpisodeAndTurn, TurnRelative
 from hocket.methods.base.conventions import TURNS
@@ -35,6 +36,11 @@ GIGPO = GRPO.but(
         "bias": "the paper's mean holds the turn's own return, so rare states are shrunk most; credit.turn.baseline = "
         "others with scale null leaves the own trajectory out and is exactly unbiased",
     },
+    task="maze?width=3&height=3&steps=10&reading=number",
+    requires=(
+        Requirement.TURNS,
+        Requirement.STATES,
+    ),
     credit=EpisodeAndTurn(
         episode=GRPO.credit,
         turn=TurnRelative(by=GroupBy("scenario", "agent", "state"), baseline="mean", scale="std", gamma=0.95),

@@ -15,6 +15,7 @@ import torch
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.casting import Leading
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.signals import returns
 from hocket.credit.pairs import Pairing, members_by_group, paired
 from hocket.credit.sibling_turns import tree_of, turns_of
@@ -130,6 +131,8 @@ MPO_META_PLAN = DPO.but(
         "reference": "the planner as it was when this phase began, so after its supervised start",
         "data": "new plans in every step; the authors sample once and train offline",
     },
+    task="sums",
+    requires=(Requirement.AGENTS,),
     workflow="advised?every=false&lead=Plan",
     cast=Leading(leader="adviser", others="actor"),
     rollout=PlanRuns(plans=5, runs=5),

@@ -233,6 +233,7 @@ REASONING_SQL = GRPO.but(
         "tags": "<think>..</think><answer>..</answer>",
     },
     note="without --judge the judge of failing queries is a rule",
+    task="sql",
     rewards=(
         ExecutionMatch(weight=4.5),
         SchemaLinking(weight=1.0),

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import ACTIONS, InfoColumn
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_mean
 from hocket.credit.group import GroupRelative
 from hocket.credit.turn_level import in_units
@@ -131,5 +132,10 @@ SALT = GRPO.but(
         "action": "the entry in the column actions where the workflow gives one, else the tokens",
         "last step": "its next state is the column final_state, else only whether the episode ended or was cut",
     },
+    task="maze?width=3&height=3&steps=10&reading=number",
+    requires=(
+        Requirement.TURNS,
+        Requirement.STATES,
+    ),
     credit=MergedEdges(base=GRPO.credit),
 )

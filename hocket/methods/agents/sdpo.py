@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_count
 from hocket.core.signals import returns, turn_visits
 from hocket.credit.pairs import Pairing, Visit, members_by_group, paired, within
@@ -188,6 +189,8 @@ SDPO = DPO.but(
         "partner": "context. Where a policy plays it, rollout.role and credit.role name the agent",
         "data": "new dialogues in every step; the authors collect once and train offline",
     },
+    task="calculator",
+    requires=(Requirement.TURNS,),
     rollout=ResampledTurn(continuations=5, judge=ProbedTurns(rollouts=4)),
     credit=SegmentPairs(turns=3),
 )

@@ -7,6 +7,7 @@ best and worst answers (`AlternatingCredit`, `AlternatingObjective`).
 
 from __future__ import annotations
 
+from hocket.core.requirements import Requirement
 from hocket.credit.alternating import AlternatingCredit
 from hocket.methods.agents.tapo_tool import TAPO_TOOL
 from hocket.methods.base.dpo import DPO
@@ -30,6 +31,8 @@ TOOL_STAR_RL = GRPO.but(
         "tool output": TAPO_TOOL.conventions["tool output"],
         "hack": "the bonus is paid on questions that need no tool, too: once two calls there are tried, they rise",
     },
+    task="calculator",
+    requires=(Requirement.TOOLS,),
     rewards=(ToolAnswer(grade="f1", tools=("search", "python"), bonus=0.1),),
 )
 

@@ -8,6 +8,7 @@ policy as opponents (`PastSelves` of `hocket.hooks.past_selves`; Bansal et al., 
 from __future__ import annotations
 
 from hocket.core.batch import GroupBy
+from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnRelative
 from hocket.hooks.past_selves import PastSelves
 from hocket.methods.base.conventions import PER_TURN
@@ -33,6 +34,11 @@ MARS_SELF_PLAY = GRPO.but(
         "who learns": "one policy plays all seats",
     },
     note="exploitability falls, but no faster than with a baseline pooled over the seats (Kuhn poker, tic-tac-toe)",
+    task="openspiel:tic_tac_toe?reading=number",
+    requires=(
+        Requirement.TURNS,
+        Requirement.AGENTS,
+    ),
     credit=TurnRelative(by=GroupBy("role"), baseline="mean", scale=None),
     objective=ClippedSurrogate(low=0.2, high=0.2, aggregate="turn-mean"),
 )

@@ -16,6 +16,7 @@ from typing import Literal
 from hocket.core.batch import GroupBy
 from hocket.core.casting import Leading
 from hocket.core.columns import SAID, InfoColumn
+from hocket.core.requirements import Requirement
 from hocket.credit.group import GroupRelative
 from hocket.credit.turn_level import EpisodeAndTurn, TurnRelative
 from hocket.methods.base.grpo import GRPO
@@ -267,6 +268,11 @@ MASHOST = GRPO.but(
         "what is optimal": "the price is paid besides the cost, so lambda moves the trade between right and cheap",
         "who learns": "the controller; agents are the model as it was, or any others by --roles.solver.model",
     },
+    task="sums",
+    requires=(
+        Requirement.TURNS,
+        Requirement.TURN_REWARDS,
+    ),
     workflow="built-team",
     cast=Leading(leader="controller"),
     credit=EpisodeAndTurn(

@@ -18,6 +18,7 @@ from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_extreme
 from hocket.core.signals import returns, turn_visits
 from hocket.credit.pairs import members_by_group
@@ -224,6 +225,8 @@ MASPRM = Recipe(
     },
     note="with UCT, the paper's rule, node means rise towards the best candidates' outcome instead of 2p - 1; they are "
     "unbiased with even visits",
+    task="sums",
+    requires=(Requirement.AGENTS,),
     workflow="pipeline",
     rollout=MessageSearch(searches=32),
     credit=MessageValues(),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from hocket.core.casting import Leading
 from hocket.core.columns import SAID, InfoColumn
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario
 from hocket.workflows.reply import Reply
@@ -89,6 +90,8 @@ MLPO = GRPO.but(
         "alone": "workflow setting alone: the share of questions without peers; 0",
         "warm start": "none; plan: [{recipe: sft, ..}, {recipe: mlpo, ..}] puts one before",
     },
+    task="sums",
+    requires=(Requirement.AGENTS,),
     workflow="leader-peers",
     cast=Leading(),
 )

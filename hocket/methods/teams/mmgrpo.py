@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.signals import returns
 from hocket.credit.formulas import centred, scaled
 from hocket.credit.units import Units, turn_units
@@ -181,7 +182,7 @@ MMGRPO = GRPO.but(
     formula="A_i = (R_i - mean_g R)/(std_g R + eps),  g = (x, m, k): the k-th calls of module m in the rollouts of x",
     conventions={
         **GRPO.conventions,
-        "module": "a role of the workflow; all share one policy",
+        "module": "a role of the workflow, planner-worker unless the run names another; all share one policy",
         "uneven counts": "groups as long as the fewest calls; credit.counts = fill-random, fill-last or ragged",
         "never called": "in one rollout: the input is left out for that module",
         "format failure": "turn score `format` below 1, the share that could be read: R on the way from -1 to 0, and "
@@ -190,6 +191,9 @@ MMGRPO = GRPO.but(
         "aggregation": PER_TURN + "; a repeated call counts as often as it stands in groups",
     },
     note="the library optimises no prompts yet; the check picks an instruction by what it earns, then trains",
+    task="sums",
+    requires=(Requirement.TURNS,),
+    workflow="planner-worker",
     combine=WeightedSum({"format": 0.0}),
     credit=ModuleRelative(counts="truncate"),
     **{"objective.aggregate": "turn-mean"},

@@ -18,6 +18,7 @@ from hocket.core.batch import Batch, GroupBy, Level, trajectory_of_turn
 from hocket.core.casting import Separate
 from hocket.core.columns import LABEL, TEXT, info_column
 from hocket.core.method_columns import ANSWERS
+from hocket.core.requirements import Requirement
 from hocket.credit.each_agent import EachAgent
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.members import groups_of
@@ -139,6 +140,8 @@ RLCCF = GRPO.but(
         "models": "one policy per voter, roles.NAME.model gives it other weights; with --cast shared all are one model",
         "role weights": "one policy each",
     },
+    task="sums",
+    requires=(Requirement.AGENTS,),
     workflow="crowd-vote",
     cast=Separate(),
     shaping=(CrowdReward(),),

@@ -206,3 +206,6 @@ def _() -> Finding:
 
     ours, fixed = ([end(arm, seed) for seed in SEEDS] for arm in ("4-8-16", "16"))
     return Finding(min(fixed) > max(ours), say(success_after_5000_turns_of_growing=line(ours), of_fixed_16=line(fixed)))
+
+
+claim.shipped(AGENTGYM_RL, "hooks")

@@ -141,3 +141,6 @@ def _() -> Finding:
     figures = say(right_door_by_summed_turns=line(plain), by_DMPO=line(ours))
     sizes = say(difference_in_size_of_summed_scores=theirs, of_DMPO=own)
     return Finding(min(ours) > max(plain) + 0.1 and max(own) < 0.8 * min(theirs), f"{STEPS} steps: {figures}, {sizes}")
+
+
+claim.shipped(DMPO, "objective.turn_discount")

@@ -118,3 +118,11 @@ def _() -> Finding:
     ends = say(reached_by_bonus=line(plain[1]), by_corridor=line(ours[1]), constant_penalty_is_the_bonus=same == plain)
     holds = ratio < 0.75 and calmer >= 4 and lost < 0.01 and same == plain
     return Finding(holds, f"{STEPS} updates, mean square change of entropy: {say(**squares, ratio=ratio)}, {ends}")
+
+
+claim.shipped(
+    EPO_ENTROPY,
+    without={"shaping": (), "regularisers": EPO_ENTROPY.regularisers[:1]},
+    steps=2,
+    sees=lambda run: {"turns out of the band": run.mean("entropy/outside")},
+)

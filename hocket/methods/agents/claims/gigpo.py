@@ -161,3 +161,6 @@ def _() -> Finding:
     plain, ours = ([steps_until(recipe, seed) for seed in SEEDS] for recipe in (GRPO, GIGPO))
     holds = max(ours) < min(plain) and fmean(ours) < 0.75 * fmean(plain)
     return Finding(holds, say(maze="4x4", arrive=ENOUGH, at_most=MOST, steps_of_GRPO=str(plain), GiGPO=str(ours)))
+
+
+claim.shipped(GIGPO, "credit")

@@ -238,3 +238,6 @@ def _() -> Finding:
         agents.append(float(gradient[batch.role[batch.turn] == batch.names["role"].index("agent")].abs().max()))
     figures = say(off_DPO_counted_anew_from_Q=max(gaps), gradient_on_words_of_the_agent=max(agents))
     return Finding(max(gaps) < 1e-9 and max(agents) == 0, figures)
+
+
+claim.shipped(MPO_META_PLAN, "rollout", "credit", trains=("adviser",))

@@ -169,3 +169,6 @@ def _() -> Finding:
                         step[edge, place] = step.get((edge, place), 0.0) + value
         off = max(off, *(abs(steps[0][key] - steps[1][key]) for key in steps[0]))
     return below(1e-12, steps_per_edge_and_place_on_20_batches_off_GRPOs=off)
+
+
+claim.shipped(SALT, "credit")

@@ -245,3 +245,7 @@ def _() -> Finding:
     ahead = min(segment - max(turn, whole) for turn, segment, whole in zip(*deals.values(), strict=True))
     before = expected_deal(seller(JUDGED, 0, PARTNERS))
     return Finding(ahead > 0.04, lines(steps=STEPS, deal_before=before, deal=deals, smallest_lead=ahead))
+
+
+claim.shipped(SDPO, "credit")
+claim.shipped(SDPO, "rollout", sees=lambda run: {"mended dialogues": run.mean("rollout/mended")})

@@ -148,3 +148,7 @@ def _() -> Finding:
     saw = say(steps=STEPS, of_RL=3 * EVERY, of_DPO_by_turns=EVERY, RL_alone=line(alone), mixed=line(mixed))
     holds = fmean(mixed) > fmean(alone) - 0.01 and min(mixed) > min(alone) - 0.03
     return Finding(holds, f"score and bonus per question, 5 seeds: {saw}")
+
+
+claim.shipped(TOOL_STAR_RL, "rewards")
+claim.shipped(TOOL_STAR, "credit", "objective", steps=31)

@@ -17,7 +17,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv, kuhn_poker, played_by
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY
+from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY, PAST_SELVES
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
@@ -218,3 +218,7 @@ def best_gains(bench: TalkBench) -> float:
 )
 def _() -> Finding:
     return Finding(*falling(tic_tac_toe, best_gains, 90, 6))
+
+
+claim.shipped(MARS_SELF_PLAY, "credit")
+claim.shipped(PAST_SELVES, "hooks")

@@ -233,3 +233,6 @@ def _() -> Finding:
     holds &= fmean(both[useless_after]) <= fmean(alone[useless_after])
     holds &= all(fmean(both[one]) > fmean(alone[one]) - 0.01 for one in (right, right_after))
     return Finding(holds, lines(**both) + "; without the action reward " + lines(**alone))
+
+
+claim.shipped(MASHOST, without={"credit.weight": 0.0}, trains=("controller",))

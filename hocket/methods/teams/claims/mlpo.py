@@ -113,3 +113,6 @@ def _() -> Finding:
     saw = say(peer_decisions=int(peers.sum()), largest_gradient=of_peers, leaders=of_leader, samples=8)
     holds = of_peers == 0 and of_leader > 0 and still == 0 and len(prompts) == len(scenarios)
     return Finding(holds, f"{saw}, {say(leader_prompts=len(prompts), questions=len(scenarios))}")
+
+
+claim.shipped(MLPO, "cast", trains=("leader",))

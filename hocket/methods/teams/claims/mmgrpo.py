@@ -176,3 +176,6 @@ def _() -> Finding:
     }
     least = min(both - max(prompt, weights) for prompt, weights, both in zip(*right.values(), strict=True))
     return Finding(least >= 0.0, lines(calls=BUDGET * 64, right=right, least_gain=least))
+
+
+claim.shipped(MMGRPO, "credit", trains=("planner", "worker"))

@@ -170,3 +170,7 @@ def _() -> Finding:
     )
     holds = low[0] > high[0] + 0.1 and low[1] > high[1] + 0.1 and high[2] < 0.5 and collapsed > 0.9
     return Finding(holds, f"30 steps, 5 seeds: {saw}; {say(answers_alike_apart_at_least=collapsed)}")
+
+
+claim.shipped(RLCCF, "shaping", trains=("voter_1", "voter_2", "voter_3"))
+claim.shipped(RLCCF, "credit")
