@@ -17,10 +17,10 @@ from hocket.lab.talk import TalkBench, everything
 from hocket.lab.toys.episodes import by_turn, episode
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import group_relative, line
-from hocket.methods.agents.agentflow import AGENTFLOW, InTheFlow
+from hocket.methods.agents.agentflow import AGENTFLOW, MEMORY, TURNS, InTheFlow
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.objectives.likelihood import NegativeLogLikelihood
-from hocket.testing import rehearse
+from hocket.testing import Part, rehearse, tool_call
 from hocket.types import Message, Scenario, Trajectory
 
 claim = Claims("agentflow", "arXiv:2510.05592")
@@ -43,17 +43,19 @@ def random_flows(groups: int = 2) -> Iterator[list[Any]]:
         yield rows
 
 
-@claim("The objective is the mean over episodes of the 1/T_i-weighted sum of single-turn surrogates.")
+@claim("The objective is the mean over episodes of the 1/T_i-weighted sum of single-turn surrogates, less beta KL.")
 def _() -> Finding:
     off = 0.0
     for rows in random_flows():
-        made = inspect_rows(ALONE, rows)
+        made = inspect_rows(AGENTFLOW, rows)
         leaves = [torch.tensor(row["logp"], dtype=torch.float64, requires_grad=True) for row in rows]
         rewards = [row["scores"]["reward"] for row in rows]
         advantages, parts = group_relative(rewards[:4]) + group_relative(rewards[4:]), []
         for row, leaf, advantage in zip(rows, leaves, advantages, strict=True):
             ratio = (leaf - torch.tensor(row["logp_behaviour"], dtype=torch.float64)).exp()
+            apart = torch.tensor(row["logp_ref"], dtype=torch.float64) - leaf
             surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.3) * advantage)
+            surrogate = surrogate - 0.001 * (apart.exp() - apart - 1)
             turn = torch.tensor(row["turn"])
             parts.append(torch.stack([surrogate[turn == t].mean() for t in range(row["turn"][-1] + 1)]).mean())
         loss = -torch.stack(parts).mean()
@@ -108,6 +110,24 @@ def _() -> Finding:
     alone = all(turn.parent is None for turn in played.turns)
     saw = say(turns=30, context_of_the_planner_in_tokens=f"{sizes[:5]} .. {sizes[-3:]}", every_call_its_own=alone)
     return Finding(alone and max(sizes) <= sizes[3] + 12 and max(sizes[3:]) - min(sizes[3:]) <= 12, saw)
+
+
+@claim("Planner, verifier and generator read question and latest memory, the executor memory and step; stop ends it.")
+def _() -> Finding:
+    planner, generator = Part(" look \n up there", "count", "add"), Part("<answer>2</answer>")
+    executor = Part("so <answer> a shelf </answer>", tool_call("calculator", expression="1+1"), " done ")
+    verifier, flow = Part("continue", "Go on", " Stop."), InTheFlow(kept=1, longest=7, tools_of="calculator")
+    parts = {"planner": planner, "executor": executor, "verifier": verifier, "generator": generator}
+    (played,) = rehearse(flow, Scenario("s", "How many?"), parts)
+    memory = ["1. look up -> a shelf", "2. count -> 2", "3. add -> done"]
+    shown = [f"Memory:\n{line}" for line in ("nothing yet", *memory)]
+    steps = [f"{line}\nStep: {step}" for line, step in zip(shown, ("look up", "count", "add"), strict=False)]
+    told = [f"How many?\n{line}" for line in shown]
+    asked = [part.questions for part in parts.values()]
+    holds = asked == [told[:3], steps, told[1:], told[3:]] and TURNS.get(played) == 3 and MEMORY.get(played) == memory
+    (played,) = rehearse(InTheFlow(), Scenario("s", "How many?"), {name: Part(otherwise="no") for name in parts})
+    saw = say(asked=str(asked[0]), memory=str(memory), turns_without_stop=TURNS.get(played))
+    return Finding(holds and TURNS.get(played) == 4, saw)
 
 
 ACTIONS, FOUND = ("open box", "read map", "ask cook", "dig here", "wait"), ("map", "gold", "nothing")

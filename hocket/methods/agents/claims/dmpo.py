@@ -61,10 +61,11 @@ def by_hand(rows: Sequence[Mapping[str, Any]], beta: float, gamma: float) -> tup
 @claim("The loss is the formula; only action tokens have a gradient.")
 def _() -> Finding:
     gaps, imposed = [], []
-    for number, gamma in product(range(12), (0.5, 0.7, 1.0)):
+    for number, (gamma, beta) in product(range(12), ((0.5, 0.3), (0.7, 0.1), (1.0, 0.3))):
         rows = pairs(Key.of(number), most=6)
-        seen = inspect_rows(DMPO.but({"objective.turn_discount": gamma, "objective.beta": 0.3}), rows)
-        loss, gradient = by_hand(rows, 0.3, gamma)
+        changes = {} if gamma == 0.7 else {"objective.turn_discount": gamma, "objective.beta": beta}
+        seen = inspect_rows(DMPO.but(changes), rows)
+        loss, gradient = by_hand(rows, beta, gamma)
         gaps += [abs(seen["loss"] - loss), gap(seen["gradient"], gradient)]
         for row, own in zip(rows, seen["gradient"], strict=True):
             imposed += [abs(slope) for slope, trained in zip(own, row["trained"], strict=True) if not trained]

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.environments.maze import Mazes
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.episodes import by_turn, chance_to_arrive, maze_bench, random_episodes
 from hocket.lab.toys.rewarded import document, line
 from hocket.methods.agents.epo_entropy import EPO_ENTROPY
+from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 
 claim = Claims("epo-entropy", "arXiv:2509.22576")
@@ -49,6 +51,38 @@ def _() -> Finding:
                 wrong += any(np.sign(value) != side for value in parts)
     counts = {kind: turns[kind] for kind in ("inside", "below", "above")}
     return Finding(wrong == 0 and min(counts.values()) > 10, say(turns=counts, gradients_of_the_wrong_sign=wrong))
+
+
+@claim("As shipped the loss is GRPO's - lambda H + alpha beta max(0, k_l Hbar_t - H_t, H_t - k_u Hbar_t), beta rising.")
+def _() -> Finding:
+    """With imposed decisions, and turns without history; slopes in the entropies too."""
+    off, sides, constant = 0.0, Counter[int](), EPO_ENTROPY.but({"regularisers.1.form": "constant"})
+    for number, batch in enumerate(map(cases, range(20))):
+        rows, rate = batch["trajectories"], 0.1 * number / 20
+        for row in rows:
+            row["trained"] = [True, *(place % 3 > 0 for place in range(1, len(row["tokens"])))]
+        batch["state"] = {"shaping.0": {"sum": [10.0, 0.0, 4.0], "steps": [10.0, 0.0, 2.0]}, "progress": number / 20}
+        ours, plain = inspect(EPO_ENTROPY, batch), inspect(GRPO, {**batch, "state": {}})
+        loss, flat, outside = plain["loss"], plain["loss"], list[int]()
+        for row, slopes in zip(rows, ours["gradient_entropy"], strict=True):
+            share, counted = 1 / len(rows) / sum(row["trained"]), [[] for _ in row["state"]]
+            for turn, entropy, counts in zip(row["turn"], row["entropy"], row["trained"], strict=True):
+                counted[turn] += [entropy] * counts
+            for turn, counts, slope in zip(row["turn"], row["trained"], slopes, strict=True):
+                mean, usual = fmean(counted[turn] or [0.0]), {0: 1.0, 2: 2.0}.get(turn)
+                below, above = (0.0, 0.0) if usual is None else (0.8 * usual - mean, mean - 1.2 * usual)
+                side = (above > 0) - (below > 0)
+                outside.append(abs(side)) if counts else None
+                sides[side] += counts
+                off = max(off, abs(slope - counts * share * (rate * side - 0.001)))
+                loss += counts * share * rate * max(0.0, below, above)
+                flat += counts * share * rate * abs(side)
+            loss, flat = (one - 0.001 * share * sum(map(sum, counted)) for one in (loss, flat))
+        off = max(off, abs(ours["loss"] - loss), gap(ours["gradient"], plain["gradient"]))
+        off = max(off, abs(inspect(constant, batch)["loss"] - flat))
+        off = max(off, abs(ours["metrics"]["entropy/outside"] - fmean(outside)))
+    holds = off < EXACT and min(sides.values()) > 20 and EPO_ENTROPY.regularisers[1].couples is Level.TRAJECTORY
+    return Finding(holds, say(batches=20, decisions_by_side=str(dict(sides)), off=off))
 
 
 @claim("It is the derivative of the loss.", "finite differences")
@@ -85,13 +119,24 @@ def _() -> Finding:
     for number in range(6):
         rows = random_episodes(Key.of(number), groups=1, samples=2, turns=1 + number)
         rows = [row | {"entropy": Key.of(number).numpy().random(len(row["logp"])).tolist()} for row in rows]
+        for row in rows:  # The last decision of every turn but the first is imposed.
+            ends = [here != after for here, after in zip(row["turn"], [*row["turn"][1:], -1], strict=True)]
+            row["trained"] = [turn == 0 or not end for turn, end in zip(row["turn"], ends, strict=True)]
         batch, memory = EPO_ENTROPY.compute_credit(RecordedBatch(document(rows)).batch, memory, {})
-        gaps += [abs(usual - fmean(earlier[turn])) for turn, usual in enumerate(batch.info["usual_entropy"][0])]
-        parts = [by_turn(row, row["entropy"]) for row in rows]
-        for turn in range(max(map(len, parts))):
-            entropies = [value for row in parts if turn < len(row) for value in row[turn]]
-            earlier.setdefault(turn, []).append(fmean(entropies))
+        known = batch.info["usual_entropy"][0]
+        gaps += [abs(usual - fmean(earlier[turn])) for turn, usual in enumerate(known) if usual is not None]
+        gaps += [float(bool(earlier.get(turn))) for turn, usual in enumerate(known) if usual is None]
+        found: dict[int, list[float]] = {}
+        for row in rows:
+            for turn, value, counts in zip(row["turn"], row["entropy"], row["trained"], strict=True):
+                found.setdefault(turn, []).extend([value] * counts)
+        for turn, values in found.items():
+            earlier.setdefault(turn, []).extend([fmean(values)] if values else [])
     return Finding(max(gaps) < 1e-12 and len(earlier) > 3, say(steps=6, turns=len(earlier), off_by=max(gaps)))
+
+
+claim.spares("epo-entropy: regularisers.0.horizon = 5120", "no length divides this aggregate")
+claim.spares("epo-entropy: regularisers.1.horizon = 5120", "no length divides this aggregate")
 
 
 WORLD, STEPS = Mazes(width=4, height=4, loops=3, steps=25), 45

@@ -181,7 +181,26 @@ def _() -> Finding:
         score, wavers = worth(one), int(WAVERS.get(one))
         right += gap(own, [0.9 ** (wavers - at) * score if at <= wavers else 0.0 for at in range(ROUNDS)]) < 1e-6
     count, policies = len(result.trajectories), pack(result.trajectories).names["policy"]
+<<<<<<< HEAD
     return Finding(right == count and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
 
 
 claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",))
+=======
+    holds = right == count == 8 * len(BUYERS) and result.metrics["rollout/decisive"] == 1
+    return Finding(holds and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
+
+
+@claim("As shipped one turn is named, that of the largest change up or down, from 4 episodes per history.")
+def _() -> Finding:
+    judge = getattr(EPO_EXPLICIT.rollout, "judge", None)
+    assert isinstance(judge, ProbedTurns)
+    named = [judge.named(values) for values in ((0.2, 0.9, 0.6, 0.7), (0.9, 0.2, 0.6, 0.7), (0.3, 0.3, 0.4))]
+    saw = say(named=str(named), episodes_per_history=judge.rollouts, workflow=EPO_EXPLICIT.workflow)
+    return Finding(named == [[0], [0], [1]] and judge.rollouts == 4 and EPO_EXPLICIT.workflow == "advised", saw)
+
+
+claim.spares("epo-explicit: credit.ddof = 40", "no deviation is taken")
+claim.spares("epo-explicit: credit.epsilon = 3.9999999999999996e-05", "no deviation is taken")
+claim.spares("epo-explicit: credit.epsilon = 0.0", "no deviation is taken")
+>>>>>>> mutants-at

@@ -14,11 +14,11 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, gap, inspect_rows, say
 from hocket.lab.talk import Lookup, TalkBench, total
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import line
-from hocket.methods.agents.oreo import OREO
+from hocket.methods.agents.oreo import OREO, OREO_STEP
 from hocket.methods.base.sft import SFT
 from hocket.objectives.divergence import ExactKL
 from hocket.recipe import Recipe
@@ -128,6 +128,44 @@ def _() -> Finding:
     saw = say(**trees, squared_losses_at_V_and_pi_of_dynamic_programming=max(optimal))
     saw += ", " + say(with_the_whole_answer_as_one_step=max(stepped), least_after_0_1_on_one_logit=min(moved))
     return Finding(max(*optimal, *stepped) < 1e-12 and min(moved) > 1e-6, saw)
+
+
+@claim("Loss, slopes and advantages are the formulas, by token, line, segment and turn; imposed tokens have none.")
+def _() -> Finding:
+    off, forms = 0.0, {"decision": OREO, "line": OREO_STEP, "segment": PLAIN.but({"objective.step": "segment"})}
+    forms["turn"] = OREO.but({"objective.step": "turn", "objective.aggregate": "token-mean", "objective.value": 0.5})
+    for (kind, recipe), batch in itertools.product(forms.items(), batches(5, "oreo", longest=12, graded=True)):
+        rows, beta, square = batch["trajectories"], 0.5 if kind == "segment" else 0.03, 0.5 if kind == "turn" else 1.0
+        steps = list[list[list[int]]]()
+        for number, row in enumerate(rows):
+            size = len(row["tokens"])
+            pieces = [("so", "so\n")[(number + place) % 3 == 0] for place in range(size)]
+            more = {"pieces": pieces} if kind == "line" else {}
+            row |= {"turn": [place // 5 for place in range(size)], "info": more, "truncated": False}
+            row["trained"] = [number > 0 and (number + place) % 4 > 0 for place in range(size)]
+            lines = [sum(one.endswith("\n") for one in pieces[:place]) for place in range(size)]
+            of = {"decision": range(size), "line": lines, "segment": row["segment"], "turn": [0] * size}[kind]
+            keys = list(zip(row["turn"], of, strict=True))
+            counted = [place for place in range(size) if row["trained"][place]]
+            steps.append([list(own) for _, own in itertools.groupby(counted, key=keys.__getitem__)])
+        made, loss = inspect_rows(recipe, rows), 0.0
+        for row, own, given, slopes, of_v in zip(
+            rows, steps, made["advantages"], made["gradient"], made["gradient_value"], strict=True
+        ):
+            mean = sum(map(len, steps)) if kind == "turn" else len(own) * sum(map(bool, steps))
+            size, earned = len(row["tokens"]), row["scores"]["reward"]
+            slope, value, ends = [0.0] * size, [0.0] * size, [*row["value"], earned]
+            credit = [(ends[p + 1] - ends[p]) * row["trained"][p] for p in range(size)]
+            for place, step in enumerate(own):
+                ahead = sum(row["logp"][p] - row["logp_ref"][p] for later in own[place:] for p in later)
+                residual = row["value"][step[0]] - earned + beta * ahead
+                loss += (1 + square) * residual**2 / mean
+                value[step[0]] = 2 * square * residual / mean
+                for p in step:
+                    slope[p] = 2 * beta * residual / mean
+            off = max(off, gap(given, credit), gap(slopes, slope), gap(of_v, value))
+        off = max(off, abs(made["loss"] - loss))
+    return Finding(off < EXACT, say(batches=5, steps=str(list(forms)), off=off))
 
 
 @functools.cache

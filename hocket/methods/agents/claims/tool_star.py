@@ -9,11 +9,13 @@ from functools import cache
 from statistics import fmean
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import Tells, earned
 from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL
+from hocket.methods.base.dpo import DPO
+from hocket.methods.base.grpo import GRPO
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.tools.protocol import Tool
 from hocket.types import Message, Scenario
@@ -25,22 +27,38 @@ CALLS = {kind: f'<tool_call>{{"name": "{kind}", "arguments": {{}}}}</tool_call>'
 
 @claim("Rewards are -1, 0, s or s + 0.1, the last only for s > 0 and both kinds of tools.")
 def _() -> Finding:
-    reward, answers = TOOL_STAR.rewards[0], {"red fox": 1.0, "red": 2 / 3, "red blue green": 0.4, "owl": 0.0}
+    reward, answers = TOOL_STAR_RL.rewards[0], {"red fox": 1.0, "red": 2 / 3, "red blue green": 0.4, "owl": 0.0}
     assert isinstance(reward, ToolAnswer)
     orders = [calls for length in range(4) for calls in itertools.product((*CALLS, "other"), repeat=length)]
     wrong, values = [], []
     for calls, (answer, s), broken in itertools.product(orders, answers.items(), (False, True)):
         said = [CALLS.get(kind, '<tool_call>{"name": "other"}</tool_call>') for kind in calls]
         last = f"<answer>{answer}" if broken else f"<think>hm</think><answer>{answer}</answer>"
-        value = earned(reward, [*said, last], answer="red fox")
+        value = reward.weight * (earned(reward, [*said, last], answer="red fox") or 0.0)
         wanted = -1.0 if broken else s + 0.1 * (s > 0 and {"search", "python"} <= set(calls))
-        wrong += [(calls, answer, value)] if value is None or abs(value - wanted) > EXACT else []
-        values.append(round(value or 0.0, 6))
+        wrong += [(calls, answer, value)] if abs(value - wanted) > EXACT else []
+        values.append(round(value, 6))
     ends = ("<answer>7</answer>", "<answer>8</answer>", "7")
     exact = sorted({earned(reward, [*list(CALLS.values())[:n], end]) or 0.0 for n in (0, 2) for end in ends})
     saw = f"{say(attempts=len(values), values=str(sorted(set(values))), s=str(sorted(answers.values())))}, "
     saw += say(not_as_they_should_be=len(wrong), where_only_equal_answers_count=str(exact))
-    return Finding(not wrong and exact == [-1.0, 0.0, 1.0, 1.1], saw)
+    return Finding(not wrong and exact == [-1.0, 0.0, 1.0, 1.1] and TOOL_STAR.rewards == TOOL_STAR_RL.rewards, saw)
+
+
+@claim("After every 30 steps of GRPO come 10 of DPO.")
+def _() -> Finding:
+    gaps = []
+    for batch in batches(2, gap=1.0, graded=True):
+        rows = batch["trajectories"]
+        grpo, dpo = (inspect_rows(recipe, rows)["gradient"] for recipe in (GRPO, DPO))
+        for step in (1, 10, 11, 20, 21, 30, 31, 40, 41):
+            gaps.append(gap(inspect_rows(TOOL_STAR, rows, step=step)["gradient"], dpo if 30 < step <= 40 else grpo))
+    return below(EXACT, steps_1_to_41_off_GRPO_or_DPO=max(gaps))
+
+
+claim.spares("tool-star: objective.members.0.horizon = 5120", "no length divides this aggregate")
+claim.spares("tool-star: objective.members.1.horizon = 5120", "no length divides this aggregate")
+claim.spares("tool-star: objective.members.2.horizon = 5120", "no length divides this aggregate")
 
 
 STEPS, LONGER, EVERY = 40, 90, 5

@@ -42,9 +42,9 @@ def _() -> Finding:
 @claim("The rarer the right answers, the more they count: 1/p - 1 each.")
 def _() -> Finding:
     found = {right: advantages((1.0,) * right + (0.0,) * (8 - right))[0] for right in (1, 2, 4, 7)}
-    off = max(abs(value - (8 / right - 1)) for right, value in found.items())
+    off = max(abs(value - (1 - right / 8) / (right / 8 + 1e-6)) for right, value in found.items())
     return Finding(
-        off < 1e-4, say(of_8_right=str(list(found)), advantages=str([round(one, 3) for one in found.values()]))
+        off < EXACT, say(of_8_right=str(list(found)), advantages=str([round(one, 3) for one in found.values()]))
     )
 
 

@@ -20,7 +20,7 @@ def group(seed: int, size: int = 5) -> list[dict[str, Any]]:
     ]
 
 
-@claim("The baseline is the mean return weighted by lengths.")
+@claim("The baseline is the mean return weighted by lengths, and every decision counts alike.")
 def _() -> Finding:
     off = 0.0
     for seed in range(20):
@@ -28,7 +28,10 @@ def _() -> Finding:
         pairs = [(len(row["logp"]), row["scores"]["reward"]) for row in rows]
         baseline = sum(length * reward for length, reward in pairs) / sum(length for length, _ in pairs)
         wanted = [[reward - baseline] * length for length, reward in pairs]
-        off = max(off, gap(inspect_rows(OPO, rows)["advantages"], wanted))
+        made, count = inspect_rows(OPO, rows), sum(length for length, _ in pairs)
+        off = max(
+            off, gap(made["advantages"], wanted), gap(made["gradient"], [[-a / count for a in own] for own in wanted])
+        )
     return below(EXACT, off_the_formula=off)
 
 

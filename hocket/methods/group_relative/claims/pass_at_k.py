@@ -1,10 +1,11 @@
 """GRPO for pass@k: its claims."""
 
 import itertools
+from statistics import stdev
 
 import torch
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, inspect_rows, say
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.pass_at_k import GRPO_PASS_AT_K
 
@@ -43,6 +44,32 @@ def _() -> Finding:
     cases = {(0.2, 1.0, 0.7): [0.0, 0.3, 0.0], (1.0, 1.0, 0.0): [0.0] * 3, (0.5, 0.5): [0.0] * 2}
     off = max(gap(advantages(values), wanted) for values, wanted in cases.items())
     return below(EXACT, off_by_hand=off)
+
+
+@claim("Samples that do not count enter no maximum; every decision counts alike; scale std divides by the deviation.")
+def _() -> Finding:
+    off = 0.0
+    for batch in batches(10, "pass", gap=0.0, graded=True):
+        rows = [
+            *batch["trajectories"],
+            {"group": "alone", "scores": {"reward": 0.5}, "logp": [-1.0], "trained": [True]},
+        ]
+        for number, row in enumerate(rows[:-1]):
+            row["trained"] = [number % 4 > 0 and place % 3 != 1 for place in range(len(row["logp"]))]
+        total = sum(sum(row["trained"]) for row in rows)
+        for recipe in (GRPO_PASS_AT_K, GRPO_PASS_AT_K.but({"credit.scale": "std"})):
+            credit, slope = [], []
+            for row in rows:
+                group = [one for one in rows if one["group"] == row["group"] and any(one["trained"])]
+                second, best = sorted([0.0, 0.0, *(one["scores"]["reward"] for one in group)])[-2:]
+                lead = best - second if len(group) > 1 and row["scores"]["reward"] == best else 0.0
+                if recipe is not GRPO_PASS_AT_K and lead:
+                    lead /= stdev(one["scores"]["reward"] for one in group) + 1e-6
+                credit.append([lead * any(row["trained"])] * len(row["logp"]))
+                slope.append([-lead * counts / total for counts in row["trained"]])
+            made = inspect_rows(recipe, rows)
+            off = max(off, gap(made["advantages"], credit), gap(made["gradient"], slope))
+    return below(EXACT, advantages_and_gradients_off_by_hand=off)
 
 
 @claim("GRPO gives the second best a gradient where pass@k has none.", "derived")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows
 from hocket.lab.policy import Tabular
@@ -16,7 +19,9 @@ from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.s_grpo import S_GRPO
+from hocket.methods.group_relative.s_grpo import CHAIN, EXIT, S_GRPO
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 claim = Claims("s-grpo", "arXiv:2505.07686")
 
@@ -33,6 +38,67 @@ def _() -> Finding:
     still = all(value == 0.0 for row in idle for value in row)
     holds = back == [0, 1, 0.5, 0, 0.25] and off < 1e-12 and still
     return Finding(holds, f"pattern 0,1,1,0,1: {lines(earns=back, all_wrong_gradient_0=still)}")
+
+
+@claim(
+    "members are one chain cut at eight places of its thought, in order, then the chain; what was kept is learnt from"
+)
+def _() -> Finding:
+    class Player:
+        """Says a text per sample at first; letters are tokens, and what continues a prefix is one letter."""
+
+        encode = staticmethod(lambda text: tuple(map(ord, text)))
+        decode = staticmethod(lambda tokens: "".join(map(chr, tokens)))
+
+        def __init__(self, *texts: str) -> None:
+            self.texts, self.asked, self.tokenizer = list(texts), list[Assignment](), self
+
+        async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
+            self.asked += asked
+            played = []
+            for one, sample in ((one, sample) for one in asked for sample in range(one.samples)):
+                text = self.decode(one.prefix) + "!" if one.prefix else self.texts.pop(0)
+                logp = -np.arange(1, len(text) + 1, dtype=np.float32) * (9 if one.prefix else 1)
+                forced = np.arange(len(text)) < len(one.prefix or "<")
+                turn = Turn("p", "p", np.zeros(0), np.array(self.encode(text)), logp, forced=forced, text=text)
+                played.append(Trajectory(one.scenario, [turn] if text != "lost" else [], one.first + sample))
+            return played
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        return None
+
+    def collected(rollout: Any, *texts: str) -> tuple[list[Trajectory], Player]:
+        player, asked = Player(*texts), [Assignment(Scenario(str(n), "?")) for n in range(len(texts) // rollout.chains)]
+        found = rollout.collect(asked, play=player, score=score, ledger=Ledger(), key=Key.of(0))
+        return list(asyncio.run(found).trajectories), player
+
+    long, wrong, cuts = "<think>abcdefgh</think><answer>7</answer>", [], list[int]()
+    two = S_GRPO.but({"rollout.chains": 2, "rollout.samples": 4}).rollout
+    for rollout, texts in ((S_GRPO.rollout, (long,)), (two, (long, "<think></think>7", "<think>ab</think>7", "lost"))):
+        found, player = collected(rollout, *texts)
+        size, numbers = (9, {0}) if rollout is not two else (4, {0, 1})
+        wanted = sum(1 if text == "lost" else size for text in texts)
+        wrong += [] if len(found) == wanted and {CHAIN.get(one) for one in found} == numbers else ["number"]
+        wrong += [] if len({(one.scenario.id, one.sample) for one in found}) == wanted else ["alike"]
+        wrong += [one for one in player.asked if one.prefix and one.budget != len(one.prefix) + 32]
+        rest = iter(found)
+        for text in texts:
+            *members, chain = [next(rest) for _ in range(1 if text == "lost" else size)]
+            wrong += [] if [EXIT.get(one) for one in (*members, chain)] == [*range(len(members) + 1)] else ["order"]
+            own = [len(one.turns[0].text) - len("</think><answer>!") for one in members]
+            least, most = text.find(">") + 1, max(text.find("</"), text.find(">") + 2)
+            wrong += [] if own == sorted(own) and all(least <= cut < most for cut in own) else [own]
+            wrong += [own] if len(set(own)) < min(len(own), most - least) == len(own) else []
+            for cut, turn in zip(own, (one.turns[0] for one in members), strict=True):
+                logp, forced = [-n for n in range(1, cut + 1)], [True] + [False] * (cut - 1)
+                logp += [-9 * n for n in range(cut + 1, len(turn) + 1)]
+                forced += [True] * (len(turn) - 1 - cut) + [False]
+                same = (
+                    turn.text.startswith(text[:cut] + "</think>") and [*turn.logp] == logp and [*turn.forced] == forced
+                )
+                wrong += [] if same else [turn]
+            cuts += own
+    return Finding(not wrong, f"cuts at {cuts}, not as they should be {len(wrong)}")
 
 
 STEP, TAG, SEVEN, THREE, ENOUGH = 0, 1, 2, 3, 2

@@ -1,5 +1,6 @@
 """SFPO's claims."""
 
+import dataclasses
 import itertools
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -65,10 +66,12 @@ def _() -> Finding:
     assert batch is not None
     # With M = I - lr H, and w* the optimum: K steps multiply w - w* with M^K.
     step, optimum = one - 0.2 * curvature, torch.linalg.solve(curvature, pull)
-    for fast, alpha in itertools.product((1, 3, 6), (0.0, 0.3, 0.8, 1.0)):
+    arms = list(itertools.product((1, 3, 6), (0.0, 0.3, 0.8, 1.0)))
+    shipped = dataclasses.replace(SFPO.update, clip_norm=None, method="sgd")
+    updates = [SlowFastStep(fast=fast, alpha=alpha, window=0, clip_norm=None, method="sgd") for fast, alpha in arms]
+    for update, (fast, alpha) in zip((*updates, shipped), (*arms, (3, 0.8)), strict=True):
         w = nn.Parameter(start.clone())
         made = (batch, bench.policy, torch.optim.SGD([w], lr=0.2), GRPO.loss, GRPO.needs, GRPO.couples, True)
-        update = SlowFastStep(fast=fast, alpha=alpha, window=0, clip_norm=None, method="sgd")
         update.step(Quadratic(*made, curvature=curvature, pull=pull), Key.of(0))
         power = torch.linalg.matrix_power(step, fast)
         gaps.append(gap(w, optimum + step @ ((1 - alpha) * one + alpha * power) @ (start - optimum)))
@@ -85,7 +88,9 @@ def _() -> Finding:
 @claim("The entropy alarm goes off once, and for good.", "released code")
 def _() -> Finding:
     high, bench = [1.0] * 28 + [1.1, 2.0], Bench(DIGITS, sfpo(window=3, threshold=1.0), seed=0)
-    level, early, loud = (entropy_alarm(one, 30, 1.0) for one in ([1.0] * 30, high[1:], high))
+    usual = SFPO.update
+    assert isinstance(usual, SlowFastStep)
+    level, early, loud = (entropy_alarm(one, usual.window, usual.threshold) for one in ([1.0] * 30, high[1:], high))
     bench.learner.memory["update"] = {"entropies": [1.0, 1.0, 2.0], "alarmed": False}
     alarmed = [row["update/alarmed"] for row in bench.run(6).history]
     saw = say(after_a_rise_over_30_steps=loud, level_or_after_29=level or early, then=str(alarmed))

@@ -35,6 +35,9 @@ def _() -> Finding:
     return Finding(back and silent, say(places=len(beyond), SPO_points_back=back, PPO_is_0=silent))
 
 
+claim.spares("spo: objective.horizon = 5120", "no length divides this aggregate")
+
+
 @claim("The same term stands in for the clip of a token policy.", "derived", slow=True)
 def _() -> Finding:
     objective = DriftSurrogate(drift=QuadraticDrift(0.2), aggregate="sequence-mean")

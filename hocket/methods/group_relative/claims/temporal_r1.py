@@ -15,9 +15,10 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import World
+from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.temporal_r1 import TEMPORAL_R1, Chosen, IntervalIoU, interval_iou
 from hocket.train.ledger import Ledger
-from hocket.types import Assignment, Decoding
+from hocket.types import Assignment, Decoding, Scenario, Trajectory, Turn
 
 claim = Claims("temporal-r1", "arXiv:2506.01908")
 ITEMS = 32
@@ -60,6 +61,21 @@ def _() -> Finding:
     return Finding(holds, figures)
 
 
+@claim("the reward is the verdict plus the IoU of what was said; where no interval is known, the verdict")
+def _() -> Finding:
+    zeros, told = torch.zeros(1).numpy(), {"interval": [2.5, 6.5]}
+    said = {"2.5 to 6.5": 2.0, "2.50 to 6.5": 1.0, "from 4.5 to 8.5": 1 / 3, "6.5 to 2.5": 0.0, "at 3": 0.0}
+    rows = [(Scenario("s", "?", "2.5 to 6.5", told), text) for text in said] + [(Scenario("t", "?", "yes"), "yes")]
+    texts = [Turn("p", "p", zeros, zeros, text=f"<answer>{text}</answer>") for _, text in rows]
+    played = [Trajectory(scenario, [turn]) for (scenario, _), turn in zip(rows, texts, strict=True)]
+    verdicts, overlaps = (list(asyncio.run(one(played, key=Key.of(0)))) for one in TEMPORAL_R1.rewards)
+    a, b = (one.weight for one in TEMPORAL_R1.rewards)
+    sums = [a * (one or 0.0) + b * (other or 0.0) for one, other in zip(verdicts, overlaps, strict=True)]
+    holds = gap(sums, [*said.values(), 1.0]) < 1e-12 and overlaps[-1] is None
+    points = [interval_iou(*pair) for pair in (((3, 3), (3, 3)), ((5, 3), (5, 3)), ((3, 3), (4, 4)), ((6, 2), (2, 6)))]
+    return Finding(holds and points == [1, 0, 0, 0], lines(rewards=sums, empty_and_reversed_intervals=points))
+
+
 @claim("an item is kept iff its reward variance exceeds the threshold")
 def _() -> Finding:
     generator = Key.of(8).numpy()
@@ -70,8 +86,12 @@ def _() -> Finding:
     quarter = set(variable(rewards, share=0.25))
     exact &= quarter == set(sorted(spread, key=lambda n: -spread[n])[: round(42 / 4)])
     exact &= sample_variance([0.1] * 6) == 0
-    asked = [one.id for one in Chosen(prompts=4, numbers=(3, 5, 8))(MOMENTS, 0, 6, Ledger(), Key.of(0))]
+    chosen = TEMPORAL_R1.but({"curriculum.numbers": (3, 5, 8)}).curriculum
+    asked = [one.id for one in chosen(MOMENTS, 0, 6, Ledger(), Key.of(0))]
     once = set(asked[:3]) == set(asked[3:]) == {MOMENTS.scenario("train", n).id for n in (3, 5, 8)}
+    once &= [one.id for one in chosen(MOMENTS, 2, 4, Ledger(), Key.of(0))] == asked[2:]
+    every = {one.id for one in TEMPORAL_R1.curriculum(MOMENTS, 0, ITEMS, Ledger(), Key.of(0))}
+    once &= len(every) == ITEMS and chosen.prompts == GRPO.curriculum.prompts
     counts = str({threshold: len(some) for threshold, some in kept.items()})
     figures = say(kept_of_42_by_threshold=counts, most_variable_quarter=len(quarter), a_pass_asks_each_once=once)
     return Finding(exact and once, figures)

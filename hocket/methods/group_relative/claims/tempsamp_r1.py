@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, gap, runs, say
 from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
 from hocket.lab.toys.training import area
@@ -14,6 +17,8 @@ from hocket.lab.world import World
 from hocket.methods.group_relative.temporal_r1 import interval_iou
 from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, asymmetric_curve
 from hocket.rollout.independent import Independent
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Trajectory
 
 claim = Claims("tempsamp-r1", "TempSamp-R1, arXiv:2509.18056; constants chosen here")
 
@@ -31,6 +36,28 @@ def _() -> Finding:
     holds = least > 0 and step < 2e-5 and at == t and above < below and gap(values, formula) < 1e-12
     slopes = say(least_slope=least, largest_slope_above=above, near_0=below, largest_step=step, value_at_t=at)
     return Finding(holds, slopes)
+
+
+@claim("as shipped the curve is t = 0.8, a = 0.01, b = 1, of the whole return; of eight the expert gives one, if known")
+def _() -> Finding:
+    rewards = (0.0, 0.3, 0.8, 0.9, 1.0, -0.5)
+    hand = [0.8 + 0.01 * math.log(0.2 + r) if r > 0.8 else 0.8 - math.expm1(0.8 - r) / math.expm1(1) for r in rewards]
+    off, asked = gap(shaped(TEMPSAMP_R1, [said("q", "", r) for r in rewards]), hand), list[Any]()
+
+    async def play(some: Sequence[Assignment]) -> list[Trajectory]:
+        asked.extend((one.scenario.metadata.get("demonstration"), one.samples, one.source) for one in some)
+        return []
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        return None
+
+    rows = [Scenario("a", "?", "7"), Scenario("b", "?", None, {"demonstration": "so 7"}), Scenario("c", "?")]
+    collected = TEMPSAMP_R1.rollout.collect(
+        list(map(Assignment, rows)), play=play, score=score, ledger=Ledger(), key=Key.of(0)
+    )
+    asyncio.run(collected)
+    wanted = [(None, 7, "own"), ("7", 1, "expert"), ("so 7", 7, "own"), ("so 7", 1, "expert"), (None, 8, "own")]
+    return Finding(off < 1e-12 and asked == wanted, say(off_the_formula=off, asked=str(asked)))
 
 
 @claim("the best sample beside an expert keeps a positive advantage")

@@ -15,7 +15,7 @@ from hocket.lab.toys.instances import LEFT, WORK, WorkOrGuess, by_instance, held
 from hocket.lab.toys.rewarded import line, shaped
 from hocket.lab.toys.training import length, on, starting, trained
 from hocket.lab.world import Answer
-from hocket.methods.group_relative.ton import TON, TON_SFT
+from hocket.methods.group_relative.ton import TON, TON_SFT, DroppedThoughts
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
@@ -40,8 +40,10 @@ def _() -> Finding:
 @claim("about half of the demonstrations lose their thought, the same ones every time")
 def _() -> Finding:
     said, rounds, zeros = "<think>12 + 5 = 17</think><answer>17</answer>", list[list[str]](), torch.zeros(1).numpy()
+    numbers = set[tuple[int, int]]()
 
     async def play(asked: Sequence[Assignment]) -> list[Trajectory]:
+        numbers.update((one.first, one.samples) for one in asked)
         rounds.append([one.scenario.metadata["demonstration"] for one in asked])
         parts = zip(asked, rounds[-1], strict=True)
         return [Trajectory(one.scenario, [Turn("p", "p", zeros, zeros, text=text)]) for one, text in parts]
@@ -49,12 +51,15 @@ def _() -> Finding:
     async def score(trajectories: Sequence[Trajectory]) -> None:
         return None
 
-    asked = [Assignment(Scenario(str(n), "?", "17", {"demonstration": said})) for n in range(4000)]
-    for _ in range(2):
-        asyncio.run(TON_SFT.rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(5)))
-    dropped, whole = (rounds[0].count(text) / 4000 for text in ("<think></think><answer>17</answer>", said))
-    holds = abs(dropped - 0.5) < 0.04 and dropped + whole == 1.0 and rounds[0] == rounds[1]
-    return Finding(holds, say(demonstrations=4000, with_an_empty_thought=dropped, whole=whole, again="the same"))
+    asked = [Assignment(Scenario(str(n), "?", "17", {"demonstration": said}), first=3) for n in range(2000)]
+    for recipe in (TON_SFT, TON_SFT, TON_SFT.but({"rollout.share": 0.2})):
+        asyncio.run(recipe.rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(5)))
+    dropped, whole = (rounds[0].count(text) / 2000 for text in ("<think></think><answer>17</answer>", said))
+    holds = abs(dropped - 0.5) < 0.04 and dropped + whole == 1.0 and rounds[0] == rounds[1] and numbers == {(3, 1)}
+    listed = Scenario("s", "?", "17", {"demonstration": [{"role": "assistant", "content": said}]})
+    holds &= abs(rounds[2].count(said) / 2000 - 0.8) < 0.04
+    holds &= isinstance(TON_SFT.rollout, DroppedThoughts) and TON_SFT.rollout.shown(listed, drop=True) == listed
+    return Finding(holds, say(demonstrations=2000, with_an_empty_thought=dropped, whole=whole, again="the same"))
 
 
 def scratched(told: Mapping[str, Any], answer: Answer) -> float:

@@ -28,6 +28,25 @@ def _() -> Finding:
     return Finding(holds, f"E[r | y] = {line(mean)} for p = 0.5, 0.3, 0.2: 1/N + (N - 1)/N p")
 
 
+@claim(
+    "rewards are shares less 0.75 of the normalised entropy, 0 without an answer; where nobody said a word they stay"
+)
+def _() -> Finding:
+    off, plain = 0.0, TTRV.but({"shaping.0.normalise": False})
+    groups: list[Sequence[str | None]] = ["aab", "aaaa", "abcc", ["a", None, None, "b", "c"], [None, None], "bbaacd"]
+    rows = [said(str(n), "well", 0.3, label=label) for n, group in enumerate(groups) for label in group]
+    graded = [iter(shaped(one, rows)) for one in (TTRV, plain, FREQUENCY.but({"shaping.0.vote": "majority"}))]
+    for group in groups:
+        shares = {label: group.count(label) / len(group) for label in group}
+        entropy, most = -sum(p * math.log(p) for p in shares.values()), max([0, *(shares[one] for one in group if one)])
+        for label in group:
+            share, usual = shares[label] if label else 0.0, entropy / math.log(max(2, len(shares)))
+            wanted = [share - 0.75 * usual, share - 0.75 * entropy, float(share == most > 0)]
+            off = max(off, gap([next(side) for side in graded], wanted))
+    kept = shaped(TTRV, [said("q", "", reward, label="") for reward in (0.25, 0.75)])
+    return Finding(off < EXACT and kept == [0.25, 0.75], say(groups=len(groups), off=off, without_words=str(kept)))
+
+
 @claim("the entropy term leaves group-centred advantages unchanged", "derived here")
 def _() -> Finding:
     rows = [said(str(n // 4), "", label=label) for n, label in enumerate(["a", "a", "b", "c", None, "a", "b", "b"])]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,48 +16,66 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import document, sample, shown
+from hocket.lab.toys.rewarded import document, group_relative, lines, sample, shown
 from hocket.lab.toys.training import chances, logits
 from hocket.lab.world import Answer, World
+from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.tw_grpo import DIVERGENCE, TW_GRPO, divergence_by_place
 from hocket.rewards.choices import inverted, subset_score
-from hocket.types import Scenario
+from hocket.types import Evaluation, Scenario
 
 claim = Claims("tw-grpo", "arXiv 2505.24718")
 
 
-@claim("Weights lie in [1, w_max], are equal for identical completions and least on a shared opening.")
+@claim("Weights lie in [1, w_max] as the formula has it, and multiply GRPO's terms; identical completions weigh 1.")
 def _() -> Finding:
+    """Groups of unequal lengths; in the second the first tokens are imposed, so that no place is shared."""
     policy = Tabular(World(questions=1, tokens=3, horizon=3, reward=lambda q, a: float(a[2] == 0)))
     with torch.no_grad():
-        policy.logits[:] = torch.from_numpy(Key.of(5).numpy().normal(size=tuple(policy.logits.shape)))
+        policy.logits[:] = torch.from_numpy(6 * Key.of(5).numpy().normal(size=tuple(policy.logits.shape)))
         table = torch.log_softmax(policy.logits, -1)
 
-    def weighed(*answers: Answer) -> list[list[float]]:
-        paths = [policy.path(0, answer) for answer in answers]
-        rows = [
-            sample("a", float(n % 2), table[path, answer].tolist(), tokens=list(answer))
-            for n, (path, answer) in enumerate(zip(paths, answers, strict=True))
-        ]
+    def made(*groups: tuple[int, Sequence[Answer]]) -> tuple[Any, ...]:
+        """Weights, advantages and gradient; of each group's answers so many first tokens are imposed."""
+        rows, paths = [], []
+        for name, (imposed, answers) in enumerate(groups):
+            for n, answer in enumerate(answers):
+                paths.append(np.array(policy.path(0, answer), np.int64))
+                more = {"tokens": list(answer), "trained": [place >= imposed for place in range(len(answer))]}
+                rows.append(sample(f"{name}", float(n % 2), table[paths[-1], answer].tolist(), **more))
         read = RecordedBatch(document(rows))
-        batch = read.batch.but(observation=[np.array(path, np.int64) for path in paths])
-        divergence = divergence_by_place(batch, policy, torch.arange(batch.decisions), budget=9)
-        credited, _ = TW_GRPO.compute_credit(batch.but(annotations={DIVERGENCE.name: divergence}), TW_GRPO.init(), {})
-        return read.by_trajectory(credited.occurrences.weight)
+        batch, own = read.batch.but(observation=paths), torch.nonzero(~read.batch.forced).flatten()
+        divergence = divergence_by_place(batch, policy, own, budget=8)
+        batch, _ = TW_GRPO.compute_credit(batch.but(annotations={DIVERGENCE.name: divergence}), TW_GRPO.init(), {})
+        leaf, seen = read.logp.clone().requires_grad_(), batch.occurrences
+        loss = torch.stack([term.total() for term in TW_GRPO.loss(Evaluation(logp=leaf), batch)]).sum()
+        return *map(read.by_trajectory, (seen.weight, seen.advantage, *torch.autograd.grad(loss, leaf))), batch
 
-    answers = ((0, 1, 2), (0, 2, 1), (0, 0, 0))
-    alike, apart = weighed(*[answers[0]] * 3), weighed(*answers)
-    divergences = []
-    for place in range(3):
-        rows = [table[policy.row(0, answer[:place])].tolist() for answer in answers]
-        centre = [fmean(column) for column in zip(*rows, strict=True)]
-        parts = [[math.exp(m - x) - (m - x) - 1 for m, x in zip(centre, row, strict=True)] for row in rows]
-        divergences.append(fmean(map(sum, parts)))
-    low, high = min(divergences), max(divergences)
-    by_hand = [1 + 0.4 * (x - low) / (high - low + 1e-8) for x in divergences]
-    holds = alike == [[1.0] * 3] * 3 and all(1 <= x <= 1.4 for row in apart for x in row)
-    holds &= gap(apart[0], by_hand) < EXACT and apart[0][0] == apart[0][1] == 1.0
-    return Finding(holds, f"identical {alike[0]}; shared first token {shown(apart[0])}, by hand {shown(by_hand)}")
+    def by_hand(imposed: int, answers: Sequence[Answer]) -> list[list[float]]:
+        divergences = []
+        for place in range(imposed, max(map(len, answers))):
+            rows = [table[policy.row(0, a[:place])].tolist() if place < len(a) else [-math.log(3)] * 3 for a in answers]
+            centre = [fmean(column) for column in zip(*rows, strict=True)]
+            gaps = [[min(max(m - x, -11), 11) for m, x in zip(centre, row, strict=True)] for row in rows]
+            divergences.append(fmean(sum(math.exp(one) - one - 1 for one in row) for row in gaps))
+        low, high = min(divergences), max(divergences)
+        weights = [0.0] * imposed + [1 + 0.4 * (x - low) / (high - low + 1e-8) for x in divergences]
+        return [weights[: len(answer)] for answer in answers]
+
+    groups: list[tuple[int, Sequence[Answer]]] = [
+        (0, [(0, 1, 2), (0, 2), (0, 0, 0)]),
+        (1, [(1, 2), (0, 2, 1), (2, 1, 1)]),
+    ]
+    weights, advantages, gradient, batch = made(*groups)
+    wanted = [row for group in groups for row in by_hand(*group)]
+    off = [gap(weights, wanted), gap([row[0] for row in advantages], group_relative([0.0, 1.0, 0.0]) * 2)]
+    count = sum(weight > 0 for row in wanted for weight in row)
+    parts = zip(wanted, advantages, strict=True)
+    off.append(gap(gradient, [[-w * a / count for w, a in zip(*pair, strict=True)] for pair in parts]))
+    alike = made((0, [(0, 1, 2)] * 3))[0] == [[1.0] * 3] * 3
+    blind = divergence_by_place(batch, GRPO, torch.arange(batch.decisions))  # type: ignore[arg-type]
+    holds = max(off) < EXACT and alike and weights[0][0] == 1 and not blind.any()
+    return Finding(holds, f"off by {max(off):.2g}: {lines(weights_of_a_group=weights[0], of_another=weights[4])}")
 
 
 @claim("Part of the right options earns part of the reward.")

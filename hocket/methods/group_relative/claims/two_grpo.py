@@ -7,6 +7,7 @@ from hocket.lab.claims.harness import EXACT, Claims, Finding, inspect_rows, runs
 from hocket.lab.groups import first_advantages, gap, recorded
 from hocket.lab.toys.enumerable_groups import sentences
 from hocket.lab.toys.quick_worlds import guessing, mixed
+from hocket.rollout.independent import Independent
 from hocket.recipes import GRPO, TWO_GRPO
 
 claim = Claims("two-grpo", "derived here")
@@ -32,6 +33,7 @@ def _() -> Finding:
     sample = first_advantages(PLAIN.but({"credit.ddof": 1}), pair)
     slopes = inspect_rows(PLAIN, pair["trajectories"])["gradient"]
     holds = own == [1.0, -1.0, 0.0, 0.0, 0.0, 0.0] and slopes == [[-0.5], [0.5]]
+    holds &= isinstance(TWO_GRPO.rollout, Independent) and TWO_GRPO.rollout.samples == 2
     deviation = str([round(one, 4) for one in sample])
     told = say(advantages=str(own), with_the_sample_deviation=deviation, gradient=str(slopes))
     return Finding(holds and abs(sample[0] - math.sqrt(0.5)) < EXACT, told)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+from typing import Any
+
 import torch
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, gap, inspect_rows
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import advantages, drawn, lines, sample
 from hocket.lab.toys.training import chances, trained
@@ -25,6 +28,32 @@ def _() -> Finding:
     hand = ((reward - reward.mean()) / (reward.std() + 1e-6)).tolist()
     holds = rare > likely > 0 and wrong[0] == wrong[1] and gap(own, hand) <= EXACT
     return Finding(holds, f"advantages likely {likely:.4f}, rare {rare:.4f}, {lines(wrong=wrong, by_hand=hand)}")
+
+
+@claim("It is GRPO on rewards lowered by rank, where those are positive and count; equally likely ones share a rank.")
+def _() -> Finding:
+    def likely(row: dict[str, Any]) -> float:
+        return fmean(old for old, counts in zip(row["logp_behaviour"], row["trained"], strict=True) if counts)
+
+    off = 0.0
+    for batch in batches(20, "ranks", graded=True):
+        rows = batch["trajectories"]
+        for number, row in enumerate(rows):
+            size = len(row["tokens"])
+            # One in three equally likely, one of each group masked, of the others the first decision where not alone.
+            old = [-1.0] * size if number % 3 == 0 else row["logp_behaviour"]
+            alone = [size == 1, *[True] * (size - 1)]
+            row |= {"logp_behaviour": old, "trained": [False] * size if number % 4 == 1 else alone}
+            row["scores"] = {"reward": row["scores"]["reward"] - 0.3}
+        ranked = [dict(row) for row in rows]
+        for row in (row for row in ranked if any(row["trained"]) and row["scores"]["reward"] > 0):
+            group = [other for other in rows if other["group"] == row["group"] and any(other["trained"])]
+            own, *_ = (likely(other) for other in group if other["id"] == row["id"])
+            below = [(likely(other) < own) + (likely(other) == own) / 2 for other in group]
+            row["scores"] = {"reward": row["scores"]["reward"] * (1 - 0.25 * (sum(below) - 0.5) / len(group))}
+        made, wanted = (inspect_rows(recipe, some) for recipe, some in ((UNLIKELINESS, rows), (GRPO, ranked)))
+        off = max(off, gap(made["advantages"], wanted["advantages"]), gap(made["gradient"], wanted["gradient"]))
+    return Finding(off < EXACT, f"advantages and gradients of 20 batches off by {off:.2g}")
 
 
 @claim("With beta = 0 it is GRPO.", "derived")

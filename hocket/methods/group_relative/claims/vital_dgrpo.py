@@ -1,11 +1,12 @@
 """DGRPO's claims."""
 
+import math
 from functools import partial
 from statistics import fmean
 
 import torch
 
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, each, gradient, runs, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.toys.quick_worlds import choosing, leaning
@@ -22,9 +23,12 @@ def _() -> Finding:
     factors = [a / b for a, b in zip(weighed, plain, strict=True)]
     equal = recorded([groups[1], groups[1][::-1], groups[1]])
     same = torch.equal(gradient(VITAL_DGRPO, equal), gradient(GRPO, equal))
+    hand = [math.exp(-fmean(group)) for group in groups]
+    off = gap(factors[::4], [one / fmean(hand) for one in hand])
     weights = str([round(one, 4) for one in factors[::4]])
     told = f"means 1/4, 1/2, 3/4: {say(weights=weights)}, mean {fmean(factors):.12f}"
-    holds = factors[::4] == sorted(factors[::4], reverse=True) and abs(fmean(factors) - 1) < EXACT and same
+    idle = inspect_rows(VITAL_DGRPO, [{**row, "trained": [False]} for row in equal["trajectories"]])["advantages"]
+    holds = off < EXACT and abs(fmean(factors) - 1) < EXACT and same and not any(map(any, idle))
     return Finding(holds, f"{told}, {say(equal_difficulties_give_GRPO_bit_for_bit=same)}")
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
 from hocket.core.batch import GroupBy
+from hocket.core.keys import Key
 from hocket.credit.turn_level import TurnRelative
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect_rows
+from hocket.hooks.past_selves import PastSelves
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.exploitability import Situation
 from hocket.lab.talk import TalkBench
+from hocket.lab.toys.episodes import random_batches
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv, kuhn_poker, played_by
 from hocket.methods.base.grpo import GRPO
@@ -90,6 +94,47 @@ def _() -> Finding:
     holds &= max(map(abs, means[0])) < 1e-12 and min(map(abs, means[1])) > 1e-2
     gains = f"seats are worth {value} and {-value}, best responses gain {best[0] - value} and {best[1] + value}"
     return Finding(holds, f"{gains}; " + lines(mean_advantages_per_role=means[0], pooled=means[1]))
+
+
+@claim("A turn gets what its seat earns from it on, less the mean over the turns of its role; all turns count alike.")
+def _() -> Finding:
+    off = 0.0
+    for number, rows in enumerate(random_batches()):
+        rng, places = Key.of(number).derive("gap").numpy(), list[tuple[str, float]]()
+        for row in rows:
+            earned, turns = [turn["reward"] for turn in row["turn_scores"]], len(row["state"])
+            row |= {"scores": {}, "agent": [("first", "second")[place % 2] for place in range(turns)]}
+            row["logp_behaviour"] = [now - 0.3 * rng.normal() for now in row["logp"]]
+            places += [(row["agent"][place], sum(earned[place::2])) for place in range(turns)]
+        means = {seat: fmean(value for other, value in places if other == seat) for seat in ("first", "second")}
+        made, of_turn = inspect_rows(MARS_SELF_PLAY, rows), iter(value - means[seat] for seat, value in places)
+        for row, credit, slopes in zip(rows, made["advantages"], made["gradient"], strict=True):
+            wanted = [next(of_turn) for _ in row["state"]]
+            off = max(off, gap(credit, [wanted[turn] for turn in row["turn"]]))
+            for turn, now, old, slope in zip(row["turn"], row["logp"], row["logp_behaviour"], slopes, strict=True):
+                ratio, a = math.exp(now - old), wanted[turn]
+                cut = ratio > 1.2 if a > 0 else ratio < 0.8
+                off = max(off, abs(slope + (0.0 if cut else a * ratio / row["turn"].count(turn) / len(places))))
+    return below(1e-12, advantages_and_gradient_off_the_formula_on_20_batches=off)
+
+
+claim.spares("mars-self-play: credit.ddof = 40", "no deviation is taken")
+claim.spares("mars-self-play: credit.epsilon = 3.9999999999999996e-05", "no deviation is taken")
+claim.spares("mars-self-play: credit.epsilon = 0.0", "no deviation is taken")
+
+
+@claim("Past selves: every 10 steps one enters a pool of 8; in half of the games one takes a seat, whichever.", "ours")
+def _() -> Finding:
+    (hook,) = PAST_SELVES.hooks
+    assert isinstance(hook, PastSelves)
+    due = [step for step in range(1, 32) if hook.due(step)]
+    places = [[hook.place(entered, Key.of(n)) for n in range(99)] for entered in range(10)]
+    seats = [len(hook.visited(("a", "b", "c"), Key.of(number))) for number in range(400)]
+    holds = due == [1, 11, 21, 31] and all(set(own) == {n} for n, own in enumerate(places[:8]))
+    holds &= all(set(own) == {None, *range(8)} for own in places[8:]) and set(seats) == {0, 1}
+    holds &= abs(fmean(seats) - 0.5) < 0.1 and hook.odds((0.1, 0.9)) == [0.5, 0.5]
+    holds &= hook.decay == 0.99 and not hook.alike
+    return Finding(holds, say(due_before_steps=str(due), share_of_games=fmean(seats), games_count_less_by=hook.decay))
 
 
 def kuhn(recipe: Recipe, seed: int) -> TalkBench:

@@ -16,6 +16,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Lookup, TalkBench
 from hocket.lab.toys.talks import by_last, stepped
 from hocket.methods.teams.mlpo import MLPO, LeaderPeers
+from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario
 
 claim = Claims("mlpo", "derived")
@@ -94,6 +95,24 @@ def _() -> Finding:
     others = {"best peer": best, "vote": vote, "Bayes": bayes()}
     saw = say(accuracy_after_90_steps=fmean(right), worst=together, **others, without_peers=alone, untrained=0.25)
     return Finding(together > vote + 0.05 and together > best + 0.05 and alone > 0.25 + 0.2, saw)
+
+
+@claim("in each further round peers revise after the leader's answer, the leader after all of theirs")
+def _() -> Finding:
+    def exact(text: str, scenario: Scenario) -> float:
+        return float(text == scenario.answer)
+
+    leader, alone, play = Part("a", "b", "c"), Part("d"), functools.partial(rehearse, verifier=exact)
+    peers = {f"peer_{n}": Part(*(f"{n}{turn}" for turn in "xyz")) for n in (1, 2)}
+    (played,) = play(LeaderPeers(peers=2, rounds=3), Scenario("s", "?", answer="c"), {"leader": leader, **peers})
+    (single,) = play(LeaderPeers(peers=2, alone=1.0), Scenario("s", "?", answer="d"), {"leader": alone, **peers})
+    (usual,) = play(LeaderPeers(), Scenario("s", "?"), {role: Part(otherwise="e") for role in LeaderPeers().roles})
+    told = [f"Peer 1: 1{turn}\nPeer 2: 2{turn}" for turn in "xyz"]
+    holds = leader.questions == [f"?\n{told[0]}", *told[1:]] and alone.questions == ["?"] and len(usual.turns) == 4
+    revised = ["?", *(f"The leader says: {answer}" for answer in "ab")]
+    holds &= all(peer.questions == revised for peer in peers.values()) and MLPO.workflow == LeaderPeers.name
+    holds &= [one.scores["team"].value for one in (played, single)] == [1.0, 1.0]
+    return Finding(holds, say(leader_read=str(leader.questions), alone=str(alone.questions)))
 
 
 @claim("peer tokens have no gradient, and samples share one prompt")
