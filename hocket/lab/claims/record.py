@@ -39,6 +39,7 @@ _WORDS = re.compile(
 _CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
+_SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 
 
 @functools.cache
@@ -50,7 +51,7 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     file = METHODS.parents[1].joinpath(*module.split(".")).with_suffix(".py")
     if not file.is_file():
         return "", "", ()
-    text = _SHIPPED.sub("", file.read_text(encoding="utf-8"))
+    text = _SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8")))
     code, used = _REMARK.sub("", _WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
     return _hash(_REMARK.sub("", text)), _hash(code), used
 
@@ -118,7 +119,7 @@ def _sources(claims: Path) -> _Sources:
     text = claims.read_text(encoding="utf-8")
     method = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
     shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
-    ground = _REMARK.sub("", _IMPORTS.sub("", _CLAIM.sub("", _SHIPPED.sub("", text))))
+    ground = _REMARK.sub("", _IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text)))))
     base = digest(method, *_IMPORT.findall(text)) + ground
     return _Sources(
         _hash(base),

@@ -181,12 +181,6 @@ def _() -> Finding:
         score, wavers = worth(one), int(WAVERS.get(one))
         right += gap(own, [0.9 ** (wavers - at) * score if at <= wavers else 0.0 for at in range(ROUNDS)]) < 1e-6
     count, policies = len(result.trajectories), pack(result.trajectories).names["policy"]
-<<<<<<< HEAD
-    return Finding(right == count and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
-
-
-claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",))
-=======
     holds = right == count == 8 * len(BUYERS) and result.metrics["rollout/decisive"] == 1
     return Finding(holds and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
 
@@ -203,4 +197,4 @@ def _() -> Finding:
 claim.spares("epo-explicit: credit.ddof = 40", "no deviation is taken")
 claim.spares("epo-explicit: credit.epsilon = 3.9999999999999996e-05", "no deviation is taken")
 claim.spares("epo-explicit: credit.epsilon = 0.0", "no deviation is taken")
->>>>>>> mutants-at
+claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",))
