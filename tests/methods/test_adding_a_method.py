@@ -63,7 +63,7 @@ def test_its_claim_holds_through_the_command_line(mine: Path) -> None:
     checked = call("recipes", "--check", mine, "--json")
     assert checked.code == 0, checked.err
     (row,) = checked.json
-    assert (row["id"], row["verdict"], len(row["checks"])) == ("median-grpo", "works", 1)
+    assert (row["id"], row["verdict"], len(row["checks"])) == ("median-grpo", "works", 2)
     shown = call("recipes", f"{mine}:MEDIAN_GRPO", "--json").json
     assert (shown["name"], shown["parent"]) == ("median-grpo", "grpo")
     assert shown["composition"]["credit"]["type"] == f"{mine}:MedianBaseline"
