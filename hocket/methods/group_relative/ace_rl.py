@@ -229,6 +229,5 @@ ACE_RL = GRPO.but(
         "most 16 demands (`LIST`)",
         "length": "no term of its own; a WordRange is a constraint",
     },
-    note="without --judge constraints are programs given with the scenario",
     rewards=(Checklist(),),
 )

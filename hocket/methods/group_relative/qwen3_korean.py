@@ -96,7 +96,6 @@ QWEN3_KOREAN = GRPO.but(
         "language": "share of Hangul letters in <think>, weight 0.5; rewards.2.script or .words change it",
         "first stage": "supervised tuning, the plan's first phase: recipe sft",
     },
-    note="without --judge the judge is a rule",
     rewards=(
         ExactMatch("answer-tag"),
         JudgedBy(ExactMatch("number"), RIGHT, name="judge"),

@@ -99,3 +99,6 @@ def _() -> Finding:
             tried += 1
             rising += share >= reward.share(words, {"constraints": read[:-1]})
     return Finding(right == 200 and rising == tried > 20, say(equal_the_share_of_200=right, rise=rising, of=tried))
+
+
+claim.shipped(ACE_RL, "rewards", settings={"judge": "nano"})

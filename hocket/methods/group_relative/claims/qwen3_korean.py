@@ -89,3 +89,6 @@ def _() -> Finding:
         known.append({**row, "scores": {"reward": 1.0 + words if rule == judge == 1.0 else 0.0}})
     kind = relation(inspect(QWEN3_KOREAN, document(given)), inspect(GRPO, document(known)))
     return Finding(kind == "equal", f"8 combinations: {kind}")
+
+
+claim.shipped(QWEN3_KOREAN, "rewards", settings={"judge": "nano"})
