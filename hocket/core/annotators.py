@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -11,6 +12,15 @@ from hocket.core.batch import Batch
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.stages import Policy
+
+
+@runtime_checkable
+class Distributing(Protocol):
+    """A policy that can show whole distributions."""
+
+    def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
+        """Those at `decisions` `[K]`, as a function of places in it `[M]` that gives log-probs `[M, V]`."""
+        ...
 
 
 @dataclass(frozen=True)

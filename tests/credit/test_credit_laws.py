@@ -24,6 +24,7 @@ from hocket.credit.group import GroupRelative, StepRelative
 from hocket.credit.pairs import AllPairs, BestAgainstWorst
 from hocket.credit.parts import EachScore
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
+from hocket.credit.unscored import WithoutUnscored
 from hocket.credit.vtrace import VTrace
 from hocket.credit.whitened import WhitenedTokens
 from hocket.methods.agents.igpo import Separately
@@ -78,6 +79,7 @@ PLAIN = [
     Uniform(),
     GAE(gamma=0.9, lam=0.8),
     WhitenedTokens(),
+    WithoutUnscored(),
     Separately(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]

@@ -93,9 +93,9 @@ DIVERGENCE_PPO = GRPO.but(
         "aggregation": "mean over all decisions of the batch, masked ones counted",
         "ratio": "not truncated; verl cuts it at 20 and keeps the gradient",
         "KL": "none; prime-rl adds 1e-3 (log r)^2",
-        "updates per batch": "4 mini-batches, chosen here; with one nothing is masked",
+        "updates per batch": "4 mini-batches, chosen here; with one nothing is masked. Whether a probability moves so "
+        "far within a batch depends on the learning rate: at update.lr = 0.01, not at the default one",
     },
-    note="whether a probability moves by 0.2 within a batch depends on the learning rate; not seen at the default one",
     objective=DivergenceMask(),
     **{"update.minibatches": 4},
 )
@@ -109,6 +109,5 @@ DIVERGENCE_PPO_KL = DIVERGENCE_PPO.but(
         **DIVERGENCE_PPO.conventions,
         "clipping side": "the one that the advantage asks for, 0.05 nats (verl's example)",
     },
-    note=DIVERGENCE_PPO.note.replace("0.2", "so much"),
     **{"objective.divergence": "kl", "objective.low": 0.05, "objective.high": 0.05},
 )

@@ -7,14 +7,13 @@ The learner compares the samples' whole next-token distributions place by place 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hocket.core.annotators import Annotator
+from hocket.core.annotators import Annotator, Distributing
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import Column
 from hocket.core.segments import segment_count, segment_extreme
@@ -28,15 +27,6 @@ BUDGET = 2**23
 
 LARGEST = 11.0
 """Log-ratios are cut to [-11, 11] nats, as in the authors' code, so that an impossible token counts finitely."""
-
-
-@runtime_checkable
-class Distributing(Protocol):
-    """A policy that can show whole distributions."""
-
-    def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
-        """Those at `decisions` `[K]`, as a function of places in it `[M]` that gives log-probs `[M, V]`."""
-        ...
 
 
 def divergence_from_mean(logp: Tensor) -> Tensor:

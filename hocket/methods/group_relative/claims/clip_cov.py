@@ -9,6 +9,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.clip_cov import CLIP_COV, KL_COV
+from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.recipe import Recipe
 
 claim = Claims("clip-cov", "arXiv:2505.22617")
@@ -115,5 +116,5 @@ def _() -> Finding:
     return below(EXACT, largest_difference_of_gradients=off)
 
 
-claim.shipped(CLIP_COV, "objective")
-claim.shipped(KL_COV, "objective")
+claim.shipped(CLIP_COV, without={"objective": ClippedSurrogate(low=1.0, high=1.0, aggregate="token-mean")})
+claim.shipped(KL_COV, without={"objective.coefficient": 0.0})

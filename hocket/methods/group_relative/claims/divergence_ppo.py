@@ -76,3 +76,17 @@ def _() -> Finding:
         for right, sign in ((True, 1), (False, -1))
     ]
     return Finding(off < 1e-6 and all(sides) and max(wanted) > 0.05 > min(map(abs, wanted)), say(off=off))
+
+
+claim.shipped(
+    DIVERGENCE_PPO,
+    without={"objective.low": 1.0, "objective.high": 1.0},
+    sees=lambda run: {"masked": run.mean("ratio/clipped")},
+    settings={"update.lr": 0.01},
+)
+claim.shipped(
+    DIVERGENCE_PPO_KL,
+    without={"objective.low": 1e9, "objective.high": 1e9},
+    sees=lambda run: {"masked": run.mean("ratio/clipped")},
+    settings={"update.lr": 0.01},
+)

@@ -73,3 +73,11 @@ def _() -> Finding:
         off = max(off, gap(gradient(wide, one), gradient(plain, one)))
         silent += int((gradient(M2PO, one) == 0).sum()) - int((gradient(wide, one) == 0).sum())
     return Finding(off < EXACT and silent > 0, say(off_the_unclipped_surrogate=off, masked_at_0_04=silent))
+
+
+claim.shipped(
+    M2PO,
+    without={"objective.threshold": 1e9},
+    sees=lambda run: {"masked": run.mean("moment/masked")},
+    settings={"update.lr": 0.01},
+)

@@ -1,0 +1,109 @@
+"""The claims on the optimal token baseline."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch
+from hocket.core.keys import Key
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.documents import random_document
+from hocket.lab.microscope import RecordedBatch
+from hocket.methods.group_relative.optimal_token_baseline import ENERGY, OTB, energies
+
+claim = Claims("optimal-token-baseline", "arXiv:2602.07078")
+
+
+class Shown:
+    """A policy of known distributions."""
+
+    def __init__(self, logp: Tensor) -> None:
+        self.logp = logp
+
+    def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda rows: self.logp[decisions[rows]]
+
+
+def drawn(seed: int) -> Batch:
+    """A random batch with energies."""
+    key = Key.of(seed).derive("claims", "otb")
+    recorded = RecordedBatch(random_document(key, graded=True)).batch
+    energy = torch.from_numpy(key.derive("energy").numpy().random(recorded.decisions)) + 0.05
+    return recorded.but(annotations={ENERGY.name: energy})
+
+
+def credited(batch: Batch, **changes: str) -> Batch:
+    recipe = OTB.but({f"credit.{name}": value for name, value in changes.items()})
+    return recipe.compute_credit(batch, recipe.init(), {})[0]
+
+
+def rows(batch: Batch, values: Tensor) -> list[Tensor]:
+    return list(torch.split(values, batch.lengths().tolist()))
+
+
+@claim("The energy of a token is the squared length of the gradient of its log-prob to the logits.")
+def _() -> Finding:
+    batch = RecordedBatch(random_document(Key.of(0).derive("otb"))).batch
+    logits = torch.from_numpy(Key.of(1).numpy().normal(size=(batch.decisions, 20))).requires_grad_()
+    logp = torch.log_softmax(logits, 1)
+    own = logp.gather(1, batch.action.long()[:, None]).sum()
+    (slope,) = torch.autograd.grad(own, logits)
+    shown = energies(batch, Shown(logp.detach()), torch.arange(batch.decisions))  # type: ignore[arg-type]
+    return below(EXACT, off=gap(shown, slope.square().sum(1)))
+
+
+@claim("At every place the baseline is the mean of rewards to go, weighed by the energy spent up to there.", "verl 0.9")
+def _() -> Finding:
+    off = 0.0
+    for seed in range(10):
+        batch = credited(drawn(seed))
+        seen = batch.occurrences
+        reward = batch.scores["reward"].values
+        energy = [one.cumsum(0) for one in rows(batch, batch.annotations[ENERGY.name][seen.decision])]
+        ours = rows(batch, seen.advantage)
+        for scenario in set(batch.scenario.tolist()):
+            members = [n for n, one in enumerate(batch.scenario.tolist()) if one == scenario]
+            for place in range(max(len(energy[n]) for n in members)):
+                here = [n for n in members if place < len(energy[n])]
+                total = sum(float(energy[n][place]) for n in here)
+                base = sum(float(energy[n][place] * reward[n]) for n in here) / (total + 1e-8) if len(here) > 1 else 0.0
+                off = max(off, *(abs(float(ours[n][place]) - (float(reward[n]) - base)) for n in here))
+    return below(1e-9, off_by_hand=off)
+
+
+@claim("Where one sample alone goes on it has baseline 0; with tail own, no credit.", "verl 0.9, handle_zero_tail")
+def _() -> Finding:
+    lone = zero = 0
+    for seed in range(10):
+        batch, own = credited(drawn(seed)), credited(drawn(seed), tail="own")
+        lengths = batch.lengths()
+        for n, (plain, other) in enumerate(zip(*(rows(b, b.occurrences.advantage) for b in (batch, own)), strict=True)):
+            peers = [int(lengths[m]) for m in torch.nonzero(batch.scenario == batch.scenario[n]).flatten() if m != n]
+            tail, reward = slice(max(peers), None), float(batch.scores["reward"].values[n])
+            lone += int((plain[tail] == reward).sum())
+            zero += len(plain[tail]) - int((other[tail].abs() < 1e-6).sum()) + int((plain[tail] != reward).sum())
+            zero += int((plain[: max(peers)] != other[: max(peers)]).sum())
+    return Finding(lone > 0 and zero == 0, say(tokens_alone=lone, exceptions=zero))
+
+
+@claim("Of all baselines it makes the energy-weighted squared advantage of a place least.", "section 3")
+def _() -> Finding:
+    worst, cases = -1.0, 0
+    for seed in range(5):
+        batch = credited(drawn(seed))
+        seen = batch.occurrences
+        energy = torch.cat([o.cumsum(0) for o in rows(batch, batch.annotations[ENERGY.name][seen.decision])])
+        place = torch.cat([torch.arange(n) for n in batch.lengths().tolist()])
+        cell = batch.scenario[seen.trajectory] * 100 + place
+        for one in set(cell.tolist()):
+            here = cell == one
+            if int(here.sum()) > 1:
+                advantage, weight = seen.advantage[here], energy[here]
+                least = float((weight * advantage.square()).sum())
+                moved = [float((weight * (advantage + step).square()).sum()) for step in (-0.01, 0.01)]
+                worst, cases = max(worst, least - min(moved)), cases + 1
+    return Finding(worst < 0 and cases > 20, say(places=cases, least_minus_moved=worst))
+
+
+claim.shipped(OTB, "credit")
