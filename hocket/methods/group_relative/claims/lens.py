@@ -55,7 +55,7 @@ def _() -> Finding:
 
 @claim("as shipped, rewards are by hand: D from the group, the penalty bounded by 1, whatever the longest response is")
 def _() -> Finding:
-    verdicts, logps = (1.0, 0.0, 0.0, 0.0), ([-0.5, -0.7], [-0.1, -0.2], [-2.0, -1.5], [-1.2])
+    verdicts, logps = (1.0, 0.0, 0.0, 0.0), ([-1.5, -1.7], [-1.2, -1.5], [-2.5, -2.5], [-3.0])
     rows = [{"group": "g", "scores": {"reward": v}, "logp": logp} for v, logp in zip(verdicts, logps, strict=True)]
     sure, task = [math.exp(mean(logp)) for logp in logps], Sums()
     difficulty = min(1.0, max(max(sure), mean(sure) / ((1 + 0.5) / (4 + 1))))
@@ -65,10 +65,8 @@ def _() -> Finding:
         recipe = configured(LENS, task.name, task, {"decoding.max_tokens": longest}).recipe
         off.append(gap(shaped(recipe, rows), wanted))
     # Another estimate of D, or another bound, shows.
-    apart = [
-        gap(shaped(LENS.but({f"shaping.0.{name}": value}), rows), wanted)
-        for name, value in (("difficulty", 1.0), ("limit", 0.5))
-    ]
+    others = (LENS.but({"shaping.0.difficulty": 1.0}), LENS.but({"shaping.0.limit": 0.5}))
+    apart = [gap(shaped(other, rows), wanted) for other in others]
     return Finding(max(off) < 1e-12 and min(apart) > 1e-3, say(off_by=off, D=difficulty, another_D_or_bound=apart))
 
 
