@@ -86,8 +86,8 @@ def test_aepo_adds_the_tempered_samples_reinforce_term() -> None:
     )
     a = standard([1, 0])
     close(got["advantages"], [[a[0]] * 2, [a[1]], [1, 1], [0]])
-    close(got["gradient"], [[-a[0] / 4] * 2, [-a[1] / 2], [-12 / 2 / 2] * 2, [0]])
-    assert got["loss"] == pytest.approx(12 * (2.0 / 2) / 2)
+    close(got["gradient"], [[-a[0] / 4] * 2, [-a[1] / 2], [-4 / 2 / 2] * 2, [0]])
+    assert got["loss"] == pytest.approx(4 * (2.0 / 2) / 2)
 
 
 @pytest.mark.parametrize("first", [[1, 0], [0, 1]])

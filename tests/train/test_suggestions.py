@@ -48,7 +48,7 @@ def test_a_user_s_recipe_keeps_what_it_states() -> None:
         ("dapo", "shaping.0.limit", 96),
         ("dapo", "shaping.0.buffer", 19),
         ("tapo-tool", "shaping.0.buffer", 48),
-        ("train-long-think-short", "curriculum.start", 96),
+        ("train-long-think-short", "curriculum.start", 48),
     ],
 )
 def test_declared_lengths_alone_follow_the_longest_response(recipe: str, path: str, wanted: object) -> None:

@@ -152,7 +152,7 @@ AEPO = GRPO.but(
         "temperatures": "1.2 and 0.8 of the run's, as in the released code",
         "control samples": "of the right tempered ones at most rollout.control = 60 a step, half when "
         "cold, as in the released code; there they take the place of own samples of the batch, here they come besides",
-        "coefficient": "regularisers.0.coefficient alpha = 12, our choice: it holds entropy against GRPO's pull",
+        "coefficient": "regularisers.0.coefficient alpha = 4, our choice: it holds entropy against GRPO's pull",
         "REINFORCE term": "on the tempered samples alone, at the run's temperature; mean over decisions, then samples",
         "reward": "the return itself, so that only right samples pull where wrong ones get 0",
         "samples": "4 tempered ones beside the group's 8; they enter no group statistic; the released code draws whole "
@@ -162,6 +162,6 @@ AEPO = GRPO.but(
     credit=RewardWhereTempered(of=GRPO.credit),
     objective=Among(of=GRPO.objective, column="tempered", chosen=False),
     regularisers=(
-        Among(of=PolicyGradient(aggregate="sequence-mean"), column="tempered", chosen=True, coefficient=12.0),
+        Among(of=PolicyGradient(aggregate="sequence-mean"), column="tempered", chosen=True, coefficient=4.0),
     ),
 )

@@ -91,6 +91,9 @@ BNPO = GRPO.but(
         "epsilon": "none; the factor is at most 1e6, as in the release",
         "fit": "p ~ Beta(a, b) by moments over the batch's groups; 1, 1 for fewer than two groups or equal means",
         "range": "rewards are mapped from [least, most] = [0, 1] to [0, 1]; means beyond are clamped",
+        "loss": "GRPO's; the released runs sum over a sample's decisions, clip at 0.28 above and bound ratios "
+        "by 10 where the advantage is negative",
+        "group of one": "advantage 0; in the released code its mean counts as 0 in the fit",
         "several rewards": "credit.scores names those that each get their own advantage; the mean of them counts",
     },
     credit=EachScore(credit=GroupRelative(scale=None, weigh=(BetaDensity(),))),

@@ -142,8 +142,11 @@ DISCO = GRPO.but(
         "aggregation": "scores are means over decisions; mean over all scenarios, those of one verdict adding 0",
         "clipping side": "nothing is clipped",
         "temperature of the soft-max": "10, as in the scripts for log-prob scores; null is DisCO-b's plain mean",
-        "trust region": "mean of r - 1 - log r over the batch's decisions, radius 1e-4, coefficient 1e3 (the scripts')",
-        "updates per batch": "2: in the first the policies are equal and the trust region is silent",
+        "trust region": "mean of r - 1 - log r over the batch's decisions, radius 1e-4, coefficient 1e3 (scripts); "
+        "the scripts' estimate is -log r (regularisers.0.estimator = k1), which may be negative",
+        "updates per batch": "2: in the first the policies are equal and the trust region is silent; the scripts make "
+        "4, from quarters of a batch",
+        "temperature of sampling": "the run's, 1 unless set; the scripts sample at 0.6 and score at 1",
     },
     credit=Verdicts(),
     objective=Discriminative(score="logp", temperature=10.0),

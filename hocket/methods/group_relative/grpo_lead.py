@@ -100,6 +100,8 @@ GRPO_LEAD = GRPO.but(
         **RIGHT_ANSWERS,
         **LENGTH,
         "z-score": "over the right answers of the group, deviation by their number, epsilon 1e-6; alone it is 0",
+        "released code": "takes the deviation by their number less one, and pays by length only where the three "
+        "shortest samples of the group have more than 4,000 tokens on average",
         "strength": "a = shaping.0.alpha = 0.05",
         "rho": "share of the group with a positive return after shaping, as the public code counts",
     },

@@ -62,6 +62,10 @@ S_GRPO_NOISE = GRPO.but(
         **GRPO.conventions,
         "noise": "labels are flipped with probability credit.weigh.0.flip = 0.15 (the paper's); q is the "
         "share of returns above halfway between the batch's lowest and highest",
+        "success": "the released code counts returns above 0; the same for verdicts of 0 and 1",
+        "loss": "GRPO's, a mean over a sample's decisions; the released code divides their sum by the longest "
+        "response, as Dr. GRPO does",
+        "truncated samples": "kept, with the reward they got; the released code gives them 0",
         "epsilon": GRPO.conventions["epsilon"] + "; e = 1e-8 inside the roots of w",
     },
     **{"credit.weigh": (NoiseAware(flip=0.15),)},

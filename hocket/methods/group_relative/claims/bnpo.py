@@ -77,3 +77,6 @@ def _() -> Finding:
     both = first_advantages(BNPO.but({"credit.scores": ("accuracy", "format")}), document(rows))
     apart = [first_advantages(BNPO, recorded([part[:3], part[3:]])) for part in (accuracy, form)]
     return below(EXACT, off_the_mean_of_both=gap(both, [fmean(pair) for pair in zip(*apart, strict=True)]))
+
+
+claim.shipped(BNPO, "credit")

@@ -8,7 +8,18 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, batches, each, gap, gradient, runs, say
+from hocket.lab.claims.harness import (
+    SEEDS,
+    Claims,
+    Finding,
+    batches,
+    each,
+    gap,
+    gradient,
+    inspect_rows,
+    runs,
+    say,
+)
 from hocket.lab.groups import recorded
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.enumerable_groups import binary_groups
@@ -30,6 +41,20 @@ def _() -> Finding:
     tenfold = all(0.08 < after / before < 0.12 for before, after in itertools.pairwise(off))
     figures = say(**{f"tau {10**n}": one for n, one in enumerate(off, start=1)})
     return Finding(tenfold and gap(plain, torch.stack(apart)) < 1e-14, f"distance from the plain means: {figures}")
+
+
+@claim("as shipped, a question's wrong answers are lowered by their soft-max at tau = 10, the right ones alike")
+def _() -> Finding:
+    scores, right = (-0.2, -9.0, -25.0, -1.0, -3.0), (0, 0, 0, 1, 1)
+    rows = [
+        {"group": "q", "scores": {"reward": float(one)}, "logp": [score, score]}
+        for score, one in zip(scores, right, strict=True)
+    ]
+    found = [sum(row) for row in inspect_rows(DISCO.but({"regularisers": ()}), rows)["gradient"]]
+    shares = [math.exp(score / 10) for score in scores[:3]]
+    wanted = [*(share / sum(shares) for share in shares), -0.5, -0.5]
+    off, plain = gap(found, wanted), gap(found[:3], [1 / 3] * 3)
+    return Finding(off < 1e-12 and plain > 0.1, say(off_the_soft_max=off, off_a_plain_mean=plain))
 
 
 @claim("the penalty's gradient is beta max(0, KL - delta) grad KL")
@@ -81,3 +106,6 @@ def _() -> Finding:
     holds = ahead > 3 * error and min(entropy) > 0.1 and max(kls) < 2 * radius
     figures = say(success_after_40_steps=success, entropy_of_DisCO_in_nats=entropy, mean_KL=mean(kls), radius=radius)
     return Finding(holds, f"{figures}, KL from {min(kls):.4f} to {max(kls):.4f}")
+
+
+claim.shipped(DISCO, "credit", "objective", "regularisers", steps=2)

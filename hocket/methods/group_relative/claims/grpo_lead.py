@@ -74,3 +74,6 @@ def _() -> Finding:
         rates.append([accuracy(1, one) for one in trained(world, recipe, 80, start=patient())])
     figures = lines(hard_accuracy_with_minus_1=rates[0], with_0=rates[1])
     return Finding(min(rates[0]) > max(rates[1]) + 0.1, f"after 80 steps, alpha 0.5: {figures}")
+
+
+claim.shipped(GRPO_LEAD, "shaping", "credit")

@@ -9,11 +9,14 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.shipped import configured
 from hocket.lab.groups import document, first_advantages
 from hocket.lab.toys.quick_worlds import choosing, leaning
+from hocket.lab.toys.rewarded import shaped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.lens import LENS, calibrated_reward
 from hocket.recipe import Recipe
+from hocket.tasks.sums import Sums
 
 claim = Claims("lens", "arXiv 2510.08696")
 
@@ -50,6 +53,23 @@ def _() -> Finding:
     return Finding(holds, saw)
 
 
+@claim("as shipped, rewards are by hand: D from the group, the penalty bounded by 1, whatever the longest response is")
+def _() -> Finding:
+    verdicts, logps = (1.0, 0.0, 0.0, 0.0), ([-1.5, -1.7], [-1.2, -1.5], [-2.5, -2.5], [-3.0])
+    rows = [{"group": "g", "scores": {"reward": v}, "logp": logp} for v, logp in zip(verdicts, logps, strict=True)]
+    sure, task = [math.exp(mean(logp)) for logp in logps], Sums()
+    difficulty = min(1.0, max(max(sure), mean(sure) / ((1 + 0.5) / (4 + 1))))
+    wanted = [v - (1 - v) * (c / (c + difficulty - c)) for v, c in zip(verdicts, sure, strict=True)]
+    off = []
+    for longest in (40, 96, 300):
+        recipe = configured(LENS, task.name, task, {"decoding.max_tokens": longest}).recipe
+        off.append(gap(shaped(recipe, rows), wanted))
+    # Another estimate of D, or another bound, shows.
+    others = (LENS.but({"shaping.0.difficulty": 1.0}), LENS.but({"shaping.0.limit": 0.5}))
+    apart = [gap(shaped(other, rows), wanted) for other in others]
+    return Finding(max(off) < 1e-12 and min(apart) > 1e-3, say(off_by=off, D=difficulty, another_D_or_bound=apart))
+
+
 @claim("in an all-wrong group GRPO's gradient is 0 and this one lowers the surest wrong answer most")
 def _() -> Finding:
     logps = ([-0.1, -0.2], [-1.0, -0.6], [-2.0, -1.5], [-0.9])
@@ -83,3 +103,6 @@ def _() -> Finding:
     saw = say(success_at_first=Bench(RARE, GRPO, start=UNLIKELY).success(), questions_each=len(lens))
     saw += ", " + say(first_right_answer_at_step=mean(lens), GRPO=mean(grpo), standard_error_of_the_difference=error)
     return Finding(mean(grpo) - mean(lens) > 3 * error, saw)
+
+
+claim.shipped(LENS, "shaping")

@@ -36,6 +36,17 @@ def _() -> Finding:
     return Finding(off < 1e-6 and lone == 0 and abs(even - 0.6) < 1e-6, saw)
 
 
+@claim("as shipped, p = 0.15: one odd label of eight weighs 0, two of eight less than an even group's 0.7")
+def _() -> Finding:
+    groups = binary_groups(8)
+    mixed = first_advantages(S_GRPO_NOISE, recorded([groups[rate] for rate in (1, 7, 2, 4)]))
+    plain = first_advantages(GRPO, recorded([groups[rate] for rate in (1, 7, 2, 4)]))
+    weights = [mixed[place] / plain[place] for place in (0, 8, 16, 24)]
+    share = (0.25 - 0.15) / 0.7
+    wanted = [0.0, 0.0, 0.7 * math.sqrt(share * (1 - share) / (0.25 * 0.75)), 0.7]
+    return Finding(gap(weights, wanted) < 1e-6, say(weights_of_1_7_2_and_4_of_8=weights, off=gap(weights, wanted)))
+
+
 @claim("The weight minimises E[(w A_noisy - A_true)^2]")
 def _() -> Finding:
     rng, count, weights = Key.of(8).numpy(), 400_000, {}
@@ -105,3 +116,6 @@ def _() -> Finding:
     made = runs(guessing(), GRPO, S_GRPO_NOISE.but({FLIP: 0.0}), steps=40, every=10, seeds=range(2))
     worst = gap(*([[one.success for one in bench.readings] for bench in side] for side in made.values()))
     return Finding(worst < 1e-4, say(largest_difference_between_the_curves=worst))
+
+
+claim.shipped(S_GRPO_NOISE, "credit")

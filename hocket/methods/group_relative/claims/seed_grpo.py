@@ -50,6 +50,15 @@ def _() -> Finding:
     return Finding(holds, say(factor_for_four_answers=most[0] / base[0], for_one=one[0] / base[0]))
 
 
+@claim("as shipped, four answers of equal mass are damped by the paper's 0.02, one answer by nothing")
+def _() -> Finding:
+    rewards = (1.0, 0.0, 0.0, 0.5)
+    base = first_advantages(DR_GRPO, answered("abcd", rewards))
+    most, one = (first_advantages(SEED_GRPO, answered(names, rewards)) for names in ("abcd", "aaaa"))
+    off = gap(most, [0.98 * value for value in base])
+    return Finding(off < EXACT and one == base, say(factor=most[0] / base[0], off=off))
+
+
 @claim("Semantic entropy by likelihood and by count, as by hand, cut at log G", "arXiv:2505.12346, equation 5")
 def _() -> Finding:
     rows = answered("abac", (1.0, 0.0, 0.0, 0.0), logps := (-0.2, -3.0, -1.0, -4.5))
@@ -101,3 +110,6 @@ def _() -> Finding:
     success = each(runs(guessing(), *sides, steps=80, every=80, start=mixed), Bench.success)
     base, *own = map(fmean, success.values())
     return Finding(min(own) > base - 0.03, say(success=success))
+
+
+claim.shipped(SEED_GRPO, "credit")
