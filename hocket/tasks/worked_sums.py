@@ -37,8 +37,8 @@ _TOTAL = re.compile(r"=(-?\d+)")
 class WorkedSums(TextTask):
     """The problems of `sums`, for methods that read more of a scenario than its answer, or several scores.
 
-    A scenario's metadata tell `demonstration` (a right answer after a thought), `key_steps` (the running totals of
-    that thought), `task` (its wording) and `reward` (how it may be graded: questions by equality, exercises by
+    A scenario's metadata tell `demonstration` (a right answer after a thought), `teacher` (that thought), `key_steps`
+    (its running totals), `task` (the wording) and `reward` (how it may be graded: questions by equality, exercises by
     nearness). Scenarios of consecutive numbers ask the same problem in all wordings and have one `origin`.
 
     Args:
@@ -66,6 +66,7 @@ class WorkedSums(TextTask):
         told = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
             "key_steps": tuple(_TOTAL.findall(thought)),
+            "teacher": thought,
             "task": kind,
             "reward": GRADES[kind],
         }

@@ -26,6 +26,7 @@ def test_what_it_demonstrates_is_right_and_holds_the_steps() -> None:
         assert task.verify(shown, scenario) == 1.0
         assert scenario.metadata["key_steps"][-1] == scenario.answer
         assert all(f"={step}" in shown for step in scenario.metadata["key_steps"])
+        assert scenario.metadata["teacher"] in shown
 
 
 def test_wordings_ask_one_problem() -> None:

@@ -88,7 +88,6 @@ CROWDVLM_R1 = GRPO.but(
         "KL": "coefficient 0",
     },
     note="shown on counts asked in text; images come with their modality",
-    task="reasoning-gym:letter_counting",
     rewards=(Closeness(),),
     shaping=(OrderedStages(),),
 )

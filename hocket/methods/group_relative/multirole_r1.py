@@ -88,6 +88,5 @@ MULTIROLE_R1 = GRPO.but(
     },
     note="the second stage; the merged role chains of the first are demonstrations for a phase of sft before it; the "
     "shipped base names no roles, so of the term its variety of words alone acts",
-    task="reasoning-gym:letter_counting",
     shaping=(RoleDiversity(),),
 )

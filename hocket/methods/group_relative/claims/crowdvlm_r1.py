@@ -81,5 +81,5 @@ def _() -> Finding:
     return Finding(holds, f"absolute error after 40 updates: {figures[0]}, {less}; after 80: {figures[1]}")
 
 
-claim.shipped(CROWDVLM_R1, "rewards")
-claim.shipped(CROWDVLM_R1, "shaping")
+claim.shipped(CROWDVLM_R1, "rewards", task="reasoning-gym:letter_counting")
+claim.shipped(CROWDVLM_R1, "shaping", task="reasoning-gym:letter_counting")

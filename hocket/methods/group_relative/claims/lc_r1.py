@@ -111,3 +111,5 @@ def _() -> Finding:
 
 
 claim.shipped(LC_R1, "shaping")
+claim.shipped(LC_R1, "rollout", task="reasoning-gym:letter_counting")
+claim.shipped(LC_R1, "credit", task="reasoning-gym:letter_counting")

@@ -62,4 +62,4 @@ def _() -> Finding:
     return Finding(holds, lines(**{"roles": roles, "distinct-2": variety, "right": right}))
 
 
-claim.shipped(MULTIROLE_R1, "shaping")
+claim.shipped(MULTIROLE_R1, "shaping", task="reasoning-gym:letter_counting")

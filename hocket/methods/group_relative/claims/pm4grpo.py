@@ -101,3 +101,6 @@ def _() -> Finding:
     holds = all(fmean(of["taught"]) > fmean(of["outcome"]) + 0.4 for of in (keeps, right))
     holds &= all(max(of["shuffled"]) <= max(of["outcome"]) + 0.01 for of in (keeps, right))
     return Finding(holds, f"adherence {lines(**keeps)}; accuracy {lines(**right)}")
+
+
+claim.shipped(PM4GRPO, without={"shaping.1.weight": 0.0}, task="worked_sums")

@@ -81,7 +81,10 @@ def _() -> Finding:
     world, before = World(1, 6, 1, lambda question, answer: float(answer[0] < 4)), pass_at(MODES, 64)
     one, many = dict[str, list[float]](), dict[str, list[float]]()
     for recipe in (GRPO, UNLIKELINESS):
-        often, start = recipe.but({"rollout.samples": 16}), lambda policy: policy.logits.copy_(MODES.log())
+        often, start = (
+            recipe.but({"rollout.samples": 16, "update": GRPO.update}),
+            lambda policy: policy.logits.copy_(MODES.log()),
+        )
         shares = [chances(bench) for bench in trained(world, often, 200, start=start)]
         one[recipe.name], many[recipe.name] = ([pass_at(share, tries) for share in shares] for tries in (1, 64))
     holds = min(many[UNLIKELINESS.name]) >= before and min(one["grpo"]) > 0.2 and max(many["grpo"]) < before
@@ -89,3 +92,4 @@ def _() -> Finding:
 
 
 claim.shipped(UNLIKELINESS, "shaping")
+claim.shipped(UNLIKELINESS, "update")
