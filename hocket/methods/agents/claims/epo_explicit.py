@@ -184,4 +184,4 @@ def _() -> Finding:
     return Finding(right == count and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
 
 
-claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",))
+claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",), settings={"curriculum.prompts": 4})
