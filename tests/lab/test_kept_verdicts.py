@@ -100,6 +100,15 @@ def test_a_claim_on_the_recipe_as_shipped_leaves_the_other_verdicts(copied: Path
     assert record.status_of(("gmpo",), "the judge is a rule") == "partial"
 
 
+def test_what_a_recipe_requires_leaves_the_verdicts(copied: Path) -> None:
+    method, (first, *_) = copied / "methods/group_relative/gmpo.py", checks_of("gmpo")
+    changed(method, "\nfrom hocket.methods", "\nfrom hocket.core.requirements import Requirement\nfrom hocket.methods")
+    changed(method, "    source=", "    requires=(Requirement.TURNS,),\n    source=")
+    assert record.is_fresh(first)
+    changed(method, "\nfrom hocket.methods", "\nfrom hocket.core.keys import Key\nfrom hocket.methods")
+    assert not record.is_fresh(first)
+
+
 def test_without_a_claim_on_the_recipe_as_shipped_a_row_is_partial(copied: Path) -> None:
     file, others = (
         copied / "methods/group_relative/claims/gmpo.py",

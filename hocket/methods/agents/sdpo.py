@@ -189,7 +189,7 @@ SDPO = DPO.but(
         "partner": "context. Where a policy plays it, rollout.role and credit.role name the agent",
         "data": "new dialogues in every step; the authors collect once and train offline",
     },
-    task="calculator",
+    task="maze?width=3&height=3&steps=10&reading=number",
     requires=(Requirement.TURNS,),
     rollout=ResampledTurn(continuations=5, judge=ProbedTurns(rollouts=4)),
     credit=SegmentPairs(turns=3),

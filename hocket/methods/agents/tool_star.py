@@ -31,7 +31,7 @@ TOOL_STAR_RL = GRPO.but(
         "tool output": TAPO_TOOL.conventions["tool output"],
         "hack": "the bonus is paid on questions that need no tool, too: once two calls there are tried, they rise",
     },
-    task="calculator",
+    task="calculator?digits=5",
     requires=(Requirement.TOOLS,),
     rewards=(ToolAnswer(grade="f1", tools=("search", "python"), bonus=0.1),),
 )

@@ -191,7 +191,7 @@ MMGRPO = GRPO.but(
         "aggregation": PER_TURN + "; a repeated call counts as often as it stands in groups",
     },
     note="the library optimises no prompts yet; the check picks an instruction by what it earns, then trains",
-    task="sums",
+    task="reasoning-gym:chain_sum",
     requires=(Requirement.TURNS,),
     workflow="planner-worker",
     combine=WeightedSum({"format": 0.0}),

@@ -208,4 +208,4 @@ def _() -> Finding:
     return Finding(min(fixed) > max(ours), say(success_after_5000_turns_of_growing=line(ours), of_fixed_16=line(fixed)))
 
 
-claim.shipped(AGENTGYM_RL, "hooks")
+claim.shipped(AGENTGYM_RL, "hooks", settings={"curriculum.prompts": 4})

@@ -144,4 +144,4 @@ def _() -> Finding:
     return Finding(min(ours) > max(plain) + 0.1 and max(own) < 0.8 * min(theirs), f"{STEPS} steps: {figures}, {sizes}")
 
 
-claim.shipped(DMPO, "objective.turn_discount")
+claim.shipped(DMPO, "objective.turn_discount", settings={"curriculum.prompts": 4})

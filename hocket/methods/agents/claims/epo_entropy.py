@@ -169,5 +169,6 @@ claim.shipped(
     EPO_ENTROPY,
     without={"shaping": (), "regularisers": EPO_ENTROPY.regularisers[:1]},
     steps=2,
+    settings={"curriculum.prompts": 4},
     sees=lambda run: {"turns out of the band": run.mean("entropy/outside")},
 )

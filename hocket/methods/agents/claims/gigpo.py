@@ -186,4 +186,4 @@ def _() -> Finding:
     return Finding(holds, say(maze="4x4", arrive=ENOUGH, at_most=MOST, steps_of_GRPO=str(plain), GiGPO=str(ours)))
 
 
-claim.shipped(GIGPO, "credit")
+claim.shipped(GIGPO, "credit", settings={"curriculum.prompts": 4})

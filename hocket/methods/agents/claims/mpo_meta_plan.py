@@ -240,4 +240,4 @@ def _() -> Finding:
     return Finding(max(gaps) < 1e-9 and max(agents) == 0, figures)
 
 
-claim.shipped(MPO_META_PLAN, "rollout", "credit", trains=("adviser",))
+claim.shipped(MPO_META_PLAN, "rollout", "credit", sees=lambda run: {"pairs": run.mean("adviser/pairs/total")})

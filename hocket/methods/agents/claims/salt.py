@@ -171,4 +171,4 @@ def _() -> Finding:
     return below(1e-12, steps_per_edge_and_place_on_20_batches_off_GRPOs=off)
 
 
-claim.shipped(SALT, "credit")
+claim.shipped(SALT, "credit", settings={"curriculum.prompts": 4})

@@ -247,5 +247,10 @@ def _() -> Finding:
     return Finding(ahead > 0.04, lines(steps=STEPS, deal_before=before, deal=deals, smallest_lead=ahead))
 
 
-claim.shipped(SDPO, "credit")
-claim.shipped(SDPO, "rollout", sees=lambda run: {"mended dialogues": run.mean("rollout/mended")})
+claim.shipped(SDPO, "credit", settings={"curriculum.prompts": 8})
+claim.shipped(
+    SDPO,
+    "rollout",
+    sees=lambda run: {"mended dialogues": run.mean("rollout/mended")},
+    settings={"curriculum.prompts": 8},
+)

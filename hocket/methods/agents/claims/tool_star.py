@@ -169,4 +169,4 @@ def _() -> Finding:
 
 
 claim.shipped(TOOL_STAR_RL, "rewards")
-claim.shipped(TOOL_STAR, "credit", "objective", steps=31)
+claim.shipped(TOOL_STAR, "credit", "objective", steps=31, settings={"curriculum.prompts": 4})
