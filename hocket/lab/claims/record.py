@@ -38,6 +38,7 @@ _WORDS = re.compile(
 _CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
+_SPARED = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 
 
 @functools.cache
@@ -117,7 +118,7 @@ def _sources(claims: Path) -> _Sources:
     text = claims.read_text(encoding="utf-8")
     method = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
     shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
-    ground = _REMARK.sub("", _IMPORTS.sub("", _CLAIM.sub("", _SHIPPED.sub("", text))))
+    ground = _REMARK.sub("", _IMPORTS.sub("", _CLAIM.sub("", _SPARED.sub("", _SHIPPED.sub("", text)))))
     base = digest(method, *_IMPORT.findall(text)) + ground
     return _Sources(
         _hash(base),
