@@ -47,7 +47,7 @@ def _() -> Finding:
             *rows,
             *(
                 {**row, "id": f"reference {n}", "source": "baseline", "trained": [False] * len(row["logp"])}
-                for row in more
+                for n, row in enumerate(more)
             ),
         ]
         gaps.append(off(AAPO, rows, loss, partial(both, rows=rows)))
