@@ -96,10 +96,13 @@ def off(
     rows: Sequence[Mapping[str, Any]],
     loss: Loss = clipped,
     credit: Rule = standardised,
-    **state: Any,
+    state: Mapping[str, Any] | None = None,
 ) -> float:
-    """How far a recipe's advantages, loss, gradient and metrics are from those counted by hand, at most."""
-    made = inspect(recipe, {"version": 1, "trajectories": [dict(row) for row in rows], "state": state})
+    """How far a recipe's advantages, loss, gradient and metrics are from those counted by hand, at most.
+
+    `state` is what its stages remember, the step and the progress of the run.
+    """
+    made = inspect(recipe, {"version": 1, "trajectories": [dict(row) for row in rows], "state": dict(state or {})})
     leaves = [torch.tensor(row["logp"], dtype=torch.float64, requires_grad=True) for row in rows]
     answers = [_counted(row, leaf) for row, leaf in zip(rows, leaves, strict=True)]
     by_group: dict[str, list[int]] = {}

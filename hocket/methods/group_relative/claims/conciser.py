@@ -54,8 +54,9 @@ def _() -> Finding:
             reward = row["scores"]["reward"]
             row["scores"] = {"reward": {"group 0": 1.0, "group 1": (1 + reward) / 2}.get(row["group"], reward)}
         gaps += [off(CONCISER, rows, loss, credit), off(CONCISER_1, rows, loss)]
+    updates = [value_at(one, "update.minibatches") for one in (CONCISER, CONCISER_1)]
     rollouts = CONCISER.rollout == Independent(8) and CONCISER_1.rollout == DynamicSampling(samples=8, max_rounds=3)
-    return below(EXACT, rollouts, value_at(CONCISER, "update.minibatches") == 4, off_by_hand=max(gaps))
+    return below(EXACT, rollouts, updates == [4, 4], off_by_hand=max(gaps))
 
 
 WALK = work_or_guess((0, 4), 7)

@@ -89,6 +89,9 @@ def _() -> Finding:
     return Finding(holds and sets["gpg"] == 1 and sets["grpo-kl"] == 2, told)
 
 
+claim.spares("gpg: objective.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("1.0 -> 40.0", "without any signal all advantages are 0")
+
 claim.shipped(GPG, "credit")
 claim.shipped(GPG, without={"credit.weigh": ()})
 claim.shipped(GPG, "rollout", task="calculator")

@@ -65,7 +65,9 @@ def _() -> Finding:
 
     alone, steps = MDPO.but(credit=find("grpo").credit, regularisers=()), ((0.0, 1.0), (0.5, 0.525), (1.0, 0.05))
     gaps = [
-        off(alone, rows, partial(loss, t=t), progress=at) for at, t in steps for rows in stale_rows("mdpo", count=2)
+        off(alone, rows, partial(loss, t=t), state={"progress": at})
+        for at, t in steps
+        for rows in stale_rows("mdpo", count=2)
     ]
     updates = [value_at(MDPO, f"update.{name}") for name in ("epochs", "minibatches")]
     return below(EXACT, updates == [10, 1], off_by_hand=max(gaps))
