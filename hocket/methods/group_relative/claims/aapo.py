@@ -1,15 +1,22 @@
 """AAPO's claims."""
 
 import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean
+from typing import Any
+
+import torch
 
 from hocket.lab.bench import Bench
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import first_advantages, gap
 from hocket.lab.toys.enumerable_groups import beside_reference
 from hocket.lab.toys.quick_worlds import choosing, leaning
 from hocket.methods.group_relative.gpg import GPG
 from hocket.recipes import AAPO, GRPO
+from hocket.rollout.reference import WithReference
 
 claim = Claims("aapo", "arXiv:2505.14264; authors' code")
 
@@ -21,6 +28,30 @@ def _() -> Finding:
     own, plain = (float(gradient(recipe, solved)[0]) for recipe in (AAPO, GRPO))
     saw = say(all_right=str(leading), all_wrong=str(trailing), gradient=own, GRPOs=plain)
     return Finding(leading == [0.28] * 4 and own != 0 == plain and trailing == [-0.2] * 4, saw)
+
+
+@claim("Advantages, loss and gradient are those counted by hand, beside fewer answers of the reference than its own.")
+def _() -> Finding:
+    def both(members: Sequence[Counted], rows: Sequence[Mapping[str, Any]]) -> list[float]:
+        met = [row["scores"]["reward"] for row in rows if row["group"] == members[0].row["group"] and "source" in row]
+        margins = [min(0.28, max(-0.2, one.reward - met[n % 3])) if met else 0.0 for n, one in enumerate(members)]
+        return [a + added for a, added in zip(standardised(members), margins, strict=True)]
+
+    def loss(answers: Sequence[Counted]) -> Any:
+        return -torch.cat([one.logp * one.advantage for one in answers]).mean(), {}
+
+    gaps = []
+    for rows in stale_rows("aapo"):
+        (more,) = stale_rows("aapo reference", count=1, samples=3, groups=2)
+        rows = [
+            *rows,
+            *(
+                {**row, "id": f"reference {n}", "source": "baseline", "trained": [False] * len(row["logp"])}
+                for n, row in enumerate(more)
+            ),
+        ]
+        gaps.append(off(AAPO, rows, loss, partial(both, rows=rows)))
+    return below(EXACT, AAPO.rollout == WithReference(samples=8, references=8), off_by_hand=max(gaps))
 
 
 @claim("Without the margin it is group-relative REINFORCE", "derived here")

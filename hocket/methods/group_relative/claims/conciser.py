@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
+from hocket.core.components import value_at
+from hocket.lab.by_hand import Counted, centred, clipped, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.toys.instances import judged, patient, work_or_guess
 from hocket.lab.toys.rewarded import advantages, answer, line, lines
 from hocket.lab.toys.training import accuracy, length, trained
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.conciser import CONCISER, CONCISER_1
+from hocket.rollout.dynamic import DynamicSampling
+from hocket.rollout.independent import Independent
 
 claim = Claims("conciser", "arXiv:2505.21178")
 
@@ -32,6 +39,24 @@ def _() -> Finding:
     falls = all(a > b for a, b in pairwise(ours))
     centred = gap(ours, [(fmean(lengths) - n) / 128 for n in lengths])
     return Finding(falls and centred < EXACT, f"lengths {lengths}: {line(ours)}, mean-centred alone")
+
+
+@claim("advantages, loss and gradient of both stages are those counted by hand, clipped at 0.2 and 0.28")
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[float]:
+        if min(one.reward for one in members) < 0.5:
+            return standardised(members)
+        return centred([replace(one, reward=one.reward + 1 - len(one.row["logp"]) / 128) for one in members])
+
+    gaps, loss = [], partial(clipped, high=0.28)
+    for rows in stale_rows("conciser", gap=0.3):
+        for row in rows:
+            reward = row["scores"]["reward"]
+            row["scores"] = {"reward": {"group 0": 1.0, "group 1": (1 + reward) / 2}.get(row["group"], reward)}
+        gaps += [off(CONCISER, rows, loss, credit), off(CONCISER_1, rows, loss)]
+    updates = [value_at(one, "update.minibatches") for one in (CONCISER, CONCISER_1)]
+    rollouts = CONCISER.rollout == Independent(8) and CONCISER_1.rollout == DynamicSampling(samples=8, max_rounds=3)
+    return below(EXACT, rollouts, updates == [4, 4], off_by_hand=max(gaps))
 
 
 WALK = work_or_guess((0, 4), 7)

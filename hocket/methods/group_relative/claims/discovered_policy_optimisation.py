@@ -1,14 +1,19 @@
 """Discovered policy optimisation's claims."""
 
 import itertools
-from collections.abc import Callable
+import json
+import tempfile
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import mean
 
 import torch
 from torch import Tensor
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.discover import Bandits, Strategy, compared
 from hocket.lab.toys.control import ADVANTAGES, on_par, slope
@@ -41,6 +46,34 @@ def _() -> Finding:
     holds = min(least) >= 0 and max(at_one) == 0 and max(slopes) < EXACT
     saw = say(least_value=min(least), value_at_r_1=max(at_one), slope=max(slopes))
     return Finding(holds, f"{', '.join(DRIFTS)} and 20 random networks: {saw}")
+
+
+@claim(
+    "Loss and gradient are the closed form's, counted by hand, with alpha 2 and beta 0.6; the learnt one's network's."
+)
+def _() -> Finding:
+    def loss(answers: Sequence[Counted], learnt: bool) -> tuple[Tensor, dict[str, float]]:
+        d, a = (torch.cat(part) for part in zip(*((one.logp - one.old, one.advantage) for one in answers), strict=True))
+        x, scale = torch.where(a >= 0, d.expm1() * a, d * a), 0.6 + 1.4 * (a >= 0).double()
+        drift = network_drift(d, a, *LearntDrift().weights) if learnt else (x - scale * (x / scale).tanh()).relu()
+        return (drift - d.exp() * a).mean(), {}
+
+    gaps = []
+    for name, learnt in (("discovered-policy-optimisation", False), ("learnt-policy-optimisation", True)):
+        alone = find(name).but(credit=find("grpo").credit, regularisers=())
+        gaps += [off(alone, rows, partial(loss, learnt=learnt)) for rows in stale_rows("drifts", gap=1.5)]
+    return below(EXACT, off_by_hand=max(gaps))
+
+
+@claim("A file with as many outer weights but a feature less is refused.", "derived")
+def _() -> Finding:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "drift.json")
+        file.write_text(json.dumps({"inner": [[0.1, 0.2]] * 7, "outer": [0.1, 0.2]}))
+        try:
+            return Finding(LearntDrift(str(file)) is None, "accepted")
+        except ConfigurationError as error:
+            return Finding("8 rows" in str(error), "refused")
 
 
 @claim("For all of them the slope at r = 1 is the policy gradient's.", "arXiv 2201.02373")
@@ -78,6 +111,8 @@ def _() -> Finding:
 
 claim("DPO matches PPO within noise on CartPole.", slow=True)(on_par("discovered-policy-optimisation"))
 
+
+claim.spares("discovered-policy-optimisation: objective.horizon = 5120", "no length divides a mean over tokens")
 
 claim.shipped(find("discovered-policy-optimisation"), "objective")
 claim.shipped(find("learnt-policy-optimisation"), "objective")

@@ -1,10 +1,14 @@
 """DPPO's claims."""
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, same_gradient, say
+from hocket.core.components import value_at
+from hocket.lab.by_hand import Counted, off, stale_rows
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, same_gradient, say
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.divergence_ppo import DIVERGENCE_PPO, DIVERGENCE_PPO_KL, moved
 from hocket.recipe import Recipe
@@ -28,6 +32,28 @@ def pulls(recipe: Recipe, changes: list[tuple[float, float]], *, right: bool) ->
 @claim("At the policy that sampled its gradient is GRPO's.")
 def _() -> Finding:
     return same_gradient(DIVERGENCE_PPO, TOKENS, gap=0.0)
+
+
+@claim("Loss, gradient and the share masked are the formula's, counted by hand, in probabilities and in nats.")
+def _() -> Finding:
+    def loss(answers: Sequence[Counted], bound: float) -> tuple[torch.Tensor, dict[str, float]]:
+        logp, old, a = (
+            torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "behaviour", "advantage")
+        )
+        p, q = logp.detach().exp(), old.exp()
+        nats = (p - q).sign() * (q * (q / p).log() + (1 - q) * ((1 - q + 1e-8) / (1 - p + 1e-8)).log())
+        gone = a.sign() * (p - q if bound == 0.2 else nats) > bound
+        return (-(logp - old).exp() * a * ~gone).mean(), {"ratio/clipped": gone[a != 0].double().mean()}
+
+    bounds = ((DIVERGENCE_PPO, 0.2), (DIVERGENCE_PPO_KL, 0.05))
+    gaps = [off(one, rows, partial(loss, bound=bound)) for one, bound in bounds for rows in stale_rows("dppo")]
+    updates = [value_at(one, "update.minibatches") for one, _ in bounds]
+    far = [
+        {"group": "g", "scores": {"reward": float(now)}, "logp": [now], "logp_behaviour": [old]}
+        for now, old in ((-1.0, -60.0), (-25.0, -30.0))
+    ]
+    beyond = inspect_rows(DIVERGENCE_PPO, far)["metrics"]["ratio/saturated"]
+    return below(EXACT, updates == [4, 4], beyond == 1, off_by_hand=max(gaps))
 
 
 CHANGES = [(0.5, 0.69), (0.5, 0.71), (0.5, 0.31), (0.5, 0.29), (0.001, 0.1), (0.1, 0.001)]
@@ -65,17 +91,20 @@ def _() -> Finding:
 @claim("In nats, 0.05 of the split into this token and the others decides, on the same sides.")
 def _() -> Finding:
     def divergence(q: float, p: float) -> float:
-        return q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p))
+        return q * math.log(q / p) + (1 - q) * math.log((1 - q + 1e-8) / (1 - p + 1e-8))
 
     changes = [*CHANGES, (0.5, 0.6), (0.5, 0.4)]
     logs = torch.tensor([[math.log(p), math.log(q)] for q, p in changes], dtype=torch.float64)
     wanted = [math.copysign(divergence(q, p), p - q) for q, p in changes]
-    off = gap(moved(logs[:, 0], logs[:, 1], "kl"), wanted)
+    apart = gap(moved(logs[:, 0], logs[:, 1], "kl"), wanted)
     sides = [
         (pulls(DIVERGENCE_PPO_KL, changes, right=right) == 0).tolist() == [sign * one > 0.05 for one in wanted]
         for right, sign in ((True, 1), (False, -1))
     ]
-    return Finding(off < 1e-6 and all(sides) and max(wanted) > 0.05 > min(map(abs, wanted)), say(off=off))
+    return Finding(apart < EXACT and all(sides) and max(wanted) > 0.05 > min(map(abs, wanted)), say(off=apart))
+
+
+claim.spares("divergence-ppo: objective.horizon = 5120", "no length divides a mean over tokens")
 
 
 claim.shipped(

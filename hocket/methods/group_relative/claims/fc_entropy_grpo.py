@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import drawn, lines, sample
@@ -35,6 +36,26 @@ def _() -> Finding:
     ]
     figures = say(signs_kept=signs, batches_of_10_equal_to_GRPO=equal, all_wrong_group=str(dead))
     return Finding(signs == 10_000 and equal == 10 and dead == [[0.0], [0.0]], figures)
+
+
+@claim("Before </think> advantages are A + min(0.4 H, |A| / 2), counted by hand, and A after it.")
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
+        found = []
+        for a, one in zip(standardised(members), members, strict=True):
+            places = torch.arange(len(one.where))[one.where]
+            thought = places <= 1 + len(one.where) // 2
+            found.append(a + (0.4 * one.entropy).clamp(max=0.5 * abs(a)) * thought)
+        return found
+
+    gaps = []
+    for rows in stale_rows("calls", longest=9):
+        for row in rows:
+            last = 1 + len(row["logp"]) // 2
+            pieces = ["</think>" if place == last else "so " for place in range(len(row["logp"]))]
+            row["info"] = {"pieces": pieces}
+        gaps.append(off(FC_ENTROPY_GRPO, rows, credit=credit))
+    return Finding(max(gaps) < 1e-12, say(off_by_hand=max(gaps)))
 
 
 RIGHT = ["book( nights = 2, city='Rome')\nping( )", "[book(city='Rome', nights=2), ping()]"]

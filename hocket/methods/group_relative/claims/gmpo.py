@@ -1,15 +1,17 @@
 """GMPO's claims."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any
 
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.segments import segment_mean
 from hocket.lab.bench import Bench
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import Claims, Finding, batches, below, each, runs, same_gradient, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.quick_worlds import TANGLED
@@ -25,6 +27,20 @@ UNCLIPPED = GeometricMean(low=1e3, high=1e3)
 @claim("at the old policy its gradient is GRPO's")
 def _() -> Finding:
     return same_gradient(GMPO, GRPO, 20, "objectives", gap=0.0)
+
+
+@claim("loss, gradient and shares are the formula's, counted by hand, at the paper's clip of 0.4", "arXiv 2507.20673")
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> Any:
+        parts, silent = [], []
+        for one in answers:
+            d, sign = one.logp - one.old, -1.0 if one.advantage[0] < 0 else 1.0
+            parts.append(-one.advantage[0] * (sign * (sign * d).clamp(max=0.4)).mean().exp())
+            silent += (sign * d > 0.4).tolist() if one.advantage[0] else []
+        return torch.stack(parts).mean(), {"ratio/clipped": mean(silent), "ratio/saturated": 0}
+
+    gaps = [off(GMPO, rows, loss) for rows in stale_rows("gmpo")]
+    return below(1e-12, value_at(GMPO, "update.minibatches") == 8, off_by_hand=max(gaps))
 
 
 @claim("|A| times the geometric mean is at most |A| times the arithmetic mean of ratios", "arXiv 2507.20673, section 3")

@@ -1,8 +1,12 @@
 """The claims on high-entropy tokens."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.methods.base.dapo import DAPO
 from hocket.methods.group_relative.high_entropy_tokens import HIGH_ENTROPY_TOKENS
 
@@ -36,6 +40,24 @@ def _() -> Finding:
         off = max(off, gap(ours[kept], plain[kept]), float(ours[~kept].abs().max()))
         silent, whole = silent + int((~kept).sum()), whole + len(kept)
     return below(EXACT, abs(silent / whole - 0.8) < 0.05, off_DAPOs=off)
+
+
+@claim("Advantages, loss and gradient are those counted by hand; one token alone is no matter.")
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        r, a = torch.cat([(one.logp - one.old).exp() for one in answers]), torch.cat([one.advantage for one in answers])
+        return -torch.minimum(r * a, r.clamp(0.8, 1.28) * a).mean(), {}
+
+    def credit(members: Sequence[Counted], least: float) -> list[torch.Tensor]:
+        return [a * (one.entropy >= least).double() for a, one in zip(standardised(members), members, strict=True)]
+
+    gaps = []
+    for rows in stale_rows("high entropy"):
+        seen = [h for row in rows for h, used in zip(row["entropy"], row["trained"], strict=True) if used]
+        least = float(torch.tensor(seen, dtype=torch.float64).quantile(0.8))
+        gaps.append(off(HIGH_ENTROPY_TOKENS, rows, loss, partial(credit, least=least)))
+    alone = {"group": "g", "scores": {"reward": 1.0}, "logp": [-1.0], "entropy": [0.5]}
+    return below(EXACT, inspect_rows(HIGH_ENTROPY_TOKENS, [alone])["advantages"] == [[0.0]], off_by_hand=max(gaps))
 
 
 @claim("With share 1 it is DAPO.", "derived")

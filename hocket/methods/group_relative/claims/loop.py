@@ -1,14 +1,18 @@
 """LOOP's claims."""
 
+from collections.abc import Sequence
 from statistics import fmean
 
+from hocket.core.components import value_at
 from hocket.lab.bench import Bench
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, each, gap, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative_gap
 from hocket.lab.toys.enumerable_groups import bandit
 from hocket.recipes import LOOP, find
+from hocket.rollout.independent import Independent
 
 claim = Claims("loop", "arXiv:2502.01600")
 
@@ -20,6 +24,17 @@ def _() -> Finding:
     wanted = [5 / 4 * (reward - fmean(group)) for reward in group]
     others = [reward - (sum(group) - reward) / 4 for reward in group]
     return below(EXACT, largest_difference_from_both_forms=max(gap(credit, wanted), gap(credit, others)))
+
+
+@claim("Advantages, loss and gradient are those counted by hand; six samples, twice two mini-batches")
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[float]:
+        others = [[other.reward for other in members if other is not one] for one in members]
+        return [one.reward - fmean(some) for one, some in zip(members, others, strict=True)]
+
+    gaps = [off(LOOP, rows, credit=credit) for rows in stale_rows("loop")]
+    updates = [value_at(LOOP, f"update.{name}") for name in ("epochs", "minibatches")]
+    return below(EXACT, updates == [2, 2], LOOP.rollout == Independent(6), off_by_hand=max(gaps))
 
 
 @claim("On a bandit its expected gradient is the true one", "derived here")

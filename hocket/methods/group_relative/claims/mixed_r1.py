@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
@@ -15,7 +18,7 @@ from hocket.lab.toys.training import on, trained
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.mixed_r1 import MIXED_R1, bag_similarity, box_overlap, near_number, overlap
 from hocket.stages import Curriculum
-from hocket.types import Scenario
+from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("mixed-r1", "arXiv:2505.24164")
 
@@ -41,6 +44,24 @@ def _() -> Finding:
     numbers = [near_number("it is 104", 100), near_number("105.1", 100), near_number("about 9.6", "10")]
     worst = max(map(abs, gaps))
     return Finding(worst < EXACT and numbers == [1.0, 0.0, 1.0], say(texts=50, boxes=len(boxes), largest_gap=worst))
+
+
+@claim("Each scenario is graded by the reward that it names, by the match if it names none; empty texts agree")
+def _() -> Finding:
+    kinds, zeros = ("match", "chart", "box", "open"), np.zeros(1, np.float32)
+    asked = [Scenario(kind, "?", "0 0 4 4", {"reward": kind}) for kind in kinds]
+    asked += [
+        Scenario("plain", "?", "0 0 4 4"),
+        Scenario("open ended", "?"),
+        Scenario("no box", "?", None, {"reward": "box"}),
+    ]
+    seen = [Trajectory(one, [Turn("p", "p", zeros, zeros, text="0 0 4 4")]) for one in asked]
+    opinions = [asyncio.run(route(seen, key=Key.of(0))) for route in MIXED_R1.rewards]
+    graded = [[one.scenario.id for one, said in zip(seen, some, strict=True) if said is not None] for some in opinions]
+    weights = [route.weight for route in MIXED_R1.rewards]
+    empty = [bag_similarity("", ""), bag_similarity("", "a"), bag_similarity("a", ""), box_overlap("4", (0, 0, 1, 1))]
+    holds = graded == [["match", "plain"], ["chart"], ["box"], ["open"]] and weights == [1.0] * 4
+    return Finding(holds and empty == [1.0, 0.0, 0.0, 0.0], say(graded=str(graded), empty=str(empty)))
 
 
 NUMBERS = ("5", "6", "7", "8", "12", "70")

@@ -1,13 +1,16 @@
 """NFT's claims."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import mean, variance
 from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import SEEDS, batches, below, each, gap, gradient, runs, same_gradient, say
 from hocket.lab.groups import recorded
@@ -27,6 +30,34 @@ def _() -> Finding:
     q = groups.mean(1, keepdim=True)
     wanted = ((groups - q) / (q * (1 - q)).sqrt()).flatten()
     return below(1e-12, difference_at_success_rates_of_1_to_15_in_16=gap(own * 240, wanted))
+
+
+@claim("loss, gradient and shares are the formula's, counted by hand, at the release's floor of 1")
+def _() -> Finding:
+    def verdicts(members: Sequence[Counted]) -> list[float]:
+        right = [float(one.reward > mean(other.reward for other in members)) for one in members]
+        return [one - mean(right) for one in right]
+
+    def loss(answers: Sequence[Counted], floor: float = 1.0) -> Any:
+        total, floored = torch.zeros((), dtype=torch.float64), []
+        for one in answers:
+            a, r = float(one.advantage[0]), (one.logp - one.old).exp()
+            q = min(max(1 - a if a > 0 else -a, 0.02), 0.98)
+            implied = (1 - q * r) / (1 - q)
+            held = implied.detach().clamp(min=floor)
+            wrong = -held.log() - implied / held + (implied / held).detach()
+            total = total + (1 - q) * (-r.log() if a > 0 else wrong).sum() * (a != 0) / len(answers) / 128
+            floored += [False] * len(r) * (a > 0) + (implied < floor).tolist() * (a < 0)
+        return total, {"negative/floored": mean(floored), "ratio/saturated": 0}
+
+    low = NFT.but({"objective.floor": 0.4})
+    gaps = [off(NFT, rows, loss, verdicts) for rows in stale_rows("nft")]
+    gaps += [off(low, rows, partial(loss, floor=0.4), verdicts) for rows in stale_rows("nft")]
+    (rows,) = stale_rows("nft", count=1, groups=1, samples=60)
+    for number, row in enumerate(rows):  # One wrong answer of 59: the rate is cut.
+        row["scores"] = {"reward": float(number != 5)}
+    gaps.append(off(NFT, rows, loss, verdicts))
+    return below(1e-12, value_at(NFT, "update.minibatches") == 16, off_by_hand=max(gaps))
 
 
 @claim("strictly on-policy, with that weight, its gradient is GRPO's", "arXiv 2505.18116, proposition")

@@ -1,10 +1,15 @@
 """NGRPO's claims."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from statistics import fmean, variance
 
+from hocket.core.components import value_at
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, each, gap, runs, say
+from hocket.lab.by_hand import Counted, clipped, off, stale_rows, standardised
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, runs, say
 from hocket.lab.toys.enumerable_groups import binary_advantages
 from hocket.lab.toys.quick_worlds import choosing, lead, leaning
 from hocket.recipe import Recipe
@@ -25,6 +30,16 @@ def _() -> Finding:
         means, wrong[f"G {size}:"] = [*means, *map(fmean, rows)], rows[0][0]
     figures = say(all_wrong=wrong, error=max(errors), largest_mean_of_the_real_ones=max(means))
     return Finding(max(errors) < EXACT and max(means) <= EXACT, figures)
+
+
+@claim("Advantages, loss and gradient are those counted by hand, clipped at 0.16 and 0.24; four mini-batches")
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[float]:
+        return standardised([*members, replace(members[0], reward=1.0)])[:-1]
+
+    loss = partial(clipped, low=0.16, high=0.24)
+    gaps = [off(NGRPO, rows, loss, credit) for rows in stale_rows("ngrpo", gap=0.3)]
+    return below(EXACT, value_at(NGRPO, "update.minibatches") == 4, off_by_hand=max(gaps))
 
 
 def steps_to_success(recipe: Recipe, seed: int) -> int:

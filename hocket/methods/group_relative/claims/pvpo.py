@@ -1,17 +1,20 @@
 """PVPO's claims."""
 
 import math
-from statistics import stdev
+from functools import partial
+from statistics import fmean, stdev
 
 import torch
 
 from hocket.lab.bench import Bench
+from hocket.lab.by_hand import off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, inspect_rows, say
 from hocket.lab.groups import first_advantages, gap, recorded
 from hocket.lab.toys.enumerable_groups import bandit, beside_reference
 from hocket.lab.toys.quick_worlds import guessing
 from hocket.recipe import Recipe
 from hocket.recipes import GRPO, PVPO
+from hocket.rollout.reference import WithReference
 
 claim = Claims("pvpo", "arXiv:2508.21104")
 
@@ -50,6 +53,28 @@ def _() -> Finding:
     kept = inspect_rows(PVPO, rows)["kept"]
     holds = measured == [0.75, -0.25] and remembered == [[0.75]] and kept == [False]
     return Finding(holds, say(advantages=str(measured), remembered=str(remembered), unmeasured_kept=str(kept)))
+
+
+@claim("Advantages, loss and gradient are those counted by hand, measured values before remembered ones")
+def _() -> Finding:
+    gaps = []
+    for rows in stale_rows("pvpo"):
+        (more,) = stale_rows("pvpo reference", count=1, samples=3, groups=2)
+        told = [
+            {**row, "id": f"r{n}", "source": "baseline", "trained": [False] * len(row["logp"])}
+            for n, row in enumerate(more)
+        ]
+        known = {
+            name: fmean(row["scores"]["reward"] for row in told if row["group"] == name)
+            for name in ("group 0", "group 1")
+        }
+        known["group 2"] = 0.3
+        rule = partial(lambda some, known: [one.reward - known[one.row["group"]] for one in some], known=known)
+        gaps.append(
+            off(PVPO, [*rows, *told], credit=rule, state={"credit": {"values": {"group 0": 9.0, "group 2": 0.3}}})
+        )
+    rollout = PVPO.rollout == WithReference(samples=8, references=8, once=True, solved=1.0, inject=True)
+    return Finding(max(gaps) < EXACT and rollout, say(off_by_hand=max(gaps)))
 
 
 def spent(recipe: Recipe, seed: int) -> tuple[int | None, int]:

@@ -1,9 +1,11 @@
 """ReMax's claims."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gradient, inspect_rows, runs, say
 from hocket.lab.claims.harness import gap as difference
 from hocket.lab.groups import Document, Groups, Row, document, first_advantages, gap, recorded
@@ -11,6 +13,7 @@ from hocket.lab.toys.enumerable_groups import bandit, sentences
 from hocket.lab.toys.quick_worlds import guessing
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.methods.group_relative.remax import REMAX
+from hocket.rollout.baseline import WithGreedyBaseline
 
 claim = Claims("remax", "arXiv:2310.10505")
 
@@ -25,6 +28,23 @@ def _() -> Finding:
     group = sentences({(1, 0): 1.0, (0,): 0.25})
     gaps = [gap(group.gradient(REMAX, size, [greedy_row(group)]), group.true_gradient()) for size in (1, 2, 3)]
     return Finding(max(gaps) < EXACT, f"1, 2, 3 samples: {max(gaps):.1e} from the true gradient")
+
+
+@claim("Advantages, loss and gradient are those counted by hand; one sample, one greedy answer")
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        return -torch.stack([(one.logp * one.advantage).sum() for one in answers]).mean(), {}
+
+    kept = ("id", "group", "scores", "logp", "logp_behaviour", "trained")
+    gaps, greedy = list[float](), {f"group {n}": 0.25 * n for n in range(3)}
+    for rows in stale_rows("remax"):
+        beside = {"source": "baseline", "logp": [-1.0], "logp_behaviour": [-1.0], "trained": [False]}
+        more = [{"group": name, "id": name, "scores": {"reward": value}, **beside} for name, value in greedy.items()]
+        seen = [{name: value for name, value in row.items() if name in kept} for row in rows]
+        gaps.append(off(REMAX, [*seen, *more], loss, lambda some: [o.reward - greedy[o.row["group"]] for o in some]))
+    shared = REMAX.update == REINFORCE.update and REMAX.curriculum == REINFORCE.curriculum
+    holds = max(gaps) < EXACT and REMAX.rollout == WithGreedyBaseline(samples=1) and shared
+    return Finding(holds, say(off_by_hand=max(gaps)))
 
 
 @claim("It does not change when a constant of the prompt is added to the reward")
@@ -81,5 +101,7 @@ def _() -> Finding:
     figures = say(success_at_first=before, after_150_steps=after)
     return Finding(min(after) > 0.9, f"with one sample per prompt: {figures}")
 
+
+claim.spares("remax: objective.horizon = 5120", "no length divides a sum")
 
 claim.shipped(REMAX, without={"credit": REINFORCE.credit})
