@@ -99,7 +99,9 @@ def _() -> Finding:
             others = [j for j, other in enumerate(rows) if j != i and other["group"] == row["group"]]
             whole = sum(earned[i]) - fmean(sum(earned[j]) for j in others)
             for turn in row["turn"]:
-                here = [(j, t) for j in others for t, state in enumerate(rows[j]["state"]) if state == row["state"][turn]]
+                here = [
+                    (j, t) for j in others for t, state in enumerate(rows[j]["state"]) if state == row["state"][turn]
+                ]
                 wanted.append(whole + after[i][turn] - (fmean(after[j][t] for j, t in here) if here else 0.0))
         seen = inspect_rows(GIGPO_UNBIASED, rows)
         off = max(off, gap([a for own in seen["advantages"] for a in own], wanted))

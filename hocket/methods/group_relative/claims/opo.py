@@ -29,7 +29,9 @@ def _() -> Finding:
         baseline = sum(length * reward for length, reward in pairs) / sum(length for length, _ in pairs)
         wanted = [[reward - baseline] * length for length, reward in pairs]
         made, count = inspect_rows(OPO, rows), sum(length for length, _ in pairs)
-        off = max(off, gap(made["advantages"], wanted), gap(made["gradient"], [[-a / count for a in own] for own in wanted]))
+        off = max(
+            off, gap(made["advantages"], wanted), gap(made["gradient"], [[-a / count for a in own] for own in wanted])
+        )
     return below(EXACT, off_the_formula=off)
 
 

@@ -50,7 +50,10 @@ def _() -> Finding:
 def _() -> Finding:
     off = 0.0
     for batch in batches(10, "pass", gap=0.0, graded=True):
-        rows = [*batch["trajectories"], {"group": "alone", "scores": {"reward": 0.5}, "logp": [-1.0], "trained": [True]}]
+        rows = [
+            *batch["trajectories"],
+            {"group": "alone", "scores": {"reward": 0.5}, "logp": [-1.0], "trained": [True]},
+        ]
         for number, row in enumerate(rows[:-1]):
             row["trained"] = [number % 4 > 0 and place % 3 != 1 for place in range(len(row["logp"]))]
         total = sum(sum(row["trained"]) for row in rows)

@@ -43,7 +43,9 @@ def _() -> Finding:
     return Finding(holds, f"pattern 0,1,1,0,1: {lines(earns=back, all_wrong_gradient_0=still)}")
 
 
-@claim("members are one chain cut at eight places of its thought, in order, then the chain; what was kept is learnt from")
+@claim(
+    "members are one chain cut at eight places of its thought, in order, then the chain; what was kept is learnt from"
+)
 def _() -> Finding:
     class Player:
         """Says a text per sample at first; letters are tokens, and what continues a prefix is one letter."""
@@ -94,10 +96,27 @@ def _() -> Finding:
                 logp, forced = [-n for n in range(1, cut + 1)], [True] + [False] * (cut - 1)
                 logp += [-9 * n for n in range(cut + 1, len(turn) + 1)]
                 forced += [True] * (len(turn) - 1 - cut) + [False]
-                same = turn.text.startswith(text[:cut] + "</think>") and [*turn.logp] == logp and [*turn.forced] == forced
+                same = (
+                    turn.text.startswith(text[:cut] + "</think>") and [*turn.logp] == logp and [*turn.forced] == forced
+                )
                 wrong += [] if same else [turn]
             cuts += own
     return Finding(not wrong, f"cuts at {cuts}, not as they should be {len(wrong)}")
+
+
+claim.spares(
+    "turn.logp is not None and source.logp is not None -> turn.logp is not None or source.logp is not None",
+    "a player knows the log-probs of all it says, or of nothing",
+)
+claim.spares(
+    "asking.first + NUMBERED + chain.sample * self.samples + number -> asking.first + NUMBERED + chain.sample * self.samples - number",
+    "numbers must differ, no more",
+)
+claim.spares(
+    "asking.first + NUMBERED + chain.sample * self.samples -> asking.first + NUMBERED - chain.sample * self.samples",
+    "numbers must differ, no more",
+)
+claim.spares("asking.first + NUMBERED -> asking.first - NUMBERED", "numbers must differ, no more")
 
 
 STEP, TAG, SEVEN, THREE, ENOUGH = 0, 1, 2, 3, 2

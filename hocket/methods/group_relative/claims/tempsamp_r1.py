@@ -52,7 +52,9 @@ def _() -> Finding:
         return None
 
     rows = [Scenario("a", "?", "7"), Scenario("b", "?", None, {"demonstration": "so 7"}), Scenario("c", "?")]
-    collected = TEMPSAMP_R1.rollout.collect(list(map(Assignment, rows)), play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    collected = TEMPSAMP_R1.rollout.collect(
+        list(map(Assignment, rows)), play=play, score=score, ledger=Ledger(), key=Key.of(0)
+    )
     asyncio.run(collected)
     wanted = [(None, 7, "own"), ("7", 1, "expert"), ("so 7", 7, "own"), ("so 7", 1, "expert"), (None, 8, "own")]
     return Finding(off < 1e-12 and asked == wanted, say(off_the_formula=off, asked=str(asked)))

@@ -28,7 +28,9 @@ def _() -> Finding:
     return Finding(holds, f"E[r | y] = {line(mean)} for p = 0.5, 0.3, 0.2: 1/N + (N - 1)/N p")
 
 
-@claim("rewards are shares less 0.75 of the normalised entropy, 0 without an answer; where nobody said a word they stay")
+@claim(
+    "rewards are shares less 0.75 of the normalised entropy, 0 without an answer; where nobody said a word they stay"
+)
 def _() -> Finding:
     off, plain = 0.0, TTRV.but({"shaping.0.normalise": False})
     groups: list[Sequence[str | None]] = ["aab", "aaaa", "abcc", ["a", None, None, "b", "c"], [None, None], "bbaacd"]

@@ -62,7 +62,10 @@ def _() -> Finding:
         weights = [0.0] * imposed + [1 + 0.4 * (x - low) / (high - low + 1e-8) for x in divergences]
         return [weights[: len(answer)] for answer in answers]
 
-    groups: list[tuple[int, Sequence[Answer]]] = [(0, [(0, 1, 2), (0, 2), (0, 0, 0)]), (1, [(1, 2), (0, 2, 1), (2, 1, 1)])]
+    groups: list[tuple[int, Sequence[Answer]]] = [
+        (0, [(0, 1, 2), (0, 2), (0, 0, 0)]),
+        (1, [(1, 2), (0, 2, 1), (2, 1, 1)]),
+    ]
     weights, advantages, gradient, batch = made(*groups)
     wanted = [row for group in groups for row in by_hand(*group)]
     off = [gap(weights, wanted), gap([row[0] for row in advantages], group_relative([0.0, 1.0, 0.0]) * 2)]

@@ -105,7 +105,8 @@ def _() -> Finding:
     off = gap(own["advantages"], [[0.0, value] for value in third])
     off = max(off, gap(others["advantages"], [list(pair) for pair in zip(search, third, strict=True)]))
     # The format score is no reward of the program's, whatever its verifier weighs.
-    weighed, _ = MMGRPO.compute_credit(RecordedBatch(document(rows)).batch, {}, {"reward": 1.0, "format": 1.0})
+    raw = RecordedBatch(document([{**row, "scores": {"right": row["scores"]["reward"]}} for row in rows])).batch
+    weighed, _ = MMGRPO.compute_credit(raw, {}, {"right": 1.0, "format": 1.0})
     off = max(off, gap(weighed.occurrences.advantage, [*chain(*own["advantages"])]))
     scores = {"credit.failure_score": -0.25, "credit.format_failure_score": -1.5}
     third = group_relative((1.0, 0.25, -0.25 - 0.5 * 1.25))
