@@ -78,9 +78,10 @@ def _() -> Finding:
 def _() -> Finding:
     """Agents that think aloud cross one edge when the column `actions` names one move."""
     rows = [
-        episode("g", reward, [{"tokens": [n, 3], "state": "start"}], info={"actions": [move]})
+        episode("g", reward, [{"tokens": [n, 3], "state": "start"}], info={"actions": [move], "final_state": "over"})
         for n, (reward, move) in enumerate(((1.0, "go"), (0.0, "go"), (0.0, "wait")))
     ]
+    rows = [row | {"final_state": f"not asked {n}"} for n, row in enumerate(rows)]
     named, grpo = ([row[0] for row in inspect_rows(recipe, rows)["advantages"]] for recipe in (SALT, GRPO))
     off = gap(named, [fmean(grpo[:2]), fmean(grpo[:2]), grpo[2]])
     return Finding(off < 1e-12, lines(advantages_by_named_moves=named))

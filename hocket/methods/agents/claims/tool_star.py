@@ -56,6 +56,8 @@ def _() -> Finding:
     return below(EXACT, steps_1_to_41_off_GRPO_or_DPO=max(gaps))
 
 
+claim.spares("tool-star: objective.members.3.top = 40.0", "best and worst answers are pairs without advantages")
+claim.spares("tool-star: objective.members.3.lone = True", "best and worst answers are pairs without advantages")
 claim.spares("tool-star: objective.members.0.horizon = 5120", "no length divides this aggregate")
 claim.spares("tool-star: objective.members.1.horizon = 5120", "no length divides this aggregate")
 claim.spares("tool-star: objective.members.2.horizon = 5120", "no length divides this aggregate")

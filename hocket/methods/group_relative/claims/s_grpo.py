@@ -30,10 +30,13 @@ claim = Claims("s-grpo", "arXiv:2505.07686")
 def _() -> Finding:
     # In any order of the batch.
     order, pattern = (2, 0, 4, 1, 3), (0, 1, 1, 0, 1)
-    rows = [said("g", "", float(pattern[place]), info={"exit": place, "chain": 0}) for place in order]
+    more = [{"info": {"exit": place, "chain": 0}, "logp": [-1.0] * (place + 1)} for place in order]
+    rows = [said("g", "", float(pattern[place])) | one for place, one in zip(order, more, strict=True)]
     earned = shaped(S_GRPO, rows)
     back, middle = [earned[order.index(place)] for place in range(5)], sum(earned) / 5
     off = gap(advantages(S_GRPO, rows), [value - middle for value in earned])
+    slopes = [[(middle - earned[n]) / (place + 1) / 5] * (place + 1) for n, place in enumerate(order)]
+    off = max(off, gap(inspect_rows(S_GRPO, rows)["gradient"], slopes))
     idle = inspect_rows(S_GRPO, [{**row, "scores": {"reward": 0.0}} for row in rows])["gradient"]
     still = all(value == 0.0 for row in idle for value in row)
     holds = back == [0, 1, 0.5, 0, 0.25] and off < 1e-12 and still
@@ -99,6 +102,21 @@ def _() -> Finding:
                 wrong += [] if same else [turn]
             cuts += own
     return Finding(not wrong, f"cuts at {cuts}, not as they should be {len(wrong)}")
+
+
+claim.spares(
+    "turn.logp is not None and source.logp is not None -> turn.logp is not None or source.logp is not None",
+    "a player knows the log-probs of all it says, or of nothing",
+)
+claim.spares(
+    "asking.first + NUMBERED + chain.sample * self.samples + number -> asking.first + NUMBERED + chain.sample * self.samples - number",
+    "numbers must differ, no more",
+)
+claim.spares(
+    "asking.first + NUMBERED + chain.sample * self.samples -> asking.first + NUMBERED - chain.sample * self.samples",
+    "numbers must differ, no more",
+)
+claim.spares("asking.first + NUMBERED -> asking.first - NUMBERED", "numbers must differ, no more")
 
 
 STEP, TAG, SEVEN, THREE, ENOUGH = 0, 1, 2, 3, 2

@@ -85,7 +85,7 @@ def _() -> Finding:
     return Finding(off["carried"] > 1e-3 and off["rewound"] == 0, say(off_one_step_with_moments=off))
 
 
-@claim("The entropy alarm goes off once, and for good.", "released code")
+@claim("The alarm is of the entropies of the last steps, goes off once, and for good.", "released code")
 def _() -> Finding:
     high, bench = [1.0] * 28 + [1.1, 2.0], Bench(DIGITS, sfpo(window=3, threshold=1.0), seed=0)
     usual = SFPO.update
@@ -93,8 +93,18 @@ def _() -> Finding:
     level, early, loud = (entropy_alarm(one, usual.window, usual.threshold) for one in ([1.0] * 30, high[1:], high))
     bench.learner.memory["update"] = {"entropies": [1.0, 1.0, 2.0], "alarmed": False}
     alarmed = [row["update/alarmed"] for row in bench.run(6).history]
+    faint, slight = (entropy_alarm([1.0] * 29 + [1.0 + rise], 30, 1.0) for rise in (1e-9, 1e-8))
+    wanted = [1.0, 1.0, 2.0]
+    bench.learner.memory["update"] = {"entropies": wanted, "alarmed": False}
+    for _ in range(2):
+        batch = bench.step().batch
+        assert batch is not None
+        counts = batch.occurrences.weight != 0
+        wanted.append(-float(batch.logp["behaviour"].values[batch.occurrences.decision[counts]].double().mean()))
+    kept = gap(bench.learner.memory["update"]["entropies"], wanted[-3:]) < EXACT
     saw = say(after_a_rise_over_30_steps=loud, level_or_after_29=level or early, then=str(alarmed))
-    return Finding(not (level or early) and loud and alarmed == [1.0] * 6, saw)
+    holds = not (level or early or faint) and loud and slight and alarmed == [1.0] * 6
+    return Finding(holds and kept and usual.clip_norm == getattr(GRPO.update, "clip_norm", None), saw)
 
 
 def divergence(alpha: float, seed: int) -> float:

@@ -7,14 +7,16 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from statistics import correlation, fmean, stdev
+from typing import Any
 
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.talks import stepped
-from hocket.methods.teams.masprm import MASPRM
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.teams.masprm import MASPRM, MessageSearch
 from hocket.rollout.message_search import UCT
 from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.search.beam import beam_search, best_of
@@ -181,6 +183,41 @@ def _() -> Finding:
         gaps.append(abs(loss - fmean(by_hand(fit, a, b) for a, b in zip(z, y, strict=True))))
     holds = max(gaps) < 1e-9 and int(once.min()) == int(once.max()) == 1 and max(map(abs, y)) <= 1
     return Finding(holds, say(messages_with_one_target_each=len(y), targets=y, losses_off_by=max(gaps)))
+
+
+@claim("targets are mean outcomes through a message, gains what it changed; a message of several episodes counts once")
+def _() -> Finding:
+    def episode(name: str, reward: float, turn: Sequence[int], **more: Any) -> dict[str, Any]:
+        z = [0.3 * n - 0.5 for n in range(len(turn))]
+        return {"id": name, "group": "g", "scores": {"reward": reward}, "turn": turn, "value": z, **more}
+
+    rows = [episode("a", 1.0, [0, 0, 1, 1]), episode("b", -2.0, [0, 0, 1], parent={"id": "a", "length": 2})]
+    rows += [episode("c", 0.25, [0]), episode("d", 3.0, [0, 1])]
+    rows = [row | {"logp": [-1.0] * len(row["turn"])} for row in rows]
+    told = [row | {"info": {"message_values": [0.5, 0.25]}} if row["id"] == "a" else row for row in rows]
+    places, off = [(0, 1), (0, 3), (1, 2), (2, 0), (3, 0), (3, 1)], 0.0
+    # Outcomes 1, -1, -0.5 and 1: their mean is 0.125.
+    cases = {"counted": (rows, [0.0, 1.0, -1.0, -0.5, 1.0, 1.0], [-0.125, 1.0, -1.0, -0.625, 0.875, 0.0])}
+    cases["told"] = (told, [0.5, 0.25, 0.0, 0.0, 0.0, 0.0], [0.375, -0.25, 0.0, 0.0, 0.0, 0.0])
+    for some, values, gains in cases.values():
+        made, z = inspect_rows(MASPRM, some), [some[n]["value"][p] for n, p in places]
+        error = [one - math.atanh(min(max(y, -0.95), 0.95)) for one, y in zip(z, values, strict=True)]
+        off = max(off, gap([made["advantages"][n][p] for n, p in places], gains))
+        off = max(off, gap([made["gradient_value"][n][p] for n, p in places], [one / 3 for one in error]))
+        off = max(off, abs(made["loss"] - fmean(one**2 for one in error)), abs(sum(map(sum, made["weight"])) - 6))
+        apart = fmean(abs(math.tanh(one) - y) for one, y in zip(z, values, strict=True))
+        off = max(off, abs(made["metrics"]["value/error"] - apart))
+    return below(EXACT, off_those_by_hand=off)
+
+
+@claim("as shipped 32 searches by UCT with c = 2 and 4 candidates per message; prompts and updates are GRPO's")
+def _() -> Finding:
+    rollout = MASPRM.rollout
+    assert isinstance(rollout, MessageSearch)
+    rule = rollout.rule
+    holds = (rollout.searches, rule.c, rule.candidates) == (32, 2.0, 4) and MASPRM.workflow == "pipeline"
+    holds &= MASPRM.curriculum == GRPO.curriculum and MASPRM.update == GRPO.update
+    return Finding(holds, say(searches=rollout.searches, c=rule.c, candidates=rule.candidates))
 
 
 def accuracies(seed: int) -> list[float]:

@@ -45,7 +45,12 @@ def _() -> Finding:
     batch, modes = random_document(Key.of(8), graded=True), ("truncate", "fill-random", "fill-last", "ragged")
     grpo = gradient(GRPO, batch)
     off = max(gap(gradient(MMGRPO.but({"credit.counts": counts}), batch), grpo) for counts in modes)
-    return below(1e-12, gradients_in_four_modes_off_GRPOs=off)
+    # Of several modules: a mean over calls, each the mean over its decisions.
+    rows = [row | {"logp": [-1.0] * 4} for row in programs([["a", "b"]] * 2, (1.0, 0.0))]
+    rows[0]["turn"], rows[1]["turn"] = [0, 0, 0, 1], [0, 1, 1, 1]
+    a, b = (value / 4 for value in group_relative((1.0, 0.0)))
+    calls = gap(inspect_rows(MMGRPO, rows)["gradient"], [[-a / 3] * 3 + [-a], [-b] + [-b / 3] * 3])
+    return below(1e-12, gradients_in_four_modes_off_GRPOs=off, of_several_calls_off_a_mean_over_calls=calls)
 
 
 @claim("the grouping modes give the hand-computed groups for call counts 1, 2, 3")
@@ -99,8 +104,18 @@ def _() -> Finding:
     own, others = inspect_rows(MMGRPO, rows), inspect_rows(MMGRPO.but({"credit.keep_others": True}), rows)
     off = gap(own["advantages"], [[0.0, value] for value in third])
     off = max(off, gap(others["advantages"], [list(pair) for pair in zip(search, third, strict=True)]))
+    # The format score is no reward of the program's, whatever its verifier weighs.
+    raw = RecordedBatch(document([{**row, "scores": {"right": row["scores"]["reward"]}} for row in rows])).batch
+    weighed, _ = MMGRPO.compute_credit(raw, {}, {"right": 1.0, "format": 1.0})
+    off = max(off, gap(weighed.occurrences.advantage, [*chain(*own["advantages"])]))
+    scores = {"credit.failure_score": -0.25, "credit.format_failure_score": -1.5}
+    third = group_relative((1.0, 0.25, -0.25 - 0.5 * 1.25))
+    off = max(off, gap(inspect_rows(MMGRPO.but(scores), rows)["advantages"], [[0.0, value] for value in third]))
     # The first two searches: in the third rollout none counts, so the input is left out for that module.
     return below(1e-12, [row[0] for row in own["weight"]] == [0.0, 0.0, 0.0], advantages_off_those_by_hand=off)
+
+
+claim.spares("mmgrpo: credit.seed = 40", "nothing is drawn where groups are as long as the fewest calls")
 
 
 TOPICS = ("sun", "sea", "fox", "oak")
