@@ -14,6 +14,7 @@ import torch
 
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences, trajectory_of_turn
 from hocket.core.casting import Alternating
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, turn_visits
 from hocket.credit.pairs import paired_turns
@@ -194,6 +195,7 @@ GENII = DPO.but(
     conventions={
         **DPO.conventions,
         "labels": "none are used",
+        "what is judged": "pairs of answers whose authors are known, of whom each judge is one (task answer_pairs)",
         "poll": "chosen here: judgments agree where their final verdicts are equal, one server one vote; the paper "
         "scores similarity of whole judgments by their embeddings",
         "server's vote": "split among its samples for the question by how often each verdict was given",
@@ -204,6 +206,8 @@ GENII = DPO.but(
         "rotation": "each judge is the client for 10 steps (cast.every), the others only answer",
         "role weights": "one policy each; roles.NAME.model gives a judge other weights",
     },
+    task="answer_pairs",
+    requires=(Requirement.AGENTS,),
     workflow="crowd-vote",
     cast=Alternating(every=10),
     shaping=(GroupConsistency(),),
