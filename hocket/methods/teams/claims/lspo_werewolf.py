@@ -232,3 +232,6 @@ def _() -> Finding:
     holds &= min(*columns[0], *columns[1]) > 0 and min(whole) > 0.05
     saw = say(earned_of_the_one_before=line(mean), errors_up_to=max(error), least=min(map(min, columns)))
     return Finding(holds, f"{saw}, {say(the_last_of_the_first=line(whole))}")
+
+
+claim.shipped(LSPO_WEREWOLF, "credit", sees=lambda run: {"pairs": run.mean("pairs/total")})
