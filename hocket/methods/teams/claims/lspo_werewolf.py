@@ -17,7 +17,7 @@ from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv
 from hocket.methods.teams import lspo_werewolf as method
-from hocket.methods.teams.lspo_werewolf import AbstractGame, Course, Move, OneNight, adjusted_rand
+from hocket.methods.teams.lspo_werewolf import LSPO_WEREWOLF, AbstractGame, Course, Move, OneNight, adjusted_rand
 from hocket.rewards.combine import WeightedSum
 from hocket.train.describe import token_texts_of
 from hocket.types import Message, Scenario
