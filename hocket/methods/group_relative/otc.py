@@ -102,8 +102,8 @@ OTC = GRPO.but(
         "smoothing": "c = shaping.0.smooth = 4",
         "alpha": "1; in a standardised group it has no effect",
     },
-    note="the shipped base model calls its calculator once whatever is asked, where the factor is 1; otc saves calls only "
-    "with a model whose calls vary",
+    note="the shipped base model calls its calculator once whatever is asked, where the factor is 1; otc saves calls "
+    "only with a model whose calls vary",
     task="calculator",
     requires=(Requirement.TOOLS,),
     shaping=(ToolEfficiency(),),
