@@ -88,6 +88,8 @@ QWEN3_KOREAN = GRPO.but(
         "language": "share of Hangul letters in <think>, weight 0.5; rewards.2.script or .words change it",
         "first stage": "supervised tuning, the plan's first phase: recipe sft",
     },
+    note="no judge model is asked, a second rule that seldom disagrees stands in; and the shipped base model writes no "
+    "Hangul, so that on its tasks this trains like GRPO",
     rewards=(ExactMatch("answer-tag"), ExactMatch("number", name="judge"), LanguageShare("HANGUL", weight=0.5)),
     combine=Gated(("correct", "judge")),
 )
