@@ -30,6 +30,7 @@ class PlannerWorker(Workflow):
     Attributes:
         steps: at most so many are handed out. planner, worker: system prompts; the shipped base was trained on these.
         tools_of: the workers' tools, as in `ToolUse`; None is those of the task, if any. turns: of a worker, at most.
+        asks: how a step is put to a worker with tools, with `{step}` in it; the shipped base calls tools when asked so.
     """
 
     name = "planner-worker"
@@ -40,6 +41,7 @@ class PlannerWorker(Workflow):
     worker: str = WORKER_SYSTEM
     tools_of: ToolsOf | None = None
     turns: int = 4
+    asks: str = "What is {step}?"
 
     roles = ("planner", "worker")
 
@@ -65,7 +67,7 @@ class PlannerWorker(Workflow):
         if not tools:
             return await team.worker.fresh()(step)
         agent = team.worker.fresh(tools=[tool.schema for tool in tools])
-        reply, _ = await converse(agent, step, tools, turns=self.turns)
+        reply, _ = await converse(agent, self.asks.replace("{step}", step), tools, turns=self.turns)
         return reply
 
 

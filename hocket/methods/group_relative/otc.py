@@ -16,6 +16,7 @@ from torch import Tensor
 from hocket.core.batch import Batch
 from hocket.core.columns import TOOL_CALLS, TRACE
 from hocket.core.markup import TOOL_CALL
+from hocket.core.requirements import Requirement
 from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.methods.base.conventions import RIGHT_ANSWERS
 from hocket.methods.base.grpo import GRPO
@@ -101,6 +102,10 @@ OTC = GRPO.but(
         "smoothing": "c = shaping.0.smooth = 4",
         "alpha": "1; in a standardised group it has no effect",
     },
+    note="the shipped base model calls its calculator once whatever is asked, where the factor is 1; otc saves calls "
+    "only with a model whose calls vary",
+    task="calculator",
+    requires=(Requirement.TOOLS,),
     shaping=(ToolEfficiency(),),
 )
 
@@ -117,5 +122,7 @@ OTC_PPO = PPO.but(
         "calls": OTC.conventions["calls"],
         "smoothing": "c = shaping.0.smooth = 4",
     },
+    task="calculator",
+    requires=(Requirement.TOOLS,),
     shaping=(ToolEfficiency(form="alone"),),
 )

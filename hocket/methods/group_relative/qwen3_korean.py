@@ -96,6 +96,7 @@ QWEN3_KOREAN = GRPO.but(
         "language": "share of Hangul letters in <think>, weight 0.5; rewards.2.script or .words change it",
         "first stage": "supervised tuning, the plan's first phase: recipe sft",
     },
+    note="the shipped base model writes no Hangul, so that the reward of language rests with it",
     rewards=(
         ExactMatch("answer-tag"),
         JudgedBy(ExactMatch("number"), RIGHT, name="judge"),

@@ -17,6 +17,7 @@ from hocket.core.batch import Batch, GroupBy, Level, Occurrences, trajectory_of_
 from hocket.core.casting import Alternating
 from hocket.core.columns import TURN_EMBEDDINGS
 from hocket.core.errors import ConfigurationError
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, turn_visits
 from hocket.credit.pairs import paired_turns
@@ -249,6 +250,7 @@ GENII = DPO.but(
     conventions={
         **DPO.conventions,
         "labels": "none are used",
+        "what is judged": "pairs of answers whose authors are known, of whom each judge is one (task answer_pairs)",
         "poll": "one server one vote; with --embedder the cosine of whole judgments' embeddings, as in the paper; "
         "without one, chosen here, judgments agree where their final verdicts are equal",
         "server's vote": "split among its samples for the question by how often each verdict was given",
@@ -260,6 +262,8 @@ GENII = DPO.but(
         "role weights": "one policy each; roles.NAME.model gives a judge other weights",
     },
     note="without --embedder judgments agree by their verdicts",
+    task="answer_pairs",
+    requires=(Requirement.AGENTS,),
     workflow="crowd-vote",
     cast=Alternating(every=10),
     shaping=(GroupConsistency(),),

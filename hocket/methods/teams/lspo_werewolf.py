@@ -21,6 +21,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.columns import TOKEN_TEXTS, Column, InfoColumn
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, counted_trajectories, rewards_by_occurrence, token_texts, turn_visits
 from hocket.credit.pairs import paired_turns
@@ -34,11 +35,8 @@ from hocket.workflows.workflow import Outcome, Workflow
 
 CARD = InfoColumn("card", "The card that the speaker held.")
 
-
 CLAIM = re.compile(r"\b(seer|swear|promise|trust|innocent)\b", re.IGNORECASE)
 DOUBT = re.compile(r"\b(liar|lie|lies|lying|doubt|wolf|hang)\b", re.IGNORECASE)
-
-
 SPEAKER = "You are a {card}. Speak to the village: say that you are the seer, or keep to small talk."
 JUDGE = "The speaker, villager or wolf, says: {said}\nSay whether you trust it or take it for a liar."
 
@@ -584,17 +582,19 @@ LSPO_WEREWOLF = DPO.but(
     conventions={
         **DPO.conventions,
         "embedding": "words and pairs of neighbouring words, chosen here; the paper takes a text embedding model",
-        "clusters": "credit.intents of them, 4, of the texts that a role says at a place of the episode; found anew "
-        "every step, in which iterations refine them",
+        "clusters": "credit.intents of them, 4, of the texts that a role says at a place of the episode (its phase); "
+        "found anew every step, which collects new talk",
         "abstract game": "estimated from the step's own episodes: frequencies stand for chance, means for payoffs",
         "CFR": "tabular and linear, 200 iterations, the average strategy; the paper's is Deep CFR",
         "pairs": "chosen here: intents of an equilibrium's mix are worth the same, so the preferred is the one played "
         "too rarely, the other the one played too often, by more than 0.05 each; any other is worth no more",
         "situation": "role, scenario, the turn's own state, and who meant what before, in whatever words",
         "aggregation": "log-probs summed over the decisions of each of the two turns, mean over pairs",
-        "iteration": "every step collects new talk",
         "prompts": "those of the two utterances may differ in wording",
     },
+    note="the shipped game has one claim and one verdict; nights, several days and a vote of many are not played",
+    requires=(Requirement.AGENTS,),
+    workflow="one-night",
     rollout=Independent(samples=64),
     credit=IntentPairs(intents=4),
 )

@@ -7,6 +7,7 @@ said are no decisions. Workers have the tools of the task.
 
 from __future__ import annotations
 
+from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 
 TOOLS = "observation, never a decision: no gradient; so is what another agent said"
@@ -29,5 +30,7 @@ MATPO = GRPO.but(
         "aggregation": "mean over all decisions of planner and workers, then over rollouts",
         "who learns": "one policy, told apart by system prompts",
     },
+    task="calculator?digits=2",
+    requires=(Requirement.AGENTS, Requirement.TURNS),
     workflow="planner-worker",
 )

@@ -80,6 +80,26 @@ def _standard(values: Sequence[float]) -> Callable[[float], float]:
     return lambda one: (one - mean) / (spread + 1e-6) if max(values) > min(values) else 0.0
 
 
+@claim("The belief is the chance of the right answer once the answer's tag is imposed.")
+def _() -> Finding:
+    """Words are likelier, and unlikelier, after the tag than at the beginning of a reply."""
+
+    @played_by("policy")
+    async def flow(scenario: Scenario, team: Team) -> Outcome:
+        said = await team.policy(str(scenario.prompt))
+        return Outcome(rewards={"right": float(str(said) == scenario.answer)})
+
+    def leaning(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, float]:
+        return {"red": 1.5} if said else {"blue": 2.0}
+
+    asked = [Scenario(colour, "which?", colour) for colour in ("red", "blue")]
+    bench = TalkBench(flow, asked, ("red", "blue", "<answer>"), IGPO, prior=leaning, length=2)
+    played, (policy,) = bench.step().trajectories, bench.policies.values()
+    chances = [math.exp(one) / (math.exp(1.5) + 2) for one in (1.5, 0.0)]
+    off = [abs(one.info["beliefs"][0] - chances[one.scenario.answer == "blue"]) for one in played]
+    return Finding(max(off) < 1e-6 and len(policy.rows) > 1, say(beliefs=len(off), off_the_chance_by_hand=max(off)))
+
+
 @claim("A turn that leaves the belief as it was has reward 0.")
 def _() -> Finding:
     (gains,) = turn_rewards([believing("g", 0.0, [0.2, 0.2, 0.7, 0.7])])

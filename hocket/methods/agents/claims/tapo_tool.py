@@ -12,10 +12,11 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.rewarded import line, lines, shaped
 from hocket.lab.toys.talks import Tells, earned
 from hocket.methods.agents.tapo_tool import TAPO_TOOL, AccuracySampling
 from hocket.methods.base.dapo import DAPO
+from hocket.objectives.aggregate import HORIZON
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.rollout.dynamic import DynamicSampling, has_signal
 from hocket.tools.calculator import calculator
@@ -56,6 +57,14 @@ def _() -> Finding:
                 bounded = max(bounded, abs(a) if beyond else abs(a - b))
     figures = say(batches=20, loss_and_gradient_differ_by=off, decisions_far_off_policy=checked, dual_clipped=cut)
     return Finding(off == 0 and bounded == 0 and cut > 3, f"{figures}, all of them without gradient")
+
+
+@claim("Long attempts are charged: nothing up to half of the horizon, 1 at it, evenly in between.")
+def _() -> Finding:
+    shares = (0.25, 0.5, 0.75, 1.0)
+    rows = [{"group": "g", "logp": [-1.0] * int(share * HORIZON), "scores": {"reward": 1.0}} for share in shares]
+    worth = shaped(TAPO_TOOL, rows)
+    return Finding(gap(worth, [1.0, 1.0, 0.5, 0.0]) < 1e-9, say(shares_of_the_horizon=line(shares), worth=line(worth)))
 
 
 @claim("Log-probs of tool output change no gradient: it is no decision.")

@@ -17,7 +17,7 @@ from hocket.lab.toys.rewarded import answer, document, line, lines
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.otc import OTC, efficiency
+from hocket.methods.group_relative.otc import OTC, OTC_PPO, efficiency
 
 claim = Claims("otc", "arXiv:2504.14870")
 
@@ -93,3 +93,6 @@ def _() -> Finding:
     kept = [o - p for p, o in zip(plain, ours, strict=True)]
     figures = lines(steps=60, saved_per_right_answer=saved, accuracy_changes_by=kept, calls_of_GRPO=many, OTC=few)
     return Finding(min(saved) >= 0.3 and min(kept) >= -0.02, figures)
+
+
+claim.shipped(OTC_PPO, "shaping")

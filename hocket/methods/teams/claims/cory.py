@@ -71,6 +71,18 @@ def _() -> Finding:
     return Finding(max(off) < 1e-9 and moved > 0.05, say(steps=4, off_two_separate_runs=max(off), moved=moved))
 
 
+@claim("every 5 steps the two exchange their roles")
+def _() -> Finding:
+    bench, seen = pair(PioneerObserver(), CORY, 0), []
+    for _ in range(11):
+        played = bench.step().trajectories
+        seen.append({(turn.role, turn.policy) for one in played for turn in one.turns})
+    own = {(role, role) for role in bench.workflow.roles}
+    other = {("pioneer", "observer"), ("observer", "pioneer")}
+    holds = seen == [*[own] * 5, *[other] * 5, own]
+    return Finding(holds, say(steps=len(seen), in_the_others_role=sum(one == other for one in seen)))
+
+
 @claim("at equal KL the pioneer's reward is PPO's to a hundredth (the paper: above)", slow=True)
 def _() -> Finding:
     """The paper's frontier lies above PPO's; here, where nothing is to be gained from the other's text, on it."""

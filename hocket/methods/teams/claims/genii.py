@@ -10,6 +10,7 @@ from itertools import combinations, product
 from statistics import fmean
 from typing import Any, Literal
 
+from hocket import tasks
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
@@ -17,7 +18,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import by_last
 from hocket.methods.teams.genii import GENII, polled
-from hocket.types import Scenario
+from hocket.types import Scenario, Trajectory
 from hocket.workflows.crowd_vote import CrowdVote
 
 claim = Claims("genii", "arXiv:2510.08145")
@@ -213,3 +214,21 @@ def _() -> Finding:
     before, after = polling("same", True)
     holds = all(b.preference > a.preference for a, b in zip(before, after, strict=True))
     return Finding(holds, f"4 judges that all favour one author: {figures(before, after)}")
+
+
+@claim("The recipe's task has pairs by known authors in every order, one right; self-preference can be read off.")
+def _() -> Finding:
+    task: Any = tasks.find(str(GENII.task))
+    asked = [task.scenario("train", number) for number in range(60)]
+    authors = {tuple(one.metadata["authors"]) for one in asked}
+    right = [task.verify(f"<answer>{one.metadata['right']}</answer>", one) for one in asked]
+    wrong = [task.verify(f"<answer>{3 - one.metadata['right']}</answer>", one) for one in asked]
+    first, second = (f"voter_{author}" for author in asked[0].metadata["authors"])
+    verdicts = {first: "1", second: "1"}
+    played = Trajectory(asked[0], [], info={"answers": verdicts, "answer": "<answer>1</answer>"})
+    own = task.describe(played)["own"]
+    holds = len(authors) == 6 and min(right) == 1.0 and max(wrong) == 0.0 and own == 0.5
+    return Finding(holds, say(pairs_of_authors=len(authors), right=min(right), wrong=max(wrong), own_preferred=own))
+
+
+claim.shipped(GENII, "shaping", sees=lambda run: {"pairs of the client": run.mean("voter_1/pairs/total")})

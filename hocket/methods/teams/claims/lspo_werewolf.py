@@ -17,7 +17,7 @@ from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv
 from hocket.methods.teams import lspo_werewolf as method
-from hocket.methods.teams.lspo_werewolf import AbstractGame, Course, Move, OneNight, adjusted_rand
+from hocket.methods.teams.lspo_werewolf import LSPO_WEREWOLF, AbstractGame, Course, Move, OneNight, adjusted_rand
 from hocket.rewards.combine import WeightedSum
 from hocket.train.describe import token_texts_of
 from hocket.types import Message, Scenario
@@ -232,3 +232,6 @@ def _() -> Finding:
     holds &= min(*columns[0], *columns[1]) > 0 and min(whole) > 0.05
     saw = say(earned_of_the_one_before=line(mean), errors_up_to=max(error), least=min(map(min, columns)))
     return Finding(holds, f"{saw}, {say(the_last_of_the_first=line(whole))}")
+
+
+claim.shipped(LSPO_WEREWOLF, "credit", sees=lambda run: {"pairs": run.mean("pairs/total")})

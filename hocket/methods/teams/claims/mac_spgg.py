@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 from statistics import fmean
 
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.sequential import Solution, backward_induction
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.mac_spgg import MAC_SPGG, PublicGood, PublicGoods
-from hocket.types import Scenario
+from hocket.testing import rehearse
+from hocket.types import Decoding, Scenario
+from hocket.workflows.library import find as find_workflow
 
 claim = Claims("mac-spgg", "derived")
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -36,6 +39,23 @@ def _() -> Finding:
     histories = {"levels": len(LEVELS), "histories_of_4": len(solved(4, 1.0).choices)}
     everywhere = {"nothing_everywhere_in_the_classical_game": str(free), "everything_with_bonus_1": str(full)}
     return Finding(all(free) and all(full), f"n = 2, 3, 4: {say(**everywhere, **histories)}")
+
+
+@claim("as shipped an agent pays for the tokens it took, gets its share of what all gave, and a bonus for its own")
+def _() -> Finding:
+    flow, texts = find_workflow(str(MAC_SPGG.workflow)), ("right", "wrong and rather a long one", "right again")
+    parts = {role: [text] for role, text in zip(flow.roles, texts, strict=True)}
+    (played,) = rehearse(
+        flow,
+        Scenario("s", "?"),
+        parts,
+        verifier=lambda text, _: float(text.startswith("right")),
+        decoding=replace(Decoding(), max_tokens=64),
+    )
+    given, effort = (1.0, 0.0, 1.0), [len(turn) / 64 for turn in played.turns]
+    hand = [0.5 * sum(given) - e + c for c, e in zip(given, effort, strict=True)]
+    holds = gap(played.scores["payoff"].value, hand) < EXACT and len(set(effort)) == 3
+    return Finding(holds, say(efforts=line(effort), payoffs=line(hand)))
 
 
 @claim("it flips exactly at bonus = cost - multiplier / n")

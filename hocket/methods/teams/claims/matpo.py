@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from statistics import fmean
+from typing import Any
 
 import torch
 
+from hocket import tasks
+from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.packing import pack
 from hocket.engine.requests import ContextFull
@@ -18,7 +21,9 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.matpo import MATPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.recipe import Recipe
+from hocket.testing import Part, rehearse, tool_call
 from hocket.types import Message, Quantity, Scenario, Trajectory
+from hocket.workflows.library import find as find_workflow
 from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow
 
@@ -208,3 +213,31 @@ def _() -> Finding:
     holds = min(team) > max(single) + 0.1 and fmean(team) > fmean(single) + 0.25 and min(free) > max(single)
     saw = say(team_after_80_steps=line(team), single_after_60=line(single), without_the_limit=line(free))
     return Finding(holds, f"both right, 5 seeds: {saw}; first episodes of a single agent cut {fmean(cut):.0%}")
+
+
+@claim("the shipped team on its task: workers call the tool over several turns of their own, and are the planner")
+def _() -> Finding:
+    flow, task = find_workflow(str(MATPO.workflow)), tasks.find(str(MATPO.task))
+    flow = flow.equipped(task.workflow.tools_of)  # type: ignore[attr-defined]
+    calls = {"6 * 7": "42", "8 - 2": "6"}
+    worker = Part(lambda told: _worked(str(told[-1]["content"])))
+    parts: dict[str, Any] = {"planner": ["1. 6 * 7\n2. 8 - 2", "<answer>48</answer>"], "worker": worker}
+    (played,) = rehearse(flow, Scenario("s", "What is 6 * 7 + 8 - 2?", "48"), parts)
+    agents = [turn.agent for turn in played.turns]
+    heard = [str(message["content"]) for turn in played.turns for message in turn.prompt if message["role"] == "tool"]
+    results = str(played.turns[-1].prompt[-1]["content"])
+    bench = TalkBench(flow, QUESTIONS, ("1. 6 * 7", "<answer>1</answer>"), MATPO)
+    one = {turn.policy for each in bench.play(2) for turn in each.turns}
+    holds = agents.count("worker") == 4 and sorted(heard) == ["42", "6"] and set(bench.policies) == one == {"policy"}
+    holds &= all(f"{step} = {found}" in results for step, found in calls.items())
+    return Finding(holds, say(turns=str(agents), the_tool_said=str(heard), policies=str(sorted(one))))
+
+
+def _worked(told: str) -> str:
+    """A worker that calls the calculator, and says what it heard."""
+    if told.startswith("What is "):
+        return tool_call("calculator", expression=told.removeprefix("What is ").removesuffix("?"))
+    return f"<answer>{told}</answer>"
+
+
+claim.shipped(MATPO, without={"cast": Separate()}, trains=("planner", "worker"))

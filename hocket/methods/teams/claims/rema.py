@@ -121,6 +121,19 @@ def success(team: TalkBench, advice: str | None = None) -> float:
     return total / len(ROUTINES)
 
 
+@claim("the meta-thinker learns for 10 steps, then the reasoner, and so on")
+def _() -> Finding:
+    bench = TalkBench(MetaReasoner(system=False), ROUTINES[:6], DIGITS, REMA, view=split_view, lr=0.3)
+    learnt = []
+    for _ in range(21):
+        before = {name: one.module.logits.detach().clone() for name, one in bench.policies.items()}
+        bench.step()
+        after = {name: one.module.logits.detach() for name, one in bench.policies.items()}
+        learnt.append({name for name in after if gap(before[name], after[name]) > 0})
+    turns = [set[str]().union(*part) for part in (learnt[:10], learnt[10:20], learnt[20:])]
+    return Finding(turns == [{"meta"}, {"reasoner"}, {"meta"}], say(learnt_in_each_turn=str(list(map(sorted, turns)))))
+
+
 @claim("two small policies in turn beat one of the same size; with shuffled plans they do not", "section 4", slow=True)
 def _() -> Finding:
     more: dict[str, Any] = {"lr": 0.3, "prompts": 18}
