@@ -59,6 +59,3 @@ def _() -> Finding:
     rows = [{"group": "g", "scores": {"reward": reward}, "logp": [-1.0]} for reward in (1.0, 0.0, 1.0)]
     ours, plain = (inspect_rows(one, rows)["advantages"] for one in (SPIRAL, REINFORCE_BASELINE))
     return below(EXACT, off_by_hand=gap(ours, [[1.0], [-0.05], [1 - 0.0475]]), plain=gap(plain, [[1.0], [0.0], [1.0]]))
-
-
-claim.shipped(SPIRAL, "credit", steps=2)
