@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 from hocket.lab.peers import LEDGER, distance
 from hocket.lab.theorems import THEOREMS
@@ -13,6 +15,7 @@ from hocket.report.cards import card_of
 from hocket.report.catalogue import catalogue_page
 from hocket.report.methods import status
 from hocket.report.primitives import ROOMS, primitives
+from hocket.stages import Stage
 
 
 def write_docs(folder: Path) -> list[Path]:
@@ -97,10 +100,25 @@ def equivalences_page() -> str:
         shipped = ", ".join(distance(entry, find(entry.recipe), gap=gap).word for gap in (0.0, 0.3))
         settings, then = "–", "–"
         if entry.changes is not None:
-            settings = ", ".join(f"`{path}={value}`" for path, value in entry.changes.items()) or "none needed"
+            settings = ", ".join(f"`{path}={_shown(value)}`" for path, value in entry.changes.items()) or "none needed"
             then = ", ".join(distance(entry, entry.settled(), gap=gap).word for gap in (0.0, 0.3))
         lines.append(f"| {entry.name} | `{entry.recipe}` | {shipped} | {entry.differs} | {settings} | {then} |")
     return "\n".join(lines) + "\n"
+
+
+def _shown(value: Any) -> str:
+    """A setting in short: of a stage what its class does not have anyway."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+    if not isinstance(value, Stage):
+        return str(value)
+    fields = (one for one in dataclasses.fields(value) if getattr(value, one.name) != _usual(one))  # type: ignore[arg-type]
+    parts = (f"{one.name}={_shown(getattr(value, one.name))}" for one in fields)
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _usual(one: dataclasses.Field[Any]) -> Any:
+    return one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
 
 
 def theorems_page() -> str:

@@ -41,6 +41,7 @@ from hocket.methods.group_relative.pass_at_k import LeadOfTheBest
 from hocket.methods.group_relative.pvpo import RememberedBaseline
 from hocket.methods.group_relative.s_grpo_noise import NoiseAware
 from hocket.methods.group_relative.seed_grpo import SemanticEntropy
+from hocket.methods.group_relative.vapo import LengthAdaptiveGAE
 from hocket.methods.group_relative.vital_dgrpo import Difficulty
 from hocket.report.primitives import primitives
 from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty
@@ -78,6 +79,7 @@ PLAIN = [
     GreedyBaseline(to_go=True),
     Uniform(),
     GAE(gamma=0.9, lam=0.8),
+    LengthAdaptiveGAE(gamma=0.9, alpha=0.5),
     WhitenedTokens(),
     WithoutUnscored(),
     Separately(),

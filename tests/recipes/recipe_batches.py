@@ -12,6 +12,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, Occurrences, Recorded
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.methods.group_relative.optimal_token_baseline import ENERGY
 from hocket.methods.group_relative.tw_grpo import DIVERGENCE
 from hocket.recipe import Recipe
 from hocket.types import Evaluation, Scenario, Score, Source, Trajectory, Turn
@@ -58,7 +59,7 @@ def packed(trajectories: Sequence[Trajectory], seed: int = 0) -> Batch:
         },
         value=column(),
         entropy=column().abs(),
-        annotations={DIVERGENCE.name: column().abs()},
+        annotations={DIVERGENCE.name: column().abs(), ENERGY.name: column().abs()},
         final_value=torch.zeros(batch.trajectories, dtype=torch.float64),
     )
 

@@ -23,10 +23,11 @@ from hocket.stages import Credit, State
 class RoleBaselines(Credit):
     """`A = R_p - b_p` at every turn of role p: what its player earned in the game less the role's running mean.
 
-    Stateful. Games come in order; each is credited with the baselines as the games before it left them, which then
-    move, `b_p <- decay b_p + (1 - decay) R_p`. So a game's own outcome is not in its baseline and the gradient stays
-    unbiased. Baselines begin at `start`. R_p is what the role's player earned in its turns and decisions; the reward of
-    the whole trajectory is every player's. Players none of whose decisions counts leave their role's baseline alone.
+    Stateful. Games come in the order in which they were asked for; each is credited with the baselines as the games
+    before it left them, which then move, `b_p <- decay b_p + (1 - decay) R_p`. So a game's own outcome is not in its
+    baseline and the gradient stays unbiased. Baselines begin at `start`. R_p is what the role's player earned in its
+    turns and decisions; the reward of the whole trajectory is every player's. Players none of whose decisions counts
+    leave their role's baseline alone.
 
     Attributes:
         decay: 0.95 in the release. start: the baseline before a role's first game, 0 there.
@@ -55,7 +56,7 @@ class RoleBaselines(Credit):
         for visit, trajectory in enumerate(units.trajectory.tolist()):
             players.setdefault((trajectory, agents[visit]), []).append(visit)
         credit = torch.zeros(len(earned), dtype=torch.float64)
-        for visits in players.values():
+        for visits in sorted(players.values(), key=lambda visits: int(batch.order[units.trajectory[visits[0]]])):
             if counted[visits].any():
                 role, whole = batch.names["role"][roles[visits[0]]], float(earned[visits[0]])
                 before = baselines.get(role, self.start)
@@ -81,6 +82,7 @@ SPIRAL = REINFORCE_BASELINE.but(
         "who learns": "one policy plays all roles",
         "malformed moves": "the environment's: they lose the game at once",
     },
+    note="not seen to act with the shipped model, which loses games by its first illegal move, before the second role",
     task="openspiel:kuhn_poker",
     requires=(Requirement.AGENTS,),
     credit=RoleBaselines(),
