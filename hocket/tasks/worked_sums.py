@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
+from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import TaskVerifier
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import (
@@ -25,13 +28,40 @@ from hocket.tasks.arithmetic import (
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
-from hocket.types import Scenario
+from hocket.types import Scenario, Trajectory
 
 KINDS = ("question", "exercise")
 """The wordings: that of `sums`, and that of reasoning-gym's `chain_sum`."""
 GRADES = {"question": "match", "exercise": "chart"}
 
 _TOTAL = re.compile(r"=(-?\d+)")
+_STEP = re.compile(r"([+-]\d+)=(-?\d+)", re.ASCII)
+_FIRST = re.compile(r"<think>(-?\d+)", re.ASCII)
+
+
+def critique(text: str) -> list[tuple[str, float]]:
+    """The steps of a thought in order, each as written and 1 where it is right by the total before it, else -1."""
+    first = _FIRST.search(text)
+    if first is None:
+        return []
+    said, total = list[tuple[str, float]](), int(first[1][:30])
+    for step in _STEP.finditer(text, first.end(), max(first.end(), text.find("</think>"))):
+        said.append((step[0], 1.0 if total + int(step[1][:30]) == int(step[2][:30]) else -1.0))
+        total = int(step[2][:30])
+    return said
+
+
+@dataclass(frozen=True)
+class Critique(Reward):
+    """What a critic writes of every step, as JSON in the words of a score that is itself 0."""
+
+    name: str = "critique"
+    weight: float = 1.0
+    outside: ClassVar[bool] = False
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
+        texts = [trajectory.answer for trajectory in trajectories]
+        return Opinions([0.0] * len(texts), [json.dumps(critique(text)) for text in texts])
 
 
 class WorkedSums(TextTask):
@@ -44,16 +74,19 @@ class WorkedSums(TextTask):
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
         form: weight of the score `form`, 1 for an answer in its tags after a thought; 0 leaves it out.
+        critic: whether each answer comes with a `critique` of its steps, [[words, score], ...].
         model: weight of the score `model`, `1 / (1 + |given - right|)`, as a reward model might judge; 0 leaves it out.
     """
 
-    def __init__(self, wordings: int = 1, size: int | None = None, form: float = 0.0, model: float = 0.0) -> None:
+    def __init__(
+        self, wordings: int = 1, size: int | None = None, form: float = 0.0, model: float = 0.0, critic: bool = False
+    ) -> None:
         if not 1 <= wordings <= len(KINDS):
             raise ConfigurationError(f"task worked_sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task worked_sums: size must be at least 1, not {size}")
         self.name = "worked_sums" + (f"?wordings={wordings}" if wordings > 1 else "")
-        self.wordings, self.count, self.form, self.model = wordings, size, form, model
+        self.wordings, self.count, self.form, self.model, self.critic = wordings, size, form, model, critic
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -79,7 +112,7 @@ class WorkedSums(TextTask):
         right = super().rewards
         form = (TaskVerifier(self._formed, name="form", weight=self.form),) if self.form else ()
         model = (TaskVerifier(self._judged, name="model", weight=self.model),) if self.model else ()
-        return (*right, *form, *model)
+        return (*right, *form, *model, *((Critique(),) if self.critic else ()))
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
@@ -105,7 +138,7 @@ class WorkedSums(TextTask):
 
 def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
     """The task with these settings."""
-    hints = {"wordings": int, "size": int | None, "form": float, "model": float}
+    hints = {"wordings": int, "size": int | None, "form": float, "model": float, "critic": bool}
     return WorkedSums(**checked(name, settings, hints))
 
 

@@ -9,7 +9,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rewards.verifiers import TaskVerifier
 from hocket.tasks import find
-from hocket.tasks.worked_sums import WorkedSums
+from hocket.tasks.worked_sums import WorkedSums, critique
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -59,3 +59,9 @@ def test_a_number_of_problems_comes_again() -> None:
         task.scenario("train", 4)
     with pytest.raises(ConfigurationError, match="wordings"):
         WorkedSums(wordings=3)
+
+
+def test_a_critic_finds_the_wrong_step() -> None:
+    assert critique("<think>45+30=75+7=82</think><answer>82</answer>") == [("+30=75", 1.0), ("+7=82", 1.0)]
+    assert critique("<think>45-50=-5+7=3</think><answer>3</answer>") == [("-50=-5", 1.0), ("+7=3", -1.0)]
+    assert critique("<answer>82</answer>") == []

@@ -74,3 +74,6 @@ def _() -> Finding:
     ours, theirs = ([needed(*side, seed) for seed in SEEDS] for side in ((TEXT2GRAD, SPELLING), (PPO_RLHF, summed)))
     figures = say(samples_to_80_percent_of_letters_right=str(ours), on_the_summed_reward=str(theirs))
     return Finding(max(ours) < min(theirs), figures)
+
+
+claim.shipped(TEXT2GRAD, without={"shaping.0.weight": 0.0}, task="worked_sums?critic=true")
