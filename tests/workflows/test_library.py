@@ -181,14 +181,14 @@ def test_advice_is_passed_on_until_the_meta_thinker_stops() -> None:
 
 def test_feedback_earns_what_it_improves_and_how_it_flags() -> None:
     flow = ConversationFeedback(rounds=2, improvement=1.0, label=0.5, form=0.1)
-    found = played(flow, {"conversation": ["6", "7"], "feedback": ["wrong", "ok"]})
+    found = played(flow, {"conversation": ["6", "7"], "feedback": ["needless", "ok"]})
     assert [turn.role for turn in found.turns] == ["conversation", "feedback", "conversation", "feedback"]
     assert earned(found) == pytest.approx([0.0, 1.0 + 0.5 + 0.1, 1.0, 0.0 + 0.5 + 0.1])
     assert found.answer == "7"
 
 
 def test_feedback_that_spoils_a_good_answer_pays_for_it() -> None:
-    found = played(ConversationFeedback(), {"conversation": ["7", "6"], "feedback": ["wrong"]})
+    found = played(ConversationFeedback(), {"conversation": ["7", "6"], "feedback": ["needless"]})
     assert earned(found) == pytest.approx([1.0, -1.0 + 0.0 + 0.1, 0.0])
 
 

@@ -211,4 +211,4 @@ def _() -> Finding:
     return Finding(holds, say(split_the_Coach_is_paid_on=str(paid_on), the_run=asked[-1][0]))
 
 
-claim.shipped(CPMOBIUS, without={"rewards": ()}, trains=("coach", "player"), settings={"update.lr": 1e-3})
+claim.shipped(CPMOBIUS, without={"rollout.low": 0.0, "rollout.high": 1.0}, trains=("player",))
