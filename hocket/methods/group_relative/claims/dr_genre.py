@@ -46,7 +46,7 @@ def _() -> Finding:
         for one in members:
             task = one.row["info"].get("task")
             agree = {"fix": 0.3}.get(task, 1.0) * one.row["scores"]["agree"]
-            earned.append(agree + one.row["scores"]["concise"] - 0.05 * float((one.behaviour - one.ref).sum()))
+            earned.append(agree + one.row["scores"]["concise"] - 0.05 * float((one.old - one.ref).sum()))
         return centred([replace(one, reward=value) for one, value in zip(members, earned, strict=True)])
 
     gaps, recipe = [], DR_GENRE.but({"combine.weights": {"fix": {"agree": 0.3}, "shorten": {}}})

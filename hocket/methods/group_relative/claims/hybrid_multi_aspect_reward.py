@@ -1,9 +1,12 @@
 """The hybrid multi-aspect reward's claims."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, runs, say
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
+from hocket.lab.claims.harness import Claims, Finding, below, runs, say
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.quick_worlds import leaning
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
@@ -11,6 +14,28 @@ from hocket.recipe import Recipe
 from hocket.recipes import GRPO, HYBRID_REWARD
 
 claim = Claims("hybrid-multi-aspect-reward", "arXiv:2510.05283")
+
+
+@claim("advantages are those counted by hand: the rule if known, else the model, the aspect, half of what exceeds 64")
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[float]:
+        earned = []
+        for one in members:
+            given = one.row["scores"]
+            long = min(1.0, max(0.0, (len(one.row["logp"]) - 64) / 64))
+            earned.append(given.get("correct", given["model"]) + given["aspect"] - 0.5 * long)
+        return standardised([replace(one, reward=value) for one, value in zip(members, earned, strict=True)])
+
+    gaps = []
+    for rows in stale_rows("hybrid", longest=160):
+        for number, row in enumerate(rows):
+            row["scores"] = {"correct": row["scores"]["reward"], "model": row["value"][0], "aspect": row["value"][-1]}
+            if number % 3 == 1:
+                del row["scores"]["correct"]
+        gaps.append(off(HYBRID_REWARD, rows, credit=credit))
+    return below(1e-12, off_by_hand=max(gaps))
+
+
 END = 4
 """The token that ends an answer; its first token is what it claims."""
 
