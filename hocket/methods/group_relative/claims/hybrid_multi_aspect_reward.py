@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
 from hocket.lab.bench import Bench
@@ -18,21 +19,33 @@ claim = Claims("hybrid-multi-aspect-reward", "arXiv:2510.05283")
 
 @claim("advantages are those counted by hand: the rule if known, else the model, the aspect, half of what exceeds 64")
 def _() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[float]:
+    def credit(members: Sequence[Counted], sure: float | None, shortest: int, power: float) -> list[float]:
         earned = []
         for one in members:
-            given = one.row["scores"]
-            long = min(1.0, max(0.0, (len(one.row["logp"]) - 64) / 64))
-            earned.append(given.get("correct", given["model"]) + given["aspect"] - 0.5 * long)
+            given, length = one.row["scores"], len(one.row["logp"])
+            c = sure if sure is not None else given.get("sure", 1.0)
+            model = c * given["correct"] + (1 - c) * given["model"] if "correct" in given else given["model"]
+            beyond = max((length - 64) / 64, (shortest - length) / shortest if shortest else 0.0, 0.0)
+            earned.append(model + given["aspect"] - 0.5 * min(1.0, beyond) ** power)
         return standardised([replace(one, reward=value) for one, value in zip(members, earned, strict=True)])
 
+    band = {"shaping.0.shortest": 40.0, "shaping.0.power": 2.0}
+    named = HYBRID_REWARD.but({**band, "combine.confidence": "sure"})
     gaps = []
-    for rows in stale_rows("hybrid", longest=160):
+    for rows in stale_rows("hybrid", count=1, groups=2, longest=160):
         for number, row in enumerate(rows):
             row["scores"] = {"correct": row["scores"]["reward"], "model": row["value"][0], "aspect": row["value"][-1]}
             if number % 3 == 1:
                 del row["scores"]["correct"]
-        gaps.append(off(HYBRID_REWARD, rows, credit=credit))
+        gaps.append(off(HYBRID_REWARD, rows, credit=partial(credit, sure=1.0, shortest=0, power=1.0)))
+        forms = ((HYBRID_REWARD.but({**band, "combine.confidence": 0.25}), 0.25), (named, 1.0), (named, None))
+        for recipe, sure in forms:
+            for number, row in enumerate(rows if sure is None else ()):
+                row["scores"] |= {"sure": 0.1 * (number % 7)} if number % 4 else {}
+            gaps.append(off(recipe, rows, credit=partial(credit, sure=sure, shortest=40, power=2.0)))
+        for row in rows:
+            row["scores"] = {name: value for name, value in row["scores"].items() if name in ("model", "aspect")}
+        gaps.append(off(HYBRID_REWARD, rows, credit=partial(credit, sure=1.0, shortest=0, power=1.0)))
     return below(1e-12, off_by_hand=max(gaps))
 
 

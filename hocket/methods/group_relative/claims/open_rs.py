@@ -34,7 +34,7 @@ def _() -> Finding:
     gaps, tagged = [], "<think>\nso\n</think>\n<answer>\n7\n</answer>"
     for rows in stale_rows("open-rs", longest=150, samples=4):
         for number, row in enumerate(rows):
-            row |= {"info": {"tags": float(number % 2)}, "text": tagged if number % 2 else "7"}
+            row |= {"info": {"tags": float(number % 2)}, "text": tagged if number % 2 else "<think>\nso\n</think>\n7"}
         gaps.append(off(OPEN_RS, rows, credit=credit))
     return below(1e-12, off_by_hand=max(gaps))
 
