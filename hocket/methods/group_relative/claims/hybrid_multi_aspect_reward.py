@@ -91,5 +91,8 @@ def _() -> Finding:
     return Finding(longer and better, f"{say(length_at_first=start)}; {saw}")
 
 
+claim.spares("1.0 -> 40.0", "in line 51, cut to 1 as well")
+claim.spares("hybrid-multi-aspect-reward: shaping.0.shortest = 1.0", "no answer is shorter")
+
 claim.shipped(HYBRID_REWARD, "combine")
 claim.shipped(HYBRID_REWARD, "shaping")
