@@ -120,8 +120,8 @@ def off(
     for leaf, slope, given in zip(leaves, slopes, made["gradient"], strict=True):
         wanted = torch.zeros_like(leaf) if slope is None else slope
         gaps.append(float((torch.tensor(given, dtype=torch.float64) - wanted).detach().abs().max()))
-    gaps += [abs(made["metrics"][name] - float(value)) for name, value in metrics.items()]
-    return max(*gaps, abs(made["loss"] - float(total.detach())))
+    gaps += [abs(float(made["metrics"][name]) - float(value)) for name, value in metrics.items()]
+    return max(*gaps, abs(float(made["loss"]) - float(total.detach())))
 
 
 def _counted(row: Mapping[str, Any], leaf: Tensor) -> Counted:

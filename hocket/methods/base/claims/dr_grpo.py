@@ -1,10 +1,12 @@
 """Dr. GRPO's claims."""
 
 import math
+from collections.abc import Sequence
 from statistics import fmean, stdev
 
 import torch
 
+from hocket.lab.by_hand import Counted, centred, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, inspect_rows, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import gap, recorded
@@ -22,6 +24,16 @@ def _() -> Finding:
     true = group.true_gradient()
     gaps = (gap(group.gradient(recipe, size), true * (size - 1) / size / 7) for size in (2, 3, 4, 6))
     return below(EXACT, difference_at_G_of_2_3_4_and_6=max(gaps))
+
+
+@claim("Advantages, loss and gradient are those counted by hand, over L = 128")
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        parts = [((one.logp - one.old).exp(), one.advantage) for one in answers]
+        gains = [torch.minimum(r * a, r.clamp(0.8, 1.2) * a).sum() for r, a in parts]
+        return -torch.stack(gains).mean() / 128, {}
+
+    return below(EXACT, off_by_hand=max(off(DR_GRPO, rows, loss, centred) for rows in stale_rows("dr-grpo")))
 
 
 @claim("GRPO rescales each prompt's gradient by a factor that tends to 1/sqrt(p(1-p))")

@@ -2,6 +2,7 @@
 
 import math
 import tempfile
+from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
@@ -9,12 +10,15 @@ import torch
 
 import hocket
 from hocket.core.keys import Key
+from hocket.credit.corrections import TruncatedImportance
+from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.enumerable_groups import GRPO_EXACT, bandit, softmax
 from hocket.recipes import find
+from hocket.rollout.independent import Independent
 from hocket.train.learner import Learner
 
 claim = Claims("grpo", "derived here")
@@ -32,6 +36,16 @@ def _() -> Finding:
     means, deviations = [abs(fmean(one)) for one in own], [stdev(one) for one in own]
     figures = say(largest_mean=max(means), sample_deviations=str([round(one, 12) for one in deviations]))
     return Finding(max(means) < EXACT and gap(deviations[:-1], [1.0] * 4) < EXACT and deviations[-1] == 0, figures)
+
+
+@claim("Advantages, losses and gradients of GRPO and of its KL form are those counted by hand")
+def _() -> Finding:
+    gaps = []
+    for rows in stale_rows("grpo"):
+        gaps += [off(find("grpo"), rows), off(find("grpo-kl"), rows, partial(clipped, kl=0.04))]
+        gaps.append(off(find("grpo-iterative"), rows, partial(clipped, kl=0.04)))
+    corrected = find("grpo-tis").correction == TruncatedImportance(cap=2.0, level="decision")
+    return below(EXACT, find("grpo").rollout == Independent(samples=8), corrected, off_by_hand=max(gaps))
 
 
 @claim(

@@ -50,7 +50,7 @@ def _() -> Finding:
 
 @claim("Losses, gradients and shares of both are the formulas', counted by hand; two updates.")
 def _() -> Finding:
-    def loss(answers: Sequence[Counted], held: bool) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[Counted], held: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         logp, old, a = (torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "old", "advantage"))
         d, apart = logp - old, (logp - logp.mean()).detach() * (a - a.mean())
         gaps.append(gap(covariances(logp, a + 1), apart))

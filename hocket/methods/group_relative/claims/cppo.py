@@ -141,5 +141,15 @@ def _() -> Finding:
 
 claim.spares("1e-09 -> 4e-08", "only makes up for rounding")
 
+
+claim.spares(
+    "count * share + 1e-09 -> count * share - 1e-09",
+    "lost in float32, and not needed",
+)
+claim.spares(
+    "count * share + 1e-09 -> count * share",
+    "lost in float32, and not needed",
+)
+
 claim.shipped(CPPO, "credit")
 claim.shipped(CPPO, without={"rollout.rate": 0.0})

@@ -13,7 +13,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
 from hocket.lab.toys.rewarded import line, lines, said, shaped
 from hocket.lab.toys.training import answers_of, starting
 from hocket.lab.world import Answer, World
-from hocket.methods.group_relative.crowdvlm_r1 import CROWDVLM_R1, Closeness, closeness
+from hocket.methods.group_relative.crowdvlm_r1 import CROWDVLM_R1, Closeness, closeness, number_of
 
 claim = Claims("crowdvlm-r1", "CrowdVLM-R1, arXiv:2504.03724, released count reward")
 COUNTS = (4, 9, 15, 22, 28, 35, 41, 48)
@@ -44,6 +44,8 @@ def _() -> Finding:
     scenario = replace(COUNTING.scenario("train", 0), answer=40)
     whole = shaped(CROWDVLM_R1, [said("q", text, Closeness().grade(text, scenario) or 0.0) for text in texts])
     holds = kept and off < 1e-12 and gap(whole, [2.4, 1.4, 0.0, 0.0]) < 1e-12
+    holds &= [closeness(0, 0), closeness(1, 0), number_of(True)] == [1.5, 0.0, None]
+    holds &= CROWDVLM_R1.rewards == (Closeness(top=1.5, cut=0.5, weight=1.0),)
     figures = lines(at_the_count=closeness(40, 40), from_half_away=closeness(60, 40), scale_free_to=off)
     return Finding(holds, f"{figures}; of 40, the texts 44 in format, 44, many, 20 earn {line(whole)}")
 

@@ -1,10 +1,17 @@
 """DeepVideo-R1's claims."""
 
+import asyncio
+from collections.abc import Sequence
 from statistics import mean
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
+from hocket.core.keys import Key
 from hocket.lab.bandit import Bandit, total_variation
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, runs, say
 from hocket.lab.groups import document
 from hocket.lab.policy import Tabular
@@ -13,6 +20,7 @@ from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, STALE, documen
 from hocket.lab.world import World
 from hocket.recipes import DEEPVIDEO_R1, GRPO
 from hocket.rollout.independent import Independent
+from hocket.types import Assignment, Decoding, Experience, Scenario, Trajectory
 
 claim = Claims("deepvideo-r1", "arXiv 2506.07464, section 4")
 BY_SCALE = {scale: DEEPVIDEO_R1.but({"objective.temperature": 1 / scale}) for scale in (0.5, 1.0, 2.0)}
@@ -24,6 +32,48 @@ def _() -> Finding:
     rows = list(documents(5, "regressions", "regressive", gap=0.0, graded=True))
     gaps = [gap(gradient(own, row), 2 / s * gradient(grpo, row)) for s, own in BY_SCALE.items() for row in rows]
     return below(EXACT, off_two_over_s_times_GRPOs=max(gaps))
+
+
+@claim("loss and gradient are those counted by hand, two updates; who lags is told the more, who leads is heated")
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        groups: dict[str, list[Counted]] = {}
+        for one in answers:
+            groups.setdefault(one.row["group"], []).append(one)
+        squares = []
+        for some in groups.values():
+            d = torch.stack([(one.logp - one.old).sum() for one in some])
+            squares.append((torch.stack([one.advantage[0] for one in some]) - d + d.mean()).square())
+        return torch.cat(squares).mean(), {}
+
+    past = {"easy": [1.0], "hard": [0.1], "even": [5.0, *[0.45] * 4], "mild": [0.25], "bare": [0.2], "short": [0.2]}
+    asked = [Scenario(name, "?", metadata={"solution": range(9)}) for name in ("easy", "hard", "even", "mild")]
+    asked += [Scenario("bare", "?"), Scenario("short", "?", metadata={"solution": (7,)})]
+    asked.append(Scenario("new", "?", metadata={"solution": range(9)}))
+    told = list[tuple[str, int, int, float]]()
+
+    async def play(some: Sequence[Assignment]) -> list[Trajectory]:
+        told.extend((one.scenario.id, one.samples, len(one.prefix), one.decoding.temperature) for one in some)
+        return []
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        return None
+
+    def run(scenarios: Sequence[Scenario], past: dict[str, list[float]]) -> Experience:
+        ledger: Any = SimpleNamespace(history=lambda name: past.get(name, []))
+        some = [Assignment(one, decoding=Decoding(temperature=0.8)) for one in scenarios]
+        collected = DEEPVIDEO_R1.rollout.collect(some, play=play, score=score, ledger=ledger, key=Key.of(0))
+        return asyncio.run(collected)
+
+    metrics = run(asked, past).metrics
+    run(asked[:2], {"easy": [1.0], "hard": [-1.0]})
+    heat, hints = {"easy": 0.8 * 1.5}, {"hard": 7, "mild": 5}
+    wanted = [(one.id, 8, hints.get(one.id, 0), heat.get(one.id, 0.8)) for one in asked]
+    wanted += [("easy", 8, 0, 0.8 * 1.5), ("hard", 8, 8, 0.8)]
+    gaps = [off(DEEPVIDEO_R1, rows, loss) for rows in stale_rows("deepvideo")]
+    holds = told == wanted and metrics == {"rollout/hinted": 2.0, "rollout/heated": 1.0}
+    holds &= value_at(DEEPVIDEO_R1, "update.epochs") == 2 and max(gaps) < EXACT
+    return Finding(holds, say(off_by_hand=max(gaps), told=str(told)))
 
 
 @claim("its minimiser is pi_old exp(s A)/Z", "derived")
@@ -66,6 +116,8 @@ def _() -> Finding:
     equal = each(made, lambda run: mean(1 - m["groups/with_signal"] / m["groups/total"] for m in run.history))
     return Finding(max(equal["with"]) < min(equal["without"]) - 0.1, say(groups_of_one_reward=equal))
 
+
+claim.spares("1.0 -> 40.0", "at least one token of the solution is left to the policy in any case")
 
 claim.shipped(DEEPVIDEO_R1, "objective")
 claim.shipped(DEEPVIDEO_R1, "rollout", task="worked_sums?size=16", steps=2)

@@ -36,7 +36,7 @@ def _() -> Finding:
 
 @claim("Loss, gradient and the share masked are the formula's, counted by hand, in probabilities and in nats.")
 def _() -> Finding:
-    def loss(answers: Sequence[Counted], bound: float) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[Counted], bound: float) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         logp, old, a = (
             torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "behaviour", "advantage")
         )

@@ -73,6 +73,8 @@ def _() -> Finding:
     right, wrong = ([match.verify(text, answer) for text in texts] for texts in (RIGHT, WRONG))
     holds = set(right) == {1.0} and set(wrong) == {0.0} and match.verify("f()", None) is None
     holds &= calls_of("f(x=g())") is None and calls_of("f(1)") != calls_of("f(True)")
+    holds &= calls_of("") is None and calls_of("x = 1\nf()") is None
+    holds &= CallMatch(ordered=False).verify("ping()\nbook(city='Rome', nights=2)", answer) == 1.0
     return Finding(holds, f"{len(right)} spellings of the same calls earn 1, {len(wrong)} others 0")
 
 

@@ -1,6 +1,7 @@
 """GPG's claims."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from statistics import fmean
 from typing import Any
@@ -33,6 +34,9 @@ def _() -> Finding:
     def loss(answers: Sequence[Counted]) -> Any:
         return -torch.cat([one.logp * one.advantage for one in answers]).mean(), {}
 
+    def scaled(members: Sequence[Counted], alpha: float) -> list[float]:
+        return [alpha * a for a in centred(members)]
+
     by_hand = []
     for rows in stale_rows("gpg"):
         counted = [row for row in rows if any(row["trained"])]
@@ -40,7 +44,7 @@ def _() -> Finding:
             row["scores"] = {"reward": 1.0} if row["group"] == "group 1" else {"reward": row["scores"]["reward"]}
         earned = [{one["scores"]["reward"] for one in counted if one["group"] == row["group"]} for row in counted]
         alpha = len(counted) / sum(len(some) > 1 for some in earned)
-        by_hand.append(off(GPG, rows, loss, lambda some, alpha=alpha: [alpha * a for a in centred(some)]))
+        by_hand.append(off(GPG, rows, loss, partial(scaled, alpha=alpha)))
     rollout = GPG.rollout == DynamicSampling(samples=8, max_rounds=3, enough=0.6)
     return below(EXACT, rollout, off_by_hand=max(by_hand))
 

@@ -1,6 +1,7 @@
 """HRPO's claims."""
 
 import asyncio
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -11,9 +12,11 @@ from hocket.core.batch import Batch
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.by_hand import clipped, off, stale_rows
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.quick_worlds import lead
 from hocket.lab.world import World
+from hocket.methods.group_relative.hrpo import HRPO, LatentThoughts
 from hocket.nano.model import new_model
 from hocket.policies.latent import LATENTS, THINKING, LatentLM, LatentPlayer
 from hocket.recipes import find
@@ -23,6 +26,14 @@ from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding, Quantity, Scenario
 
 claim = Claims("hrpo", "arXiv 2505.18454")
+
+
+@claim("loss and gradient are GRPO's with 0.005 of KL, counted by hand, for policies that think in latents alone")
+def _() -> Finding:
+    gaps = [off(HRPO, rows, partial(clipped, kl=0.005)) for rows in stale_rows("hrpo")]
+    return below(1e-12, HRPO.rollout == LatentThoughts(samples=8), HRPO.needs_latents, off_by_hand=max(gaps))
+
+
 SYMBOLS, HOPS, THOUGHTS = 3, 2, 2
 
 

@@ -1,9 +1,13 @@
 """The hybrid multi-aspect reward's claims."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, runs, say
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
+from hocket.lab.claims.harness import Claims, Finding, below, runs, say
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.quick_worlds import leaning
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
@@ -11,6 +15,40 @@ from hocket.recipe import Recipe
 from hocket.recipes import GRPO, HYBRID_REWARD
 
 claim = Claims("hybrid-multi-aspect-reward", "arXiv:2510.05283")
+
+
+@claim("advantages are those counted by hand: the rule if known, else the model, the aspect, half of what exceeds 64")
+def _() -> Finding:
+    def credit(members: Sequence[Counted], sure: float | None, shortest: int, power: float) -> list[float]:
+        earned = []
+        for one in members:
+            given, length = one.row["scores"], len(one.row["logp"])
+            c = sure if sure is not None else given.get("sure", 1.0)
+            model = c * given["correct"] + (1 - c) * given["model"] if "correct" in given else given["model"]
+            beyond = max((length - 64) / 64, (shortest - length) / shortest if shortest else 0.0, 0.0)
+            earned.append(model + given["aspect"] - 0.5 * min(1.0, beyond) ** power)
+        return standardised([replace(one, reward=value) for one, value in zip(members, earned, strict=True)])
+
+    band = {"shaping.0.shortest": 40.0, "shaping.0.power": 2.0}
+    named = HYBRID_REWARD.but({**band, "combine.confidence": "sure"})
+    gaps = []
+    for rows in stale_rows("hybrid", count=1, groups=2, longest=160):
+        for number, row in enumerate(rows):
+            row["scores"] = {"correct": row["scores"]["reward"], "model": row["value"][0], "aspect": row["value"][-1]}
+            if number % 3 == 1:
+                del row["scores"]["correct"]
+        gaps.append(off(HYBRID_REWARD, rows, credit=partial(credit, sure=1.0, shortest=0, power=1.0)))
+        forms = ((HYBRID_REWARD.but({**band, "combine.confidence": 0.25}), 0.25), (named, 1.0), (named, None))
+        for recipe, sure in forms:
+            for number, row in enumerate(rows if sure is None else ()):
+                row["scores"] |= {"sure": 0.1 * (number % 7)} if number % 4 else {}
+            gaps.append(off(recipe, rows, credit=partial(credit, sure=sure, shortest=40, power=2.0)))
+        for row in rows:
+            row["scores"] = {name: value for name, value in row["scores"].items() if name in ("model", "aspect")}
+        gaps.append(off(HYBRID_REWARD, rows, credit=partial(credit, sure=1.0, shortest=0, power=1.0)))
+    return below(1e-12, off_by_hand=max(gaps))
+
+
 END = 4
 """The token that ends an answer; its first token is what it claims."""
 
@@ -52,6 +90,9 @@ def _() -> Finding:
     saw = "; ".join(f"{name}: {say(model_alone=one, hybrid=other)}" for name, one, other in columns)
     return Finding(longer and better, f"{say(length_at_first=start)}; {saw}")
 
+
+claim.spares("1.0 -> 40.0", "in line 51, cut to 1 as well")
+claim.spares("hybrid-multi-aspect-reward: shaping.0.shortest = 1.0", "no answer is shorter")
 
 claim.shipped(HYBRID_REWARD, "combine")
 claim.shipped(HYBRID_REWARD, "shaping")

@@ -48,13 +48,11 @@ def _() -> Finding:
 
 @claim("Each scenario is graded by the reward that it names, by the match if it names none; empty texts agree")
 def _() -> Finding:
-    kinds, zeros = ("match", "chart", "box", "open"), np.zeros(1, np.float32)
-    asked = [Scenario(kind, "?", "0 0 4 4", {"reward": kind}) for kind in kinds]
-    asked += [
-        Scenario("plain", "?", "0 0 4 4"),
-        Scenario("open ended", "?"),
-        Scenario("no box", "?", None, {"reward": "box"}),
-    ]
+    zeros = np.zeros(1, np.float32)
+    answers = {"match": "0 0 4 4", "chart": "4", "box": "0 0 4 4", "open": "0 0 4 4"}
+    asked = [Scenario(kind, "?", answers[kind], {"reward": kind}) for kind in answers]
+    asked += [Scenario("plain", "?", "0 0 4 4"), Scenario("open ended", "?")]
+    asked += [Scenario("no box", "?", None, {"reward": "box"})]
     seen = [Trajectory(one, [Turn("p", "p", zeros, zeros, text="0 0 4 4")]) for one in asked]
     opinions = [asyncio.run(route(seen, key=Key.of(0))) for route in MIXED_R1.rewards]
     graded = [[one.scenario.id for one, said in zip(seen, some, strict=True) if said is not None] for some in opinions]
@@ -119,5 +117,7 @@ def _() -> Finding:
     saw = say(mixed=together, alone=alone, reported_reward_off_by=worst)
     return Finding(lost < 0.03 and min(together.values()) > 0.8 and worst < 1e-9, saw)
 
+
+claim.spares("not left or not right -> not left and (not right)", "a similarity with an empty side is 0 as well")
 
 claim.shipped(MIXED_R1, "rewards")

@@ -49,6 +49,15 @@ def _() -> Finding:
     return Finding(below(EXACT, error=error).holds, say(reward=f"{value:.6f}", distinct_2=share, roles="two of three"))
 
 
+@claim("three roles are enough, a text of one word has no bigrams, and without a text there is nothing")
+def _() -> Finding:
+    texts = ["As a teacher: a\nAs a parent: b\nAs the mayor: c\nRole: cook: d", "yes", "", "yes no"]
+    earned = shaped(MULTIROLE_R1, [said("q", text, 0.5) for text in texts])
+    wanted = [0.6 + 0.1 * 13 / 14, 0.5, 0.5, 0.6]
+    off = max(abs(a - b) for a, b in zip(earned, wanted, strict=True))
+    return Finding(off < EXACT, say(off_by_hand=off, earned=lines(rewards=earned)))
+
+
 @claim("more roles per chain and more distinct bigrams at no loss of accuracy", slow=True)
 def _() -> Finding:
     world = World(4, 6, 4, lambda question, answer: float(answer[-1] % 4 == question), context="last", text=opinions)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, stdev
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Check, Claims, Finding, gap, say
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
+from hocket.lab.claims.harness import Check, Claims, Finding, below, gap, say
 from hocket.lab.toys.instances import Instances, WorkOrGuess, by_instance, judged, nothing, patient, work_or_guess
 from hocket.lab.toys.rewarded import answer, lines, shaped
 from hocket.lab.toys.training import accuracy, length, right_length, trained
@@ -16,6 +19,26 @@ from hocket.methods.group_relative.open_rs import OPEN_RS, CosineLength
 from hocket.recipe import Recipe
 
 claim = Claims("open-rs", "arXiv:2503.16219; its lessons, shown on a toy")
+
+
+@claim("advantages and loss are those counted by hand, the cosine of length in [1, 2] if right, else in [-2, -1]")
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[float]:
+        earned = []
+        for one in members:
+            near = (1 + math.cos(math.pi * min(len(one.row["logp"]), 128) / 128)) / 2
+            tags = one.row["info"]["tags"]
+            earned.append(tags + (2 * (0.5 + 0.5 * near) if one.reward >= 0.5 else -2 * (0.5 + 0.5 * near)))
+        return standardised([replace(one, reward=value) for one, value in zip(members, earned, strict=True)])
+
+    gaps, tagged = [], "<think>\nso\n</think>\n<answer>\n7\n</answer>"
+    for rows in stale_rows("open-rs", longest=150, samples=4):
+        for number, row in enumerate(rows):
+            row |= {"info": {"tags": float(number % 2)}, "text": tagged if number % 2 else "<think>\nso\n</think>\n7"}
+        gaps.append(off(OPEN_RS, rows, credit=credit))
+    return below(1e-12, off_by_hand=max(gaps))
+
+
 CODE = "arXiv:2503.16219, rewards of its public code"
 
 

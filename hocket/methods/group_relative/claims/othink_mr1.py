@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.schedules import Constant, Linear
+from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import drawn, lines
@@ -22,6 +24,13 @@ from hocket.objectives.divergence import kl_estimate
 from hocket.recipe import Recipe
 
 claim = Claims("othink-mr1", "arXiv 2503.16081")
+
+
+@claim("loss and gradient are those counted by hand at the begin, the middle and the end of a run")
+def _() -> Finding:
+    cases = [(rows, at) for rows in stale_rows("othink", count=2) for at in (0.0, 0.5, 1.0)]
+    gaps = [off(OTHINK_MR1, rows, partial(clipped, kl=0.04 * at), state={"progress": at}) for rows, at in cases]
+    return below(1e-12, off_by_hand=max(gaps))
 
 
 def weighing(weight: Any) -> dict[str, Any]:

@@ -1,11 +1,15 @@
 """QuarkMed alignment's claims."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 
 from hocket.core.batch import Level, LevelScores
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.enumerable_groups import scored_document
@@ -13,6 +17,31 @@ from hocket.lab.world import World
 from hocket.recipes import GRPO, QUARK
 
 claim = Claims("quark-medical-alignment", "arXiv:2602.11661; factors as chosen here")
+
+
+@claim("advantages are those counted by hand: frozen scales, weakness at most 10 deviations, risk and redundancy")
+def _() -> Finding:
+    def rewarded(rows: Sequence[Mapping[str, Any]], level: Mapping[str, float]) -> dict[str, float]:
+        scores = {k: torch.tensor([row["scores"][k] for row in rows], dtype=torch.float64) for k in level}
+        z = {k: (scores[k] - {"a": 0.4, "b": 0.2}[k]) / {"a": 0.3, "b": 0.5}[k] for k in level}
+        both = max(0.0, float(torch.corrcoef(torch.stack(list(z.values())))[0, 1]))
+        now = {k: min(10.0, max(-10.0, 0.8 * level[k] + 0.2 * float(z[k].mean()))) for k in level}
+        raw = {k: {"a": 2.0, "b": 1.0}[k] * math.exp(-now[k]) / (1 + both) for k in level}
+        total = sum((raw[k] / sum(raw.values()) * z[k] for k in level), torch.zeros(len(rows), dtype=torch.float64))
+        return {row["id"]: float(value) for row, value in zip(rows, total, strict=True)}
+
+    def credit(members: Sequence[Counted], earned: Mapping[str, float]) -> list[float]:
+        return standardised([replace(one, reward=earned[one.row["id"]]) for one in members])
+
+    gaps, recipe = [], QUARK.but({"combine.risk": {"a": 2.0}})
+    for rows in stale_rows("quark"):
+        for row in rows:
+            row["scores"] = {"a": row["scores"]["reward"] + 0.3 * row["value"][0], "b": row["value"][0]}
+        for level in ({"a": 0.7, "b": -0.5}, {"a": 0.7, "b": 30.0}):
+            known = {"mean": {"a": 0.4, "b": 0.2}, "deviation": {"a": 0.3, "b": 0.5}, "level": level}
+            earned = rewarded([row for row in rows if any(row["trained"])], level)
+            gaps.append(off(recipe, rows, credit=partial(credit, earned=earned), state={"combine": known}))
+    return Finding(max(gaps) < 1e-11, say(off_by_hand=max(gaps)))
 
 
 def rewards(seed: int, unit: float) -> torch.Tensor:

@@ -64,6 +64,8 @@ def _() -> Finding:
     rows = [told(text, n == 0) for n, text in enumerate(texts)]
     plain, guarded = (shaped(recipe, rows) for recipe in (R1_VL, R1_VL.but({"shaping.0.most_density": 0.8})))
     holds = ratios == [1.0] * 3 and density[0] < 0.6 < 0.9 < density[1] and plain[1] > 0 and guarded[1] == 0.0
+    halves = keyword_density("red red blue sky", ["red", "blue"])
+    holds &= halves == 0.75 and keyword_density("", ["red"]) == keyword_density("red", []) == 0.0
     figures = lines(k=ratios, density=density, rewards=plain, with_most_density_0_8=guarded)
     return Finding(holds, f"honest, stuffed, every value listed: {figures}")
 
@@ -101,6 +103,8 @@ def _() -> Finding:
     holds = max(silent["r1-vl"]) < min(silent["grpo"]) - 0.3 and min(right["r1-vl"]) > max(right["grpo"]) + 0.2
     return Finding(holds, lines(groups_without_signal=silent, accuracy_per_step=right))
 
+
+claim.spares("r1-vl: shaping.0.most_density = 40.0", "no density exceeds 1")
 
 claim.shipped(R1_VL, without={"shaping.0.alpha": 0.0})
 claim.shipped(R1_VL, without={"shaping.1.weight": 0.0})

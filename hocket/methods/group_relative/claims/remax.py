@@ -91,7 +91,8 @@ def _() -> Finding:
     ]
     ours = inspect_rows(REMAX.but({"credit.to_go": True}), rows)["advantages"][0]
     off = difference(ours, [1 - 0.6 - 0.5, 1 - 0.5 - 0.5, 1 - 0.3 - 0.5])
-    return Finding(off < EXACT, f"advantages {[round(one, 3) for one in ours]}")
+    plain = difference(inspect_rows(REMAX, rows)["advantages"][0], [1 - 0.6 - 0.5] * 3)
+    return Finding(max(off, plain) < EXACT, f"advantages {[round(one, 3) for one in ours]}")
 
 
 @claim("It learns with one sample per prompt", slow=True)
