@@ -59,7 +59,7 @@ def _() -> Finding:
         async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
             self.asked += asked
             played = []
-            for one, sample in ((one, sample) for one in asked for sample in range(one.samples)):
+            for one, sample in ((wish, sample) for wish in asked for sample in range(wish.samples)):
                 text = self.decode(one.prefix) + "!" if one.prefix else self.texts.pop(0)
                 logp = -np.arange(1, len(text) + 1, dtype=np.float32) * (9 if one.prefix else 1)
                 forced = np.arange(len(text)) < len(one.prefix or "<")
@@ -109,7 +109,8 @@ claim.spares(
     "a player knows the log-probs of all it says, or of nothing",
 )
 claim.spares(
-    "asking.first + NUMBERED + chain.sample * self.samples + number -> asking.first + NUMBERED + chain.sample * self.samples - number",
+    "asking.first + NUMBERED + chain.sample * self.samples + number"
+    " -> asking.first + NUMBERED + chain.sample * self.samples - number",
     "numbers must differ, no more",
 )
 claim.spares(

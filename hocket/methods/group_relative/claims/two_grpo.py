@@ -7,8 +7,8 @@ from hocket.lab.claims.harness import EXACT, Claims, Finding, inspect_rows, runs
 from hocket.lab.groups import first_advantages, gap, recorded
 from hocket.lab.toys.enumerable_groups import sentences
 from hocket.lab.toys.quick_worlds import guessing, mixed
-from hocket.rollout.independent import Independent
 from hocket.recipes import GRPO, TWO_GRPO
+from hocket.rollout.independent import Independent
 
 claim = Claims("two-grpo", "derived here")
 PLAIN = TWO_GRPO.but({"credit.epsilon": 0.0, "objective.aggregate": "sequence-sum"})
