@@ -75,7 +75,7 @@ def _() -> Finding:
         found = rollout.collect(asked, play=player, score=score, ledger=Ledger(), key=Key.of(0))
         return list(asyncio.run(found).trajectories), player
 
-    long, wrong, cuts = "<think>abcdefgh</think><answer>7</answer>", [], list[int]()
+    long, wrong, cuts = "<think>abcdefgh</think><answer>7</answer>", list[Any](), list[int]()
     two = S_GRPO.but({"rollout.chains": 2, "rollout.samples": 4}).rollout
     for rollout, texts in ((S_GRPO.rollout, (long,)), (two, (long, "<think></think>7", "<think>ab</think>7", "lost"))):
         found, player = collected(rollout, *texts)
@@ -96,8 +96,8 @@ def _() -> Finding:
                 logp, forced = [-n for n in range(1, cut + 1)], [True] + [False] * (cut - 1)
                 logp += [-9 * n for n in range(cut + 1, len(turn) + 1)]
                 forced += [True] * (len(turn) - 1 - cut) + [False]
-                same = (
-                    turn.text.startswith(text[:cut] + "</think>") and [*turn.logp] == logp and [*turn.forced] == forced
+                same = turn.text.startswith(text[:cut] + "</think>") and gap(turn.logp, logp) == 0 == gap(
+                    turn.forced, forced
                 )
                 wrong += [] if same else [turn]
             cuts += own
