@@ -92,7 +92,7 @@ def _() -> Finding:
     level, early, loud = (entropy_alarm(one, usual.window, usual.threshold) for one in ([1.0] * 30, high[1:], high))
     bench.learner.memory["update"] = {"entropies": [1.0, 1.0, 2.0], "alarmed": False}
     alarmed = [row["update/alarmed"] for row in bench.run(6).history]
-    faint, slight = (entropy_alarm([1.0] * 29 + [1.0 + rise], 30, 1.0) for rise in (1e-9, 1e-8))
+    faint, slight = (entropy_alarm([1.0] * 29 + [1.0 + rise], 30, 1.0) for rise in (1e-9, 3e-9))
     wanted = [1.0, 1.0, 2.0]
     bench.learner.memory["update"] = {"entropies": wanted, "alarmed": False}
     for _ in range(2):
