@@ -65,7 +65,7 @@ def _() -> Finding:
         ours, plain = inspect(EPO_ENTROPY, batch), inspect(GRPO, {**batch, "state": {}})
         loss, flat, outside = plain["loss"], plain["loss"], list[int]()
         for row, slopes in zip(rows, ours["gradient_entropy"], strict=True):
-            share, counted = 1 / len(rows) / sum(row["trained"]), [[] for _ in row["state"]]
+            share, counted = 1 / len(rows) / sum(row["trained"]), [list[float]() for _ in row["state"]]
             for turn, entropy, counts in zip(row["turn"], row["entropy"], row["trained"], strict=True):
                 counted[turn] += [entropy] * counts
             for turn, counts, slope in zip(row["turn"], row["trained"], slopes, strict=True):

@@ -59,7 +59,7 @@ def _() -> Finding:
         async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
             self.asked += asked
             played = []
-            for one, sample in ((one, sample) for one in asked for sample in range(one.samples)):
+            for one, sample in ((wish, sample) for wish in asked for sample in range(wish.samples)):
                 text = self.decode(one.prefix) + "!" if one.prefix else self.texts.pop(0)
                 logp = -np.arange(1, len(text) + 1, dtype=np.float32) * (9 if one.prefix else 1)
                 forced = np.arange(len(text)) < len(one.prefix or "<")
@@ -75,7 +75,7 @@ def _() -> Finding:
         found = rollout.collect(asked, play=player, score=score, ledger=Ledger(), key=Key.of(0))
         return list(asyncio.run(found).trajectories), player
 
-    long, wrong, cuts = "<think>abcdefgh</think><answer>7</answer>", [], list[int]()
+    long, wrong, cuts = "<think>abcdefgh</think><answer>7</answer>", list[Any](), list[int]()
     two = S_GRPO.but({"rollout.chains": 2, "rollout.samples": 4}).rollout
     for rollout, texts in ((S_GRPO.rollout, (long,)), (two, (long, "<think></think>7", "<think>ab</think>7", "lost"))):
         found, player = collected(rollout, *texts)
@@ -96,8 +96,8 @@ def _() -> Finding:
                 logp, forced = [-n for n in range(1, cut + 1)], [True] + [False] * (cut - 1)
                 logp += [-9 * n for n in range(cut + 1, len(turn) + 1)]
                 forced += [True] * (len(turn) - 1 - cut) + [False]
-                same = (
-                    turn.text.startswith(text[:cut] + "</think>") and [*turn.logp] == logp and [*turn.forced] == forced
+                same = turn.text.startswith(text[:cut] + "</think>") and gap(turn.logp, logp) == 0 == gap(
+                    turn.forced, forced
                 )
                 wrong += [] if same else [turn]
             cuts += own
@@ -109,7 +109,8 @@ claim.spares(
     "a player knows the log-probs of all it says, or of nothing",
 )
 claim.spares(
-    "asking.first + NUMBERED + chain.sample * self.samples + number -> asking.first + NUMBERED + chain.sample * self.samples - number",
+    "asking.first + NUMBERED + chain.sample * self.samples + number"
+    " -> asking.first + NUMBERED + chain.sample * self.samples - number",
     "numbers must differ, no more",
 )
 claim.spares(

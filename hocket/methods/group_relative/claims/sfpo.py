@@ -1,6 +1,5 @@
 """SFPO's claims."""
 
-import dataclasses
 import itertools
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -67,9 +66,9 @@ def _() -> Finding:
     # With M = I - lr H, and w* the optimum: K steps multiply w - w* with M^K.
     step, optimum = one - 0.2 * curvature, torch.linalg.solve(curvature, pull)
     arms = list(itertools.product((1, 3, 6), (0.0, 0.3, 0.8, 1.0)))
-    shipped = dataclasses.replace(SFPO.update, clip_norm=None, method="sgd")
+    shipped = sfpo(clip_norm=None, method="sgd").update
     updates = [SlowFastStep(fast=fast, alpha=alpha, window=0, clip_norm=None, method="sgd") for fast, alpha in arms]
-    for update, (fast, alpha) in zip((*updates, shipped), (*arms, (3, 0.8)), strict=True):
+    for update, (fast, alpha) in zip([*updates, shipped], [*arms, (3, 0.8)], strict=True):
         w = nn.Parameter(start.clone())
         made = (batch, bench.policy, torch.optim.SGD([w], lr=0.2), GRPO.loss, GRPO.needs, GRPO.couples, True)
         update.step(Quadratic(*made, curvature=curvature, pull=pull), Key.of(0))
@@ -93,7 +92,7 @@ def _() -> Finding:
     level, early, loud = (entropy_alarm(one, usual.window, usual.threshold) for one in ([1.0] * 30, high[1:], high))
     bench.learner.memory["update"] = {"entropies": [1.0, 1.0, 2.0], "alarmed": False}
     alarmed = [row["update/alarmed"] for row in bench.run(6).history]
-    faint, slight = (entropy_alarm([1.0] * 29 + [1.0 + rise], 30, 1.0) for rise in (1e-9, 1e-8))
+    faint, slight = (entropy_alarm([1.0] * 29 + [1.0 + rise], 30, 1.0) for rise in (1e-9, 3e-9))
     wanted = [1.0, 1.0, 2.0]
     bench.learner.memory["update"] = {"entropies": wanted, "alarmed": False}
     for _ in range(2):

@@ -32,7 +32,7 @@ def _() -> Finding:
     """Groups of unequal lengths; in the second the first tokens are imposed, so that no place is shared."""
     policy = Tabular(World(questions=1, tokens=3, horizon=3, reward=lambda q, a: float(a[2] == 0)))
     with torch.no_grad():
-        policy.logits[:] = torch.from_numpy(6 * Key.of(5).numpy().normal(size=tuple(policy.logits.shape)))
+        policy.logits[:] = torch.from_numpy(20 * Key.of(5).numpy().normal(size=tuple(policy.logits.shape)))
         table = torch.log_softmax(policy.logits, -1)
 
     def made(*groups: tuple[int, Sequence[Answer]]) -> tuple[Any, ...]:
@@ -63,7 +63,7 @@ def _() -> Finding:
         return [weights[: len(answer)] for answer in answers]
 
     groups: list[tuple[int, Sequence[Answer]]] = [
-        (0, [(0, 1, 2), (0, 2), (0, 0, 0)]),
+        (0, [(0, 1, 2), (1, 2), (2, 0, 0)]),
         (1, [(1, 2), (0, 2, 1), (2, 1, 1)]),
     ]
     weights, advantages, gradient, batch = made(*groups)
@@ -76,6 +76,12 @@ def _() -> Finding:
     blind = divergence_by_place(batch, GRPO, torch.arange(batch.decisions))  # type: ignore[arg-type]
     holds = max(off) < EXACT and alike and weights[0][0] == 1 and not blind.any()
     return Finding(holds, f"off by {max(off):.2g}: {lines(weights_of_a_group=weights[0], of_another=weights[4])}")
+
+
+claim.spares("2 ** 23 -> 2", "how much is held at once changes no number")
+claim.spares("size * width -> size", "how much is held at once changes no number")
+claim.spares("min(places, start + step) -> max(places, start + step)", "counted again, and left out")
+claim.spares("-1 -> 1", "the last of two dimensions")
 
 
 @claim("Part of the right options earns part of the reward.")

@@ -40,8 +40,8 @@ def _() -> Finding:
         rows = batch["trajectories"]
         for number, row in enumerate(rows):
             size = len(row["tokens"])
-            # One in three equally likely, one of each group masked, of the others the first decision where not alone.
-            old = [-1.0] * size if number % 3 == 0 else row["logp_behaviour"]
+            # One in two equally likely, one of each group masked, of the others the first decision where not alone.
+            old = [-1.0] * size if number % 2 == 0 else row["logp_behaviour"]
             alone = [size == 1, *[True] * (size - 1)]
             row |= {"logp_behaviour": old, "trained": [False] * size if number % 4 == 1 else alone}
             row["scores"] = {"reward": row["scores"]["reward"] - 0.3}
