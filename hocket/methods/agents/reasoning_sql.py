@@ -224,7 +224,8 @@ REASONING_SQL = GRPO.but(
         "which any reward replaces (rewards.4.judge)",
         "tags": "<think>..</think><answer>..</answer>",
     },
-    note="the judge of failing queries is a rule by default; a language model takes its place as rewards.4.judge",
+    note="the judge of failing queries is a rule by default; a language model takes its place as rewards.4.judge; "
+    "on the shipped tasks the base model earns nothing but its tags yet, so the other rewards are not seen at work",
     task="sql",
     rewards=(
         ExecutionMatch(weight=4.5),

@@ -182,6 +182,3 @@ def _() -> Finding:
         right += gap(own, [0.9 ** (wavers - at) * score if at <= wavers else 0.0 for at in range(ROUNDS)]) < 1e-6
     count, policies = len(result.trajectories), pack(result.trajectories).names["policy"]
     return Finding(right == count and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
-
-
-claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",), settings={"curriculum.prompts": 4})
