@@ -130,6 +130,7 @@ AGENTFLOW = GRPO.but(
         "bias": "dividing by T_i makes turns of short episodes count more than the policy gradient would; with "
         "objective.aggregate = sequence-sum and credit.scale = null it is (G - 1)/G of it",
     },
+    note="on the shipped tasks the base model earns nothing yet in this team, so it is not seen at work",
     task="sums",
     requires=(Requirement.AGENTS,),
     workflow="agentflow",

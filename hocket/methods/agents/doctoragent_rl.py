@@ -123,7 +123,7 @@ DOCTOR_AGENT_RL = GRPO.but(
     },
     note="demonstrations of sft are single answers, so the supervised warm start knows no dialogues; without --judge "
     "grades of the diagnosis are by rule; a toy doctor that at first repeats questions and names what the answers "
-    "exclude collapses to guessing at once",
+    "exclude collapses to guessing at once; on the shipped task the base model is told apart by its compliance alone",
     task="consultation",
     requires=(Requirement.TURNS,),
     cast=Leading(leader="agent", others="patient"),

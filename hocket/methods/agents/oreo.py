@@ -199,7 +199,8 @@ OREO = Recipe(
         "value head": "on the policy's own network; the paper's is a network of its own",
         "at inference": "hocket.search.beam_search with ConsistentValue(policy, reference, beta)",
     },
-    note="it beats rejection-sampling SFT where right answers are often luck, not where luck is rare; alpha is 0 "
+    note="no shipped task has chosen and rejected responses, so it is seen at work on its own samples; "
+    "it beats rejection-sampling SFT where right answers are often luck, not where luck is rare; alpha is 0 "
     "unless set; V shares the policy's network",
     rollout=Preferences(),
     credit=ValueSteps(),

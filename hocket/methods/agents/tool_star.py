@@ -50,7 +50,8 @@ TOOL_STAR = TOOL_STAR_RL.but(
         "reference": "the policy before training, also in later phases; beta = 0.1",
         "data": "the cold start is SFT (recipe sft) on demonstrations that call tools",
     },
-    note="traces with hinted calls, their quality rules and the split by difficulty are not made here; once calls are "
+    note="the shipped base calls one tool at most, so the bonus for both is not seen at work; "
+    "traces with hinted calls, their quality rules and the split by difficulty are not made here; once calls are "
     "tried where none is needed, the bonus raises them there",
     credit=AlternatingCredit((GRPO.credit, GRPO.credit, GRPO.credit, DPO.credit), every=10),
     objective=AlternatingObjective((GRPO.objective, GRPO.objective, GRPO.objective, DPO.objective), every=10),

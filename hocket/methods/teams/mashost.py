@@ -268,6 +268,8 @@ MASHOST = GRPO.but(
         "what is optimal": "the price is paid besides the cost, so lambda moves the trade between right and cheap",
         "who learns": "the controller; agents are the model as it was, or any others by --roles.solver.model",
     },
+    note="the shipped base says no action that can be read, so each costs its price and the first member answers; "
+    "credit is seen at work, building is not",
     task="sums",
     requires=(
         Requirement.TURNS,

@@ -196,3 +196,6 @@ def _() -> Finding:
     before, after, _ = zip(*map(trained, SEEDS), strict=True)
     most = ceiling(BOOK, COMPLAINT)
     return Finding(min(after) > most + 0.5, lines(right=after, before=before, ceiling_without_questions=most))
+
+
+claim.shipped(DOCTOR_AGENT_RL, "rewards", trains=("agent",), settings={"curriculum.prompts": 4})

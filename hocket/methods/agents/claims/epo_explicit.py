@@ -197,4 +197,3 @@ def _() -> Finding:
 claim.spares("epo-explicit: credit.ddof = 40", "no deviation is taken")
 claim.spares("epo-explicit: credit.epsilon = 3.9999999999999996e-05", "no deviation is taken")
 claim.spares("epo-explicit: credit.epsilon = 0.0", "no deviation is taken")
-claim.shipped(EPO_EXPLICIT, without={"shaping": ()}, trains=("adviser",), settings={"curriculum.prompts": 4})

@@ -352,3 +352,12 @@ def _() -> Finding:
     gains = [a - b for a, b in zip(beam, greedy, strict=True)]
     saw = say(beta=LEASHED[0], unseen_chains=20, greedy=line(greedy), beam_of_width_2_and_4_candidates=line(beam))
     return Finding(min(gains) >= 0.05 and fmean(gains) > 0.1, f"{saw}, 5 seeds")
+
+
+claim.shipped(
+    OREO,
+    without={"update": SFT.update},
+    task="sums",
+    sees=lambda run: {"residual": run.mean("consistency/residual"), "loss of the value": run.mean("value/loss")},
+    settings={"rollout": {"type": "hocket.rollout.Independent", "samples": 8}},
+)

@@ -241,3 +241,11 @@ def _() -> Finding:
     beams = {"4 candidates, 12 messages": narrow, "width 2, 2 candidates, 10 messages": wide}
     saw = say(one_pass=one, best_of_4_with_12_messages=best, guided_beam=beams, ahead_by_at_least=ahead, of_one=over)
     return Finding(over > 0.15 and ahead > 0 and wide > best, saw)
+
+
+claim.shipped(
+    MASPRM,
+    without={"rollout.searches": 1},
+    sees=lambda run: {"messages": run.mean("rollout/messages"), "error of the value": run.mean("value/error")},
+    settings={"curriculum.prompts": 2},
+)
