@@ -36,6 +36,10 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 """They have problems written; a task of control refuses them in a sentence."""
 
 
+OWN_TASK = ("mt-grpo", "pta-grpo")
+"""They are paid for a form that needs a longer answer, in the task that they are for."""
+
+
 def offline_data(file: Path) -> str:
     """Pairs, and demonstrations in their `answer`, for recipes that sample nothing."""
     rows = [
@@ -51,7 +55,9 @@ def first_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tupl
     known = all_recipes()[recipe]
     steps = 2 if known.hooks or any(known.stateful()) else 1
     pairs: list[tuple[str, Any]] = [("recipe", recipe), ("steps", steps), ("runs", str(tmp_path)), ("threads", 1)]
-    pairs += [("curriculum.prompts", 2), ("evaluation.n", 2), ("decoding.max_tokens", 8), ("update.lr", 1e-3)]
+    prompts, tokens = (8, 64) if recipe in OWN_TASK else (2, 8)
+    pairs += [("curriculum.prompts", prompts), ("decoding.max_tokens", tokens)]
+    pairs += [("evaluation.n", 2), ("update.lr", 1e-3)]
     if (known.rollout.samples or 1) > 1:
         pairs.append(("rollout.samples", 4))
     source = tasks.find(task)
@@ -79,7 +85,9 @@ def measured(row: dict[str, Any], name: str) -> list[float]:
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl") if offline else "sums"
-    rows, changed = first_steps(name, task, tmp_path, reward=not offline)
+    if name in OWN_TASK:
+        task = all_recipes()[name].task or task
+    rows, changed = first_steps(name, task, tmp_path, reward=not offline and name not in OWN_TASK)
     assert changed
     for row in rows:
         assert measured(row, "loss")

@@ -560,7 +560,7 @@ def fc_entropy(b: Recorded, gain: float = 0.4, share: float = 0.5) -> Said:
 
 
 def gtpo(b: Recorded) -> Said:
-    a = by_group(b, standardised)
+    a = by_group(b, centred)
     h = entropies(b)
     out: Flat = []
     multipliers: list[Array] = [np.ones(len(r["logp"])) for r in b.rows]

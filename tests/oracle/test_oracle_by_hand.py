@@ -164,7 +164,7 @@ def test_quark_scales_by_the_first_batch_and_halves_what_says_the_same() -> None
 
 
 def test_hybrid_lets_the_rule_override_the_model() -> None:
-    rows = [row("a", {"correct": 0, "model": 0.7, "z": 0.5}, [-1]), row("a", {"model": 0.9, "z": 0}, [-0.1] * 192)]
+    rows = [row("a", {"correct": 0, "model": 0.7, "z": 0.5}, [-1]), row("a", {"model": 0.9, "z": 0}, [-0.1] * 96)]
     got = inspect(find("hybrid-multi-aspect-reward").but({"credit.scale": None}), document(*rows))
     r = np.array([0.5, 0.9 - 0.5 * 0.5])
     close([a[0] for a in got["advantages"]], r - r.mean())
@@ -234,14 +234,14 @@ def test_d3s_keeps_the_subset_of_largest_variance() -> None:
         assert sorted(np.abs(kept)) == pytest.approx(sorted(np.abs(chosen))[1:])
 
 
-def test_pta_credits_plans_by_their_value_and_solutions_by_their_outcome() -> None:
+def test_pta_adds_the_mean_verdict_of_the_plan_to_the_solutions_own() -> None:
     got = said(
         "pta-grpo",
         row("a", 1, [-1, -2], id="p", turn=[0, 1]),
         row("a", 0, [-1, -3], id="q", turn=[0, 1], parent={"id": "p", "length": 1}),
         row("a", 0, [-1, -3], id="r", turn=[0, 1]),
     )
-    close(got["advantages"], [[0.25, 2 / 3], [0.25, -1 / 3], [-0.25, -1 / 3]])
+    close(got["advantages"], [[a, a] for a in standard([1 + 0.5, 0 + 0.5, 0])])
 
 
 def test_pm4grpo_clips_whole_trajectories() -> None:
@@ -358,8 +358,7 @@ def test_gtpo_conflict_tokens_are_runs_from_either_end() -> None:
         row("a", 0, [-1] * 3, tokens=[7, 3, 9], entropy=[0.2] * 3),
         row("a", 0, [-1] * 2, tokens=[5, 6], entropy=[0.9] * 2),
     )
-    a = standard([1, 0, 0])
-    up, down = (a[0] - 0.04) / 2, (a[1] - 0.02) / 2
+    up, down = (2 / 3 - 0.04) / 2, (-1 / 3 - 0.02) / 2
     close(got["advantages"], [[2 * up, up, up, 2 * up], [0, down, 0], [0, 0]])
 
 
