@@ -42,7 +42,7 @@ def test_expressions_are_changed_one_at_a_time_and_checks_of_settings_stay() -> 
         (12, "min(a, -b) -> max(a, -b)"),
         (12, "-b -> b"),
     ]
-    trees = {compile(one.tree, "changed", "exec").co_consts for one in found if one.tree is not None}
+    trees = {compile(one.code(), "changed", "exec").co_consts for one in found if one.code is not None}
     assert len(trees) == len(found)
 
 

@@ -8,10 +8,10 @@ or a factor left out, a constant moved. `hocket.lab.claims.mutation` runs a row'
 from __future__ import annotations
 
 import ast
-import copy
 import dataclasses
+import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -32,12 +32,13 @@ class Mutant:
 
     Attributes:
         name: the change, in a line; what claims that spare it say. line: where, in the method's file; 0 for a setting.
-        tree: the module's code, where that is changed. recipe: the changed recipe and its constant, where that is.
+        code: makes the module's changed code, where that is changed. recipe: the changed recipe and its constant, where
+            that is.
     """
 
     name: str
     line: int = 0
-    tree: ast.Module | None = None
+    code: Callable[[], ast.Module] | None = None
     recipe: tuple[str, Recipe] | None = None
 
 
@@ -136,10 +137,15 @@ def of_code(source: str) -> Iterator[Mutant]:
     sites.visit(tree)
     for place, (node, others) in enumerate(sites.found):
         for number, other in enumerate(others):
-            changed = copy.deepcopy(tree)
-            _Change(place, number).visit(changed)
             name = f"{ast.unparse(node)} -> {ast.unparse(other)}"
-            yield Mutant(name, node.lineno, tree=ast.fix_missing_locations(changed))
+            yield Mutant(name, node.lineno, code=functools.partial(_changed, source, place, number))
+
+
+def _changed(source: str, place: int, number: int) -> ast.Module:
+    """The code with the expression at one place of the order changed to one of its others."""
+    tree = ast.parse(source)
+    _Change(place, number).visit(tree)
+    return ast.fix_missing_locations(tree)
 
 
 class _Sites(ast.NodeTransformer):

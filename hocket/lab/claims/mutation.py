@@ -104,12 +104,12 @@ def _put_in_place(name: str, mutant: Mutant) -> None:
     if mutant.recipe is not None:
         setattr(sys.modules[name], *mutant.recipe)
         return
-    assert mutant.tree is not None
+    assert mutant.code is not None
     original = sys.modules[name]
     changed = ModuleType(name)
     changed.__file__ = original.__file__
     sys.modules[name] = changed
-    exec(compile(mutant.tree, str(original.__file__), "exec"), vars(changed))
+    exec(compile(mutant.code(), str(original.__file__), "exec"), vars(changed))
     package, _, last = name.rpartition(".")
     setattr(sys.modules[package], last, changed)
 

@@ -128,7 +128,7 @@ EPO_EXPLICIT = REINFORCE.but(
         "what is advised": "any workflow: --workflow 'advised?inner=NAME'",
         "iterations": "every step samples with the weights as they are; no supervised start",
     },
-    note="on the shipped tasks advised agents hardly earn anything yet, so the labels are not seen at work; "
+    note="as shipped, on sums, the labels of decisive turns left the gradient as it was, so they are not seen at work; "
     "the other side is the environment's or a frozen model's: in self-play of two advised agents both are paid "
     "the one score of the episode, not each its own",
     task="sums",
