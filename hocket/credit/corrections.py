@@ -82,7 +82,9 @@ class TruncatedImportance(Correction):
 class MaskedImportance(Correction):
     """Weight 0 where `pi_proximal / pi_behaviour` lies outside `[low, high]`.
 
-    With `reweight` the others are multiplied by their ratio, as in IcePop (Ling Team 2025, arXiv 2510.18855).
+    With `reweight` the others are multiplied by their ratio. What is masked leaves the denominators, too, so that the
+    others weigh more; `Counted` keeps it in them, as IcePop's report (Ling Team 2025, arXiv 2510.18855) and public code
+    do.
     """
 
     low: float = 0.5

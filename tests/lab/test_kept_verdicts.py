@@ -62,6 +62,8 @@ def test_a_flipped_sign_in_a_method_makes_its_verdicts_stale(copied: Path) -> No
     assert record.status_of(("mrt",), "", ships=False) == "works"  # A remark changes nothing.
     changed(copied / "methods/group_relative/mrt.py", '    source="', '    note="less",\n    source="')
     assert record.status_of(("mrt",), "", ships=False) == "works"  # Nor does what a recipe says of itself.
+    changed(copied / "methods/group_relative/mrt.py", '"""', '"""More words: ')
+    assert record.status_of(("mrt",), "", ships=False) == "works"  # Nor a docstring.
     changed(copied / "methods/group_relative/mrt.py", "self.alpha", "-self.alpha")
     assert record.status_of(("mrt",), "", ships=False) == "stale"
     assert set(record.stale_rows()) - before == {"mrt"}

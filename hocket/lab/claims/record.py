@@ -36,6 +36,7 @@ _WORDS = re.compile(
     re.MULTILINE,
 )
 """What a recipe says of itself, as arguments of its making, and the import of what it requires."""
+_STRING = re.compile(r'(?P<docstring>^[ \t]*r?"""[\s\S]*?"""[ \t]*\n)|"""[\s\S]*?"""', re.MULTILINE)
 _CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
@@ -46,14 +47,18 @@ _SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTIL
 def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     """A module's digests with what recipes say of themselves and without, and the pieces that it imports.
 
-    Remarks, empty lines and claims about recipes as shipped are left out.
+    Remarks, empty lines, docstrings and claims about recipes as shipped are left out.
     """
     file = METHODS.parents[1].joinpath(*module.split(".")).with_suffix(".py")
     if not file.is_file():
         return "", "", ()
-    text = _SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8")))
-    code, used = _REMARK.sub("", _WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
-    return _hash(_REMARK.sub("", text)), _hash(code), used
+    text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
+    return _hash(text), _hash(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
+
+
+def _code(text: str) -> str:
+    """Without remarks, empty lines and docstrings."""
+    return _REMARK.sub("", _STRING.sub(lambda found: "" if found["docstring"] else found[0], text))
 
 
 def _hash(text: str) -> str:
@@ -101,7 +106,7 @@ class _Sources:
         if check.shipped:
             return self.shipped
         text = inspect.getsource(check.run) if inspect.isfunction(check.run) else ""
-        return self.claims.get(_REMARK.sub("", text), self.ground)
+        return self.claims.get(_code(text), self.ground)
 
     def stale(self, verdicts: Iterable[Verdict]) -> bool:
         """Whether a verdict is of other code, or a claim without one."""
@@ -119,11 +124,11 @@ def _sources(claims: Path) -> _Sources:
     text = claims.read_text(encoding="utf-8")
     method = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
     shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
-    ground = _REMARK.sub("", _IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text)))))
+    ground = _code(_IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text)))))
     base = digest(method, *_IMPORT.findall(text)) + ground
     return _Sources(
         _hash(base),
-        {one: _hash(base + one) for one in (_REMARK.sub("", function) for function in functions)},
+        {one: _hash(base + one) for one in map(_code, functions)},
         _hash(digest(method) + shipped) if shipped else "",
     )
 
