@@ -62,7 +62,7 @@ def configure(pairs: Pairs, task: Task) -> Config:
     """
     chosen = [value for key, value in pairs if key == "recipe"]
     settings = [(key, value) for key, value in pairs if key != "recipe"]
-    config = Config(task=task_of(pairs), recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
+    config = Config(task=task.name, recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not _of_recipe(key)]
     config = _applied(config, run)

@@ -21,7 +21,7 @@ def test_its_words_are_those_of_the_module_and_every_check_has_its_line(name):
     text, module = (DOCS / f"{name}.md").read_text(), PAGES[name]
     assert text.startswith(module.PAGE.split("{figures}")[0])
     lines = text.splitlines()
-    assert all(sum(check.claim[1:] in line for line in lines) == 1 for check in module.claim)
+    assert all(sum(check.claim[1:] in line for line in lines) == 1 for check in module.claim if not check.shipped)
 
 
 @pytest.mark.parametrize("name", PAGES)

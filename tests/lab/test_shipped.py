@@ -36,7 +36,7 @@ def test_a_clip_that_a_single_update_never_meets_does_not_hold() -> None:
 
 
 def test_a_credit_without_what_it_reads_is_idle() -> None:
-    found = seen("gigpo", "credit")  # Answers of one turn.
+    found = seen("gigpo", "credit", task="sums")  # Answers of one turn.
     assert not found.holds
     assert "EpisodeAndTurn idle" in found.saw
 
@@ -54,6 +54,6 @@ def test_a_figure_that_is_not_positive_does_not_hold() -> None:
 
 def test_a_removal_that_removes_nothing_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="differs from grpo in none"):
-        seen("gigpo", "objective")
+        seen("gigpo", "objective", task="sums")
     with pytest.raises(ConfigurationError, match="say `without` what"):
         seen("grpo", "objective")

@@ -69,7 +69,7 @@ def test_a_recipe_says_its_task_and_flags_win() -> None:
     assert task_of([("recipe", GIGPO)]) == "maze"
     assert task_of([("task", "sums"), ("recipe", GIGPO)]) == "sums"
     assert task_of([]) == task_of([("recipe", "grpo")]) == "sums"
-    assert configure([("recipe", GIGPO)], tasks.find("maze")).task == "maze"
+    assert configure([("recipe", GIGPO)], tasks.find("maze")).task.startswith("maze")
 
 
 def test_requirements_are_kept_in_plain_form(tmp_path: Path) -> None:

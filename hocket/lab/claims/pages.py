@@ -13,12 +13,12 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def filled(text: str, checks: Sequence[Check]) -> str:
-    """`text` with `{figures}` replaced by a line per check, as they come out now.
+    """`text` with `{figures}` replaced by a line per check, as they come out now; recipes as shipped have none.
 
     Raises:
         ConfigurationError: when one does not hold: a page tells what does.
     """
-    verdicts = [check() for check in checks]
+    verdicts = [check() for check in checks if not check.shipped]
     failed = [one.claim for one in verdicts if not one.holds]
     if failed:
         raise ConfigurationError(f"the page tells what holds, but this does not: {failed[0]}")

@@ -83,6 +83,7 @@ class CovarianceClip(Objective):
         covariance = torch.zeros_like(advantage)
         covariance[used] = covariances(logp[used], advantage[used])
         near = torch.nonzero(left & (covariance > self.lowest) & (covariance < self.highest)).flatten()
+        near = near[covariance[near].argsort()]  # So that the choice does not depend on the batch's order.
         many = max(int(self.portion * int(used.sum())), 1)
         order = torch.randperm(len(near), generator=Key.of(len(near)).derive("clip-cov").torch())
         found[near[order[:many]]] = True

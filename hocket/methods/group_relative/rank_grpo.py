@@ -202,7 +202,7 @@ class ListedSteps(TextTask):
     sums of four terms at most, and lists two steps, often wrong ones. A scenario's answer are the three.
     """
 
-    name = "listed-steps"
+    name: str = "listed-steps"
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)

@@ -154,7 +154,7 @@ class KnownOrSought(TextTask):
     a search engine does.
     """
 
-    name = "known-or-sought"
+    name: str = "known-or-sought"
 
     @property
     def workflow(self) -> Workflow:

@@ -36,7 +36,8 @@ def test_its_exact_claims_and_figures_are_the_checks_own(check):
 
 
 def test_every_check_has_its_line():
-    assert all(sum(check.claim[1:] in line for line in TEXT.splitlines()) == 1 for check in claim)
+    told = [check for check in claim if not check.shipped]
+    assert all(sum(check.claim[1:] in line for line in TEXT.splitlines()) == 1 for check in told)
 
 
 RATES = st.tuples(st.floats(0, 0.45), st.floats(0, 0.45))
