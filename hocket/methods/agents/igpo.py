@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
+from hocket.core.requirements import Requirement
 from hocket.core.segments import suffix_sum
 from hocket.credit.formulas import centred, scaled
 from hocket.credit.group import StepRelative
@@ -242,6 +243,8 @@ IGPO = GRPO.but(
         "bias": "the mean is taken away once per turn still to come, so long episodes lose by it however large the "
         "group is; igpo-unbiased subtracts the other trajectories' mean reward-to-go instead",
     },
+    task="calculator?digits=5",
+    requires=(Requirement.TURNS,),
     rollout=WithBeliefs(samples=8),
     shaping=(InformationGain(),),
     credit=StepRelative(by=GroupBy("scenario"), scale="std", ddof=0),

@@ -86,6 +86,9 @@ TAPO_TOOL = DAPO.but(
         "truncated samples": f"soft penalty over the last half before shaping.0.limit = {HORIZON} decisions, -1 at it",
         "updates per batch": "4 mini-batches, as the script's",
     },
+    note="on the shipped tool task the base model calls once and answers briefly, so that neither the penalty nor the "
+    "reward beside the answer is seen at work",
+    task="calculator",
     rollout=AccuracySampling(samples=8, max_rounds=3),
     rewards=(ToolAnswer(),),
     shaping=(OverlongPenalty(limit=HORIZON, buffer=HORIZON // 2, penalty=1.0),),

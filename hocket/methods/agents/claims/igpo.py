@@ -213,3 +213,6 @@ def _() -> Finding:
     (paper,), (free,) = trained(lambda run: (run.success(100),), IGPO, IGPO_UNBIASED, free=True)
     holds = fmean(free) > fmean(paper) + 0.15 and all(b > a for a, b in zip(paper, free, strict=True))
     return Finding(holds, lines(right_after_30_steps_when_the_answer_may_come_at_any_turn=paper, unbiased=free))
+
+
+claim.shipped(IGPO, "shaping")

@@ -114,3 +114,6 @@ def _() -> Finding:
 def _() -> Finding:
     unique, ends = solved(3, 1.0, 3.0).plays == {(1.0,) * 3}, learnt(1.0, 3.0)
     return Finding(unique and sum(one < 0.4 for one in ends) >= 3, f"B = n: {say(predicted=1, learners=line(ends))}")
+
+
+claim.shipped(MAC_SPGG, "credit", trains=("agent_1", "agent_2", "agent_3"))

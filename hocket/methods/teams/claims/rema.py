@@ -145,3 +145,6 @@ def _() -> Finding:
     saw = say(steps=STEPS, questions=18, team=fmean(right), rows_in_two_tables=ROWS, single_agent=fmean(alone))
     saw += ", " + say(its_rows=len(agents[0].policies["policy"].rows), team_ahead_in_seeds=ahead, one_advice=shuffled)
     return Finding(fmean(right) > fmean(alone) + 0.05 and ahead >= 4 and shuffled < fmean(right) - 0.1, saw)
+
+
+claim.shipped(REMA, "cast", trains=("meta",))
