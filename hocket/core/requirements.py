@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import cast
 
 from hocket.core.batch import Level
 from hocket.core.columns import TOOL_CALLS
@@ -37,7 +38,7 @@ def _agents(trajectories: Sequence[Trajectory]) -> bool:
 
 def _turn_rewards(trajectories: Sequence[Trajectory]) -> bool:
     return any(
-        score.level is Level.TURN and score.value is not None and any(score.value)  # type: ignore[arg-type]
+        score.level is Level.TURN and any(cast(Sequence[float | None], () if score.value is None else score.value))
         for one in trajectories
         for score in one.scores.values()
     )

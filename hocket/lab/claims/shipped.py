@@ -16,8 +16,8 @@ from hocket.core.components import value_at
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
 from hocket.lab.claims.claim import Finding
-from hocket.recipe import Recipe
-from hocket.recipes import find
+from hocket.recipe import ROOMS, Recipe
+from hocket.recipes import parent_of
 from hocket.stages import Task
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
@@ -110,19 +110,18 @@ class Shipment:
         shipped = config.recipe
         if self.without is not None:
             return shipped.but(self.without)
-        if shipped.parent is None:
+        origin = parent_of(shipped)
+        if origin is None:
             raise ConfigurationError(f"{shipped.name} is derived from no other recipe; say `without` what")
-        parent = configured(find(shipped.parent), config.task, tasks.find(config.task), self.settings or {}).recipe
+        parent = configured(origin, config.task, tasks.find(config.task), self.settings or {}).recipe
         plain = shipped.but({slot: value_at(parent, slot) for slot in self.slots or SLOTS})
         if plain == shipped:
             raise ConfigurationError(f"{shipped.name} differs from {parent.name} in none of {self.slots or SLOTS}")
         return plain
 
 
-SLOTS = (
-    *("workflow", "cast", "curriculum", "rollout", "rewards", "combine", "shaping", "credit", "correction"),
-    *("objective", "regularisers", "update", "hooks"),
-)
+SLOTS = ("workflow", *ROOMS)
+"""Where a recipe may differ from its parent."""
 
 
 def configured(recipe: Recipe, name: str, task: Task, settings: Mapping[str, Any]) -> Config:

@@ -111,11 +111,11 @@ claim.shipped(
     DIVERGENCE_PPO,
     without={"objective.low": 1.0, "objective.high": 1.0},
     sees=lambda run: {"masked": run.mean("ratio/clipped")},
-    settings={"update.lr": 0.01},
+    steps=3,
 )
 claim.shipped(
     DIVERGENCE_PPO_KL,
     without={"objective.low": 1e9, "objective.high": 1e9},
     sees=lambda run: {"masked": run.mean("ratio/clipped")},
-    settings={"update.lr": 0.01},
+    steps=3,
 )
