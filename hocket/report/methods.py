@@ -166,8 +166,8 @@ def page(recipe: Card) -> Group:
         lines += [f"[dim]differs from[/] [bold]{parent['name']}[/]", difference_table(parent, recipe), ""]
     if recipe["requires"]:
         lines.append(f"[dim]requires[/] {escape(' and '.join(recipe['requires']))}")
-    task = f" --task {recipe['task']}" if recipe["task"] else ""
-    lines.append(f"[dim]runs as[/] hocket train --recipe {escape(str(recipe['name']))}{escape(task)}\n")
+    task = f" [dim](on the task {escape(recipe['task'])})[/]" if recipe["task"] else ""
+    lines.append(f"[dim]runs as[/] hocket train --recipe {escape(str(recipe['name']))}{task}\n")
     lines.append("[dim]conventions[/]")
     lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe["conventions"].items()]
     shown = yaml.safe_dump(recipe["composition"], sort_keys=False, width=100)

@@ -9,6 +9,7 @@ hooks remember, and a checkpoint holds exactly these.
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -356,7 +357,7 @@ def unmet(parts: RunContext, experience: Experience) -> list[str]:
         lacking = [one.value for one in recipe.requires if not one.met(experience.trajectories)]
         if lacking:
             left = f"what is left of it is {recipe.parent}" if recipe.parent else "it is another method without"
-            example = f"; it is for `--task {recipe.task}`" if recipe.task else ""
+            example = f"; it is for `--task {shlex.quote(recipe.task)}`" if recipe.task else ""
             found.append(f"{recipe.name} requires {' and '.join(lacking)}, and there are none: {left}{example}")
     return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,10 +76,10 @@ class Shipment:
     @property
     def command(self) -> str:
         """What a user types."""
-        task = "" if self.task is None else f" --task {self.task}"
-        return f"hocket train --recipe {self.recipe.name}{task}" + "".join(
-            f" --{name} {value}" for name, value in (self.settings or {}).items()
-        )
+        named = {"recipe": self.recipe.name} | ({} if self.task is None else {"task": self.task})
+        given = {name: json.dumps(v) if isinstance(v, Mapping) else str(v) for name, v in (self.settings or {}).items()}
+        flags = (f"--{name} {shlex.quote(value)}" for name, value in {**named, **given}.items())
+        return " ".join(("hocket train", *flags))
 
     @property
     def sentence(self) -> str:
