@@ -233,13 +233,13 @@ def misfit(recipe: Recipe) -> str | None:
 def _unmet(recipe: Recipe) -> str | None:
     """Which need no other stage meets, as a sentence; None when all are met."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
-    comparing = [loss for loss in recipe.losses if loss.couples is Level.PAIR]
+    comparing = [loss for loss in recipe.losses if loss.compares_pairs]
     if comparing and not credit.pairs:
         return (
             f"{_kind(comparing[0])} compares pairs, but {_kind(credit)} yields advantages; set credit to one that "
             "pairs (hocket.credit.BestAgainstWorst)"
         )
-    if credit.pairs and objective.couples is not Level.PAIR:
+    if credit.pairs and not objective.compares_pairs:
         return f"{_kind(credit)} yields pairs, but {_kind(objective)} reads advantages; set objective to a pairwise one"
     samples, most = recipe.rollout.samples, max(recipe.stages, key=lambda stage: stage.least_samples)
     if samples is not None and samples < most.least_samples:

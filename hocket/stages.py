@@ -219,6 +219,11 @@ class Stage:
         """Whether it is right for the first update from a batch alone."""
         return any(part.on_policy_only for part in self.parts())
 
+    @fact
+    def compares_pairs(self) -> bool:
+        """Whether it reads preference pairs, which credit must give."""
+        return self.couples is Level.PAIR or any(part.compares_pairs for part in self.parts())
+
     # ------------------------------------------------------------ promises
 
     @fact

@@ -11,6 +11,7 @@ CLASSES: dict[str, str] = {
     "hocket.curriculum.TurnHorizon": "hocket.hooks.TurnHorizon",
     "hocket.casting.PastSelves": "hocket.hooks.PastSelves",
     "hocket.methods.LogRatioPenalty": "hocket.objectives.LogRatioPenalty",
+    "hocket.objectives.DPO": "hocket.objectives.Pairwise",
 }
 """The present name of every class or function that configurations once named otherwise."""
 
@@ -42,7 +43,7 @@ def present_name(name: str) -> str:
 
 def present(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe's or a run's settings as plain data, in the present form; what is in it already stays as it is."""
-    return _hooked(_masked(settings))
+    return _hooked(_measured(_masked(settings)))
 
 
 def _hooked(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,4 +146,17 @@ def _masked(value: Any, name: str = "") -> Any:
     if "nucleus" in settings and (name == "decoding" or settings.get("type") == "hocket.types.Decoding"):
         mass = float(settings.pop("nucleus"))
         settings["mask"] = {"type": "hocket.rollout.NucleusMask", "mass": mass} if mass < 1 else None
+    return settings
+
+
+def _measured(value: Any) -> Any:
+    """Whether a pairwise loss averages log-ratios became a setting of what it compares."""
+    if isinstance(value, (list, tuple)):
+        return [_measured(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    settings = {key: _measured(one) for key, one in value.items()}
+    if settings.get("type") == "hocket.objectives.DPO" and "length_normalised" in settings:
+        normalised = settings.pop("length_normalised")
+        settings["measure"] = {"type": "hocket.objectives.LogRatio", "length_normalised": normalised}
     return settings

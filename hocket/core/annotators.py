@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
@@ -21,6 +22,31 @@ class Distributing(Protocol):
     def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
         """Those at `decisions` `[K]`, as a function of places in it `[M]` that gives log-probs `[M, V]`."""
         ...
+
+
+BUDGET = 2**23
+"""How many numbers of distributions are held at once."""
+
+
+def of_distributions(
+    batch: Batch, policy: Policy, decisions: Tensor, compute: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor | None:
+    """`compute` of log-probs `[K, V]` float64 and of the actions taken `[K]`, at the decisions, `[T]`; 0 elsewhere.
+
+    None for a policy that shows no distributions over discrete actions.
+    """
+    found = torch.zeros(batch.decisions, dtype=torch.float64)
+    if not len(decisions):
+        return found
+    if not isinstance(policy, Distributing) or batch.action.is_floating_point():
+        return None
+    logp = policy.distributions(batch, decisions)
+    width = logp(torch.zeros(1, dtype=torch.long)).shape[-1]
+    step = max(1, BUDGET // width)
+    for start in range(0, len(decisions), step):
+        rows = torch.arange(start, min(start + step, len(decisions)))
+        found[decisions[rows]] = compute(logp(rows).double(), batch.action[decisions[rows]].long())
+    return found
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ class Occurrences:
         target: regression target of the value function, `[E]`, or None.
         pairs: (preferred, other) trajectories, `[P, 2]`, for pairwise objectives, or None.
         compared: the turns of these in which a pair is compared, `[P, 2]` in 0..U-1; None compares whole trajectories.
+        pair_weight: how much each pair counts, `[P]`, at least 0; None is 1 everywhere.
+        pair_margin: by how much the preferred is to win at least, in reward, `[P]`; None is 0.
+        pair_target: the probability that the preferred is the better one, `[P]` in [0, 1]; None is 1.
     """
 
     decision: Tensor
@@ -69,9 +72,25 @@ class Occurrences:
     target: Tensor | None = None
     pairs: Tensor | None = None
     compared: Tensor | None = None
+    pair_weight: Tensor | None = None
+    pair_margin: Tensor | None = None
+    pair_target: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.decision)
+
+    def with_pairs(self, place: Tensor) -> Occurrences:
+        """With only the pairs whose members both have a place, `[N]`, under that number; -1 is none."""
+        if self.pairs is None:
+            return self
+        whole = (place[self.pairs] >= 0).all(1)
+        kept: dict[str, Any] = {
+            name: None if (one := getattr(self, name)) is None else one[whole] for name in _PER_PAIR
+        }
+        return replace(self, pairs=place[self.pairs][whole], **kept)
+
+
+_PER_PAIR = ("compared", "pair_weight", "pair_margin", "pair_target")
 
 
 @dataclass(frozen=True)
@@ -196,11 +215,7 @@ class Batch:
         place = torch.full((self.trajectories,), -1, dtype=torch.long)
         place[chosen] = torch.arange(len(chosen))
         part = self.restricted(place[self.occurrences.trajectory] >= 0)
-        pairs, compared = part.occurrences.pairs, part.occurrences.compared
-        if pairs is not None:
-            whole = (place[pairs] >= 0).all(1)
-            pairs = place[pairs][whole]
-            compared = None if compared is None else compared[whole]
+        occurrences = part.occurrences.with_pairs(place)
         rows = chosen.tolist()
         scores = {
             name: LevelScores(score.level, score.values[chosen]) if score.level is Level.TRAJECTORY else score
@@ -208,9 +223,7 @@ class Batch:
         }
         return replace(
             part,
-            occurrences=replace(
-                part.occurrences, trajectory=place[part.occurrences.trajectory], pairs=pairs, compared=compared
-            ),
+            occurrences=replace(occurrences, trajectory=place[occurrences.trajectory]),
             scenario=self.scenario[chosen],
             source=self.source[chosen],
             order=self.order[chosen],

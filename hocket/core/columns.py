@@ -150,6 +150,13 @@ ORIGIN = InfoColumn("origin", "The scenario that this one was made from; None if
 FEEDBACK = InfoColumn("feedback", "The words that scores came with, by the score's name.")
 TOKEN_TEXTS = InfoColumn("pieces", "The text of each decision, a list; filled when a stage's `reads` has it.")
 
+# ---------------------------------------------------------------- what is known of recorded answers
+
+PAIR_WEIGHT = InfoColumn("pair_weight", "How much the pair counts whose preferred member this is, at least 0; else 1.")
+PAIR_MARGIN = InfoColumn("pair_margin", "By how much its preferred member is to win at least, in reward; else 0.")
+PAIR_TARGET = InfoColumn("pair_target", "The probability that its preferred member is the better one; else 1.")
+MISMATCHED = InfoColumn("mismatched", "Whether the answer is another prompt's, there to estimate a divergence by.")
+
 # ---------------------------------------------------------------- what playing writes
 
 ANSWER = InfoColumn("answer", "What the workflow gave as its answer, which rewards judge instead of the last text.")

@@ -94,7 +94,20 @@ def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
         return _sequence(data, hint, where)
     if isinstance(data, str) and _takes_function(hint):
         return load_named(data, where)
+    if isinstance(data, str) and isinstance(hint, type) and issubclass(hint, Stage) and hint.room:
+        return _called(data, hint, where)
     return leaf(data, hint, where)
+
+
+def _called(name: str, kind: type[Stage], where: str) -> Any:
+    """The component of a kind that is called so, with its defaults: `hinge` or `Hinge` for a link; else the name."""
+    wanted = name.replace("-", "").replace("_", "").lower()
+    for held, module in public(f"hocket.{kind.room}").items():
+        if held.lower() == wanted:
+            found = getattr(importlib.import_module(module), held)
+            if isinstance(found, type) and issubclass(found, kind):
+                return _build(found, {}, where)
+    return name
 
 
 def _takes_function(hint: Any) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
+from hocket.core.columns import PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGHT, InfoColumn
 from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.stages import Credit
+
+NUMBERS = {PAIR_WEIGHT: 1.0, PAIR_MARGIN: 0.0, PAIR_TARGET: 1.0}
+"""The columns of numbers that a pair may carry, and what they are where nothing is said."""
 
 Visit = tuple[int, int]
 """A trajectory and a turn that it passes through, by number."""
@@ -121,13 +125,22 @@ def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:
 
 
 def paired(batch: Batch, found: list[tuple[int, int]]) -> Occurrences:
-    """The occurrences with these pairs; weight 0 outside of them."""
+    """The occurrences with these pairs and the numbers that their preferred members carry; weight 0 outside of them."""
     seen = batch.occurrences
     pairs: Tensor = torch.tensor(found, dtype=torch.long).reshape(-1, 2)
     chosen = torch.zeros(batch.trajectories, dtype=torch.bool)
     chosen[pairs.flatten()] = True
     weight = torch.where(chosen[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
-    return replace(seen, weight=weight, pairs=pairs)
+    numbers: dict[str, Any] = {column.name: _of_pairs(batch, column, pairs, usual) for column, usual in NUMBERS.items()}
+    return replace(seen, weight=weight, pairs=pairs, **numbers)
+
+
+def _of_pairs(batch: Batch, column: InfoColumn, pairs: Tensor, usual: float) -> Tensor | None:
+    """What the preferred member of each pair carries, `[P]` float64; None where no trajectory carries anything."""
+    told = column.rows(batch)
+    if all(one is None for one in told):
+        return None
+    return torch.tensor([usual if told[i] is None else told[i] for i in pairs[:, 0].tolist()], dtype=torch.float64)
 
 
 def paired_turns(batch: Batch, found: Sequence[tuple[Visit, Visit]]) -> Occurrences:

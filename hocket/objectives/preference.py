@@ -10,23 +10,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from hocket.core.batch import Batch, Level
+from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.columns import Column
 from hocket.core.errors import HocketError
 from hocket.core.segments import segment_count, segment_sum
 from hocket.core.signals import turn_visits
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
+from hocket.objectives.collision import COLLISION
+from hocket.objectives.links import Comparison, Link, Logistic
+from hocket.objectives.measures import LogRatio, Measure
 from hocket.objectives.ratios import recorded
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
-
-
-def preference_loss(margin: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """x = -(1-e) log sigmoid(m) - e log sigmoid(-m), `[P]`: the Bradley-Terry loss of a margin m.
-
-    e is the probability that a label is flipped (conservative DPO, Mitchell 2023).
-    """
-    return -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
 
 
 def turn_weight(place: Tensor, turns: Tensor, gamma: float) -> Tensor:
@@ -56,35 +51,53 @@ def turn_weights(batch: Batch, gamma: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DPO(Objective):
-    """Minimises -log sigmoid(beta (d_w - d_l)), d = log pi(y) - log pi_ref(y), over pairs (arXiv 2305.18290, eq. 7).
+class Pairwise(Objective):
+    """Minimises the mean over pairs of a link's loss of h = beta (m(y_w) - m(y_l)) - margin; by default DPO's.
 
-    log pi(y) is the weighted sum over a trajectory's occurrences, or, where credit says in which turns the members of a
-    pair are compared, over those in its turn alone. The loss is the mean over pairs both of whose members have a
-    decision that counts.
+    m is what the policy thinks of an answer: `measure` of its log-probs, summed over the trajectory's occurrences with
+    their weights, or, where credit says in which turns the members of a pair are compared, over those in its turn
+    alone. A pair counts when both its members have a decision that counts and its weight is not 0. What pairs carry
+    (`Occurrences.pair_weight`, `pair_margin`, `pair_target`) multiplies the loss, is taken from h, and says with which
+    probability the preferred is the better one; so does `label_smoothing`. A probability t below 1 mixes the losses of
+    both orders, t l(w, l) + (1 - t) l(l, w).
 
     Attributes:
-        beta: strength of the leash to the reference.
-        label_smoothing: probability that a preference is the wrong way round, in [0, 0.5).
-        length_normalised: divide each d by its trajectory's counted decisions (as in Tulu 3, arXiv 2411.15124).
+        beta: strength of the leash to the reference, or scale of the measure without one.
+        label_smoothing: probability that a preference is the wrong way round, in [0, 0.5) (conservative DPO, Mitchell
+            2023; `Robust` is the unbiased correction instead).
+        link: the loss of a comparison. measure: what is compared.
+        margin: by how much the preferred must win besides what the data say (SimPO's gamma).
+        tail: what log-probs beyond the shorter answer's length count, in [0, 1]: alpha of LD-DPO (arXiv 2409.06411).
+        on_policy_weight: multiply a pair's loss by exp(mean_t log pi(y_t) - log sum_a pi(a)^2) of both members, held
+            constant: WPO (arXiv 2406.11827, eq. 2 with its alignment). The sums are those of the policy as the step
+            began.
         top: factor of the margin where the preferred trajectory has a positive advantage, that is, where credit found
-            it of the highest level (`hocket.credit.PreferenceLevels`; TRPA, arXiv 2504.04524).
-        lone: trajectories with an advantage that are in no pair add -log sigmoid(+-d), the sign the advantage's; the
+            it of the highest level (TRPA, arXiv 2504.04524).
+        lone: trajectories with an advantage that are in no pair add -log sigmoid(+-m), the sign the advantage's; the
             mean is then over pairs and these.
-        turn_discount: gamma of DMPO (arXiv 2406.14868), in (0, 1]: d is the sum over turns j of phi(j, T) times the
-            turn's log-ratio, see `turn_weights`. None adds turns up.
+        coefficient: what the loss is multiplied with beside other terms (ORPO's lambda).
+        turn_discount: gamma of DMPO (arXiv 2406.14868), in (0, 1]: log-probs are weighted by their turn, see
+            `turn_weights`. None adds turns up.
+
+    Raises:
+        ValueError: for a setting out of range, or a link that judges each answer by itself with another measure than
+            the plain log-ratio, or with a margin.
+        HocketError: on a call, for a batch without pairs, or whose margins or turns the settings cannot take.
     """
 
     beta: float = 0.1
     label_smoothing: float = 0.0
-    length_normalised: bool = False
+    link: Link = Logistic()
+    measure: Measure = LogRatio()
+    margin: float = 0.0
+    tail: float = 1.0
+    on_policy_weight: bool = False
     top: float = 1.0
     lone: bool = False
     turn_discount: float | None = None
+    coefficient: float = 1.0
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
-    reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE})
-    couples: ClassVar[Level] = Level.PAIR
     idle_without_advantage: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -92,60 +105,128 @@ class DPO(Objective):
             raise ValueError(f"top must be positive, not {self.top}")
         if self.turn_discount is not None and not 0 < self.turn_discount <= 1:
             raise ValueError(f"turn_discount must lie in (0, 1], not {self.turn_discount}")
-        if self.beta <= 0 or not 0 <= self.label_smoothing < 0.5:
+        if self.beta <= 0 or not 0 <= self.label_smoothing < 0.5 or not 0 <= self.tail <= 1:
             raise ValueError(
-                f"beta must be positive and label_smoothing in [0, 0.5), not {self.beta} and {self.label_smoothing}"
+                f"beta must be positive, label_smoothing in [0, 0.5) and tail in [0, 1], not {self.beta}, "
+                f"{self.label_smoothing} and {self.tail}"
             )
+        if self.link.each and not (self.measure.log_ratio and self.margin == 0 and self.top == 1):
+            raise ValueError(
+                f"{type(self.link).__name__} judges each answer by its log-ratio to the reference: leave measure at "
+                "LogRatio with its defaults, margin at 0 and top at 1"
+            )
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        """The reference where the measure has one, and what WPO's weights are made of."""
+        return self.measure.reads | ({COLLISION} if self.on_policy_weight else frozenset())
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen, dtype = batch.occurrences, now.logp.dtype
         if seen.pairs is None:
-            raise HocketError("DPO compares pairs, but credit gave none; use a credit that pairs trajectories")
-        reference = recorded(batch, "reference")[seen.decision].to(dtype)
-        gap = now.logp[seen.decision] - reference
+            raise HocketError("the loss compares pairs, but credit gave none; use a credit that pairs trajectories")
+        own = now.logp[seen.decision]
+        gap = own - self._reference(batch).to(dtype)
         if self.turn_discount is not None:
-            gap = gap * turn_weights(batch, self.turn_discount).to(dtype)
-        if seen.compared is None:
-            pairs, lengths, drift = seen.pairs, counted_lengths(batch), trajectory_sums(gap, batch)
-        else:
-            if self.top != 1 or self.lone or self.turn_discount is not None:
-                raise HocketError(
-                    "credit pairs turns, and top, lone and turn_discount of DPO are of trajectories; set 1, false, null"
-                )
-            pairs, lengths, drift = _turns_compared(gap, batch, seen.pairs, seen.compared)
-        if self.length_normalised:
-            drift = drift / lengths.clamp(min=1)
-        better, worse = pairs[:, 0], pairs[:, 1]
-        margin = self.beta * (drift[better] - drift[worse])
-        if self.top != 1:
-            highest = trajectory_means(seen.advantage.detach(), batch)[better] > 0
-            margin = torch.where(highest, self.top * margin, margin)
-        counted = (lengths[better] > 0) & (lengths[worse] > 0)
-        metrics = {
-            "pairs/total": counted.sum().double(),
-            "pairs/accuracy": mean((margin > 0).double(), counted),
-            "pairs/margin": mean(margin, counted),
-        }
-        value = preference_loss(margin, self.label_smoothing)
+            phi = turn_weights(batch, self.turn_discount).to(dtype)
+            own, gap = own * phi, gap * phi
+        units = self._units(batch, seen.pairs)
+        lengths = units.lengths[units.members]
+        own_sum, gap_sum = (units.sums(values, batch, self.tail) for values in (own, gap))
+        better, worse = self.measure(own_sum, gap_sum, lengths).unbind(1)
+        weight = torch.ones(len(lengths), dtype=dtype) if seen.pair_weight is None else seen.pair_weight.to(dtype)
+        counted = (lengths > 0).all(1) & (weight != 0)
+        reference = (own_sum - gap_sum).detach()
+        pair = Comparison(
+            self.beta, better, worse, self._margin(better - worse, batch), reference[:, 0] - reference[:, 1], counted
+        )
+        value, metrics = self._mixed(pair, seen), _metrics(pair)
+        if self.on_policy_weight:
+            value = value * _on_policy(now, batch)[seen.pairs].prod(1).to(dtype)
         if self.lone:
-            sign, alone = self._lone(batch, seen.pairs[counted], lengths)
+            sign, alone = _lone(batch, seen.pairs[counted])
+            drift = self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), counted_lengths(batch))
             value = torch.cat([value, -logsigmoid(sign.to(dtype) * drift)])
-            counted = torch.cat([counted, alone])
-        weight = counted.to(dtype) / counted.sum().clamp(min=1)
+            counted, weight = torch.cat([counted, alone]), torch.cat([weight, torch.ones(len(alone), dtype=dtype)])
+        weight = self.coefficient * counted.to(dtype) * weight / counted.sum().clamp(min=1)
         return Terms(value, weight, Level.PAIR, metrics)
 
-    def _lone(self, batch: Batch, pairs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The sign of each trajectory's advantage, and whether it counts and is in no pair, `[N]` each."""
-        sign = trajectory_means(batch.occurrences.advantage.detach(), batch).sign()
-        free = torch.ones(batch.trajectories, dtype=torch.bool)
-        free[pairs.flatten()] = False
-        return sign, free & (lengths > 0) & (sign != 0)
+    def _reference(self, batch: Batch) -> Tensor:
+        """The reference's log-probs of each occurrence, `[E]`; 0 where none is read."""
+        seen = batch.occurrences
+        if Column.REFERENCE not in self.measure.reads:
+            return torch.zeros(len(seen))
+        return recorded(batch, "reference")[seen.decision]
+
+    def _units(self, batch: Batch, pairs: Tensor) -> _Units:
+        """What is compared: trajectories, or the turns that credit names."""
+        compared = batch.occurrences.compared
+        if compared is None:
+            return _Units(batch.occurrences.trajectory, pairs, counted_lengths(batch))
+        if self.top != 1 or self.lone or self.turn_discount is not None or self.tail != 1:
+            raise HocketError(
+                "credit pairs turns, and top, lone, tail and turn_discount of Pairwise are of trajectories; set 1, "
+                "false, 1, null"
+            )
+        return _turns_compared(batch, pairs, compared)
+
+    def _margin(self, gap: Tensor, batch: Batch) -> Tensor:
+        """h of each pair, `[P]`."""
+        seen = batch.occurrences
+        margin = self.beta * gap - self.margin
+        if seen.pair_margin is not None:
+            if self.link.each and bool((seen.pair_margin != 0).any()):
+                raise HocketError(
+                    f"pairs carry margins, and {type(self.link).__name__} judges each answer by itself; leave them out "
+                    "or take a link of the margin, such as Logistic"
+                )
+            margin = margin - seen.pair_margin.to(gap.dtype)
+        if self.top != 1:
+            assert seen.pairs is not None
+            highest = trajectory_means(seen.advantage.detach(), batch)[seen.pairs[:, 0]] > 0
+            margin = torch.where(highest, self.top * margin, margin)
+        return margin
+
+    def _mixed(self, pair: Comparison, seen: Occurrences) -> Tensor:
+        """The link's loss, of both orders where it is not certain which member is the better one, `[P]`."""
+        if seen.pair_target is None and self.label_smoothing == 0:
+            return self.link(pair)
+        target = torch.ones_like(pair.margin) if seen.pair_target is None else seen.pair_target.to(pair.margin.dtype)
+        target = (1 - self.label_smoothing) * target + self.label_smoothing * (1 - target)
+        return target * self.link(pair) + (1 - target) * self.link(pair.reversed())
 
 
-def _turns_compared(gap: Tensor, batch: Batch, pairs: Tensor, compared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The members of each pair as visits `[P, 2]`; counted decisions and weighted sum of `gap` `[E]` per visit `[M]`.
+@dataclass(frozen=True)
+class _Units:
+    """What pairs compare: which unit each occurrence is of `[E]`, pairs' members `[P, 2]`, counted decisions `[M]`."""
 
-    A turn that its trajectory does not visit (another policy's) is the last visit, which holds nothing.
+    index: Tensor
+    members: Tensor
+    lengths: Tensor
+
+    def sums(self, values: Tensor, batch: Batch, tail: float) -> Tensor:
+        """Weighted sums of `values` `[E]` over the members' counted decisions, `[P, 2]`.
+
+        Those beyond the length of the pair's shorter member count `tail`.
+        """
+        seen = batch.occurrences
+        counted = seen.weight != 0
+        used = torch.where(counted, values, torch.zeros_like(values)) * seen.weight.to(values.dtype)
+        total = segment_sum(used, self.index, len(self.lengths))[self.members]
+        if tail == 1:
+            return total
+        # Units are trajectories here, whose counted decisions are contiguous once the others are left out.
+        before = torch.cat([torch.zeros(1, dtype=torch.long), torch.cumsum(self.lengths, 0)])[self.members]
+        summed = torch.cat([torch.zeros(1, dtype=torch.float64), torch.cumsum(used[counted].double(), 0)])
+        shared = self.lengths[self.members].amin(1, keepdim=True)
+        head = (summed[before + shared] - summed[before]).to(values.dtype)
+        return head + tail * (total - head)
+
+
+def _turns_compared(batch: Batch, pairs: Tensor, compared: Tensor) -> _Units:
+    """The turns of pairs as units, which are visits of turns by trajectories.
+
+    A turn that its trajectory does not visit (another policy's) is the last unit, which holds nothing.
     """
     seen = batch.occurrences
     visit, starts = turn_visits(batch)
@@ -154,6 +235,29 @@ def _turns_compared(gap: Tensor, batch: Batch, pairs: Tensor, compared: Tensor) 
     wanted = pairs * batch.turns + compared
     found = (wanted[..., None] == known).long()
     members = torch.where(found.sum(-1) > 0, found.argmax(-1), size - 1) if len(known) else torch.zeros_like(pairs)
-    counted = seen.weight != 0
-    used = torch.where(counted, gap, torch.zeros_like(gap)) * seen.weight.to(gap.dtype)
-    return members, segment_count(visit[counted], size), segment_sum(used, visit, size)
+    return _Units(visit, members, segment_count(visit[seen.weight != 0], size))
+
+
+def _lone(batch: Batch, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """The sign of each trajectory's advantage, and whether it counts and is in no pair, `[N]` each."""
+    sign = trajectory_means(batch.occurrences.advantage.detach(), batch).sign()
+    free = torch.ones(batch.trajectories, dtype=torch.bool)
+    free[pairs.flatten()] = False
+    return sign, free & (counted_lengths(batch) > 0) & (sign != 0)
+
+
+def _on_policy(now: Evaluation, batch: Batch) -> Tensor:
+    """WPO's weight of each trajectory, `[N]`."""
+    decision = batch.occurrences.decision
+    collision = COLLISION.read(batch, "Pairwise(on_policy_weight=true)")[decision]
+    return trajectory_means(now.logp.detach()[decision].double() - collision, batch).exp()
+
+
+def _metrics(pair: Comparison) -> dict[str, Tensor]:
+    return {
+        "pairs/total": pair.counted.sum().double(),
+        "pairs/accuracy": mean((pair.margin > 0).double(), pair.counted),
+        "pairs/margin": mean(pair.margin, pair.counted),
+        "pairs/chosen": pair.beta * mean(pair.chosen, pair.counted),
+        "pairs/rejected": pair.beta * mean(pair.rejected, pair.counted),
+    }

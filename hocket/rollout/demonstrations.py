@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hocket.core.columns import MISMATCHED, PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGHT
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
-from hocket.types import Assignment, Experience, Scenario, Score
+from hocket.types import Assignment, Experience, Scenario, Score, Trajectory
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Preferences(Rollout):
 
     Assignments have source `imported` and two samples: a text player takes `metadata["chosen"]` as the response of
     sample 0 and `metadata["rejected"]` as that of sample 1. Their score is `preference`, 1 and 0; no other is asked.
+    Numbers `weight`, `margin` and `target` in the metadata go with the pair (see `Occurrences`).
 
     Raises:
         ConfigurationError: on a call, for a scenario that lacks one of the two.
@@ -80,7 +82,123 @@ class Preferences(Rollout):
         trajectories = await play([replace(asking, samples=2, first=0, source="imported") for asking in asked])
         for trajectory in trajectories:
             trajectory.scores["preference"] = Score(1.0 if trajectory.sample == 0 else 0.0)
+            _told(trajectory)
         return Experience(trajectories)
+
+
+@dataclass(frozen=True)
+class Labelled(Rollout):
+    """Answers that are known to be good or bad, for unpaired preference learning (KTO, arXiv 2402.01306).
+
+    Assignments have source `expert`: `metadata["demonstration"]` is the response, and its score `label` is 1 where
+    `metadata["label"]` is true, else 0; no other is asked. A `weight` of the scenario goes with it as a pair's does.
+
+    Attributes:
+        mismatched: give besides, for each scenario, the answer of the scenario before it in the step (of the last, for
+            the first), marked `hocket.core.columns.MISMATCHED` and without a score: what KTO estimates a divergence by.
+
+    Raises:
+        ConfigurationError: on a call, for a scenario without a demonstration or a label, and for a step of one scenario
+            where mismatched answers are wanted.
+    """
+
+    mismatched: bool = False
+
+    @property
+    def samples(self) -> int:
+        """One, or two with the mismatched one."""
+        return 2 if self.mismatched else 1
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Each scenario's answer, then the mismatched ones."""
+        for asking in asked:
+            label = asking.scenario.metadata.get("label")
+            if asking.scenario.metadata.get("demonstration") is None or not isinstance(label, bool):
+                raise ConfigurationError(
+                    f"scenario {asking.scenario.id!r} needs a 'demonstration' and a 'label', true or false, in its "
+                    "metadata"
+                )
+        own = await play([replace(asking, samples=1, first=0, source="expert") for asking in asked])
+        for trajectory in own:
+            trajectory.scores["label"] = Score(float(trajectory.scenario.metadata["label"]))
+            _told(trajectory)
+        if not self.mismatched:
+            return Experience(own)
+        if len(asked) < 2:
+            raise ConfigurationError(
+                "mismatched answers are those of a step's other scenarios: prompts must be at least 2"
+            )
+        others = await play(
+            [
+                replace(asking, scenario=_saying(asking.scenario, before.scenario), samples=1, first=1, source="expert")
+                for asking, before in zip(asked, [asked[-1], *asked[:-1]], strict=True)
+            ]
+        )
+        for trajectory in others:
+            MISMATCHED.write(trajectory, True)
+        return Experience([*own, *others])
+
+
+@dataclass(frozen=True)
+class Ranked(Rollout):
+    """Several recorded answers to each scenario with scores, for lists of preferences (LiPO, arXiv 2402.01878).
+
+    `metadata["responses"]` are the answers, source `expert`, and `metadata["scores"]` their scores `preference`, the
+    higher the better; no other is asked.
+
+    Raises:
+        ConfigurationError: on a call, for a scenario without two answers or with another number of scores.
+    """
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Per scenario its answers in the order given."""
+        wanted, scores = list[Assignment](), list[float]()
+        for asking in asked:
+            told = asking.scenario.metadata
+            said, given = list(told.get("responses") or ()), list(told.get("scores") or ())
+            if len(said) < 2 or len(said) != len(given):
+                raise ConfigurationError(
+                    f"scenario {asking.scenario.id!r} has {len(said)} 'responses' and {len(given)} 'scores' in its "
+                    "metadata; ranked answers need two or more, and a score for each"
+                )
+            scores += [float(one) for one in given]
+            for place, text in enumerate(said):
+                scenario = replace(asking.scenario, metadata={**told, "demonstration": text})
+                wanted.append(replace(asking, scenario=scenario, samples=1, first=place, source="expert"))
+        trajectories = await play(wanted)
+        for trajectory, value in zip(trajectories, scores, strict=True):
+            trajectory.scores["preference"] = Score(value)
+        return Experience(trajectories)
+
+
+def _told(trajectory: Trajectory) -> None:
+    """Gives a trajectory the numbers that its scenario's metadata carry for a pair."""
+    for name, column in (("weight", PAIR_WEIGHT), ("margin", PAIR_MARGIN), ("target", PAIR_TARGET)):
+        if trajectory.scenario.metadata.get(name) is not None:
+            column.write(trajectory, float(trajectory.scenario.metadata[name]))
+
+
+def _saying(scenario: Scenario, other: Scenario) -> Scenario:
+    """The scenario with another's answer."""
+    return replace(scenario, metadata={**scenario.metadata, "demonstration": other.metadata["demonstration"]})
 
 
 def demonstrated(scenario: Scenario) -> Scenario:

@@ -72,7 +72,8 @@ class Problem:
         """The unit each trajectory belongs to `[N]`, and how many units there are."""
         if self._unit() is Level.DECISION:
             return torch.zeros(0, dtype=torch.long), len(self.batch.occurrences)
-        if self._unit() in (Level.PAIR, Level.GROUP):
+        # What couples the whole batch is split all the same; a mini-batch is then its batch. Pairs stay whole.
+        if self._unit() in (Level.PAIR, Level.GROUP) or self.batch.occurrences.pairs is not None:
             groups = GroupBy("scenario")(self.batch)
             return groups.index, groups.size
         return torch.arange(self.batch.trajectories), self.batch.trajectories

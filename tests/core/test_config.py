@@ -13,7 +13,11 @@ from hocket.core.components import differences, from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.recipes import all_recipes
+from hocket.objectives.links import ApoZero
+from hocket.objectives.measures import LogRatio
+from hocket.objectives.preference import Pairwise
+from hocket.recipes import all_recipes, find
+from hocket.rollout.independent import Independent
 from hocket.train.config import configure, dump, read_pairs, settled
 from hocket.train.settings import Config, as_recipe
 from hocket.types import Decoding
@@ -147,3 +151,19 @@ def test_what_a_users_own_recipe_sets_stays_and_what_it_leaves_open_is_suggested
 def test_steps_left_open_are_the_tasks() -> None:
     assert settled(Config(), SuggestingTask()).steps == 9  # type: ignore[arg-type]
     assert settled(Config(steps=2), SuggestingTask()).steps == 2  # type: ignore[arg-type]
+
+
+def test_a_stage_may_be_called_by_its_bare_name() -> None:
+    recipe = find("dpo").but({"objective.link": "apo-zero"})
+    assert recipe.objective.link == ApoZero()  # type: ignore[attr-defined]
+    assert find("grpo").but({"rollout": "independent"}).rollout == Independent()
+    with pytest.raises(ConfigurationError, match=r"'Hing' is not a link; write \{type: hocket.objectives.NAME\}"):
+        find("dpo").but({"objective.link": "Hing"})
+    with pytest.raises(ConfigurationError, match="not a link"):
+        find("dpo").but({"objective.link": "clipped-surrogate"})
+
+
+def test_a_pairwise_loss_as_it_once_was_is_read() -> None:
+    old = {"type": "hocket.objectives.DPO", "beta": 0.2, "label_smoothing": 0.0, "length_normalised": True}
+    recipe = as_recipe({**to_plain(find("dpo")), "objective": old})
+    assert recipe.objective == Pairwise(0.2, measure=LogRatio(length_normalised=True))

@@ -44,7 +44,7 @@ def test_a_stage_says_what_its_parts_say() -> None:
     assert credit.AlternatingCredit((credit.GAE(), credit.GroupRelative())).reads == {Column.VALUE}
     assert not credit.AlternatingCredit((credit.GAE(), credit.GroupRelative())).gives_targets
     assert credit.EntropyScaled(credit.GreedyBaseline()).needs_baseline
-    both = objectives.AlternatingObjective((objectives.PolicyGradient(), objectives.DPO()))
+    both = objectives.AlternatingObjective((objectives.PolicyGradient(), objectives.Pairwise()))
     assert both.couples is Level.PAIR
     assert both.on_policy_only
     assert JudgeFailures(FunctionReward(lambda completions: [0.0])).outside

@@ -20,7 +20,7 @@ from hocket.methods.teams.masprm import MessageValueLoss, MessageValues
 from hocket.methods.teams.optima import BestAbove, MessageCost, Readability, SiblingTurns
 from hocket.objectives.alternating import AlternatingObjective
 from hocket.objectives.likelihood import NegativeLogLikelihood
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.types import Evaluation
 
 
@@ -46,17 +46,17 @@ def test_dpo_of_turns_survives_mini_batches_and_other_policies():
     batch = batch.but(occurrences=SiblingTurns(least=0.0)(batch))
     now = Evaluation(logp=torch.linspace(-1.5, -0.3, batch.decisions, dtype=torch.float64))
     parts = [batch.select(torch.tensor([0, 1])), batch.select(torch.tensor([2, 3]))]
-    whole = float(DPO()(now, batch).total())
-    assert whole == pytest.approx(fmean(float(DPO()(now, part).total()) for part in parts))
+    whole = float(Pairwise()(now, batch).total())
+    assert whole == pytest.approx(fmean(float(Pairwise()(now, part).total()) for part in parts))
     none = batch.of_policy("another")
-    assert float(DPO()(now, none).total()) == 0.0
+    assert float(Pairwise()(now, none).total()) == 0.0
 
 
 def test_dpo_of_turns_refuses_what_is_of_trajectories():
     batch = dialogues_of([((0,), 1.0, "a", True), ((1,), 0.0, "a", True)])
     batch = batch.but(occurrences=SiblingTurns(least=0.0)(batch))
-    with pytest.raises(HocketError, match="top, lone and turn_discount"):
-        DPO(top=2.0)(Evaluation(logp=torch.zeros(batch.decisions)), batch)
+    with pytest.raises(HocketError, match="top, lone, tail and turn_discount"):
+        Pairwise(top=2.0)(Evaluation(logp=torch.zeros(batch.decisions)), batch)
 
 
 # ---------------------------------------------------------------- taking turns
@@ -65,15 +65,15 @@ def test_dpo_of_turns_refuses_what_is_of_trajectories():
 def test_credits_and_objectives_take_turns():
     batch = dialogues_of([((0,), 1.0, "a", True), ((1,), 0.0, "a", True)])
     credit = AlternatingCredit((BestAbove(), BestAgainstWorst()), every=2)
-    objective = AlternatingObjective((NegativeLogLikelihood(), DPO()), every=2)
+    objective = AlternatingObjective((NegativeLogLikelihood(), Pairwise()), every=2)
     assert credit.pairs
-    assert objective.couples == DPO().couples
+    assert objective.couples == Pairwise().couples
     now = Evaluation(logp=torch.full((batch.decisions,), -1.0, dtype=torch.float64))
     for step, pairs in ((0, False), (1, False), (2, False), (3, True), (4, True), (5, False)):
         here = batch.but(step=step)
         here = here.but(occurrences=credit(here))
         assert (here.occurrences.pairs is not None) == pairs
-        want = (DPO() if pairs else NegativeLogLikelihood())(now, here)
+        want = (Pairwise() if pairs else NegativeLogLikelihood())(now, here)
         assert float(objective(now, here).total()) == pytest.approx(float(want.total()))
 
 
@@ -84,7 +84,7 @@ def test_credits_and_objectives_take_turns():
         BestAbove(),
         MessageValues(),
         AlternatingCredit((BestAbove(), SiblingTurns())),
-        AlternatingObjective((NegativeLogLikelihood(), DPO())),
+        AlternatingObjective((NegativeLogLikelihood(), Pairwise())),
         MessageValueLoss(),
         MessageCost(),
         Readability(),

@@ -14,7 +14,7 @@ from hocket.methods.group_relative.disco import Discriminative
 from hocket.methods.group_relative.gmpo import GeometricMean
 from hocket.methods.group_relative.group_relative_reinforce import MaskedPolicyGradient
 from hocket.methods.group_relative.nft import NegativeAwareLikelihood
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)
@@ -29,7 +29,7 @@ def test_top_pairs_weigh_more_and_lone_trajectories_move_by_their_sign():
     advantage = doubles(1, -1, 1, -1)
     batch = batch_of(rows, reference=reference, advantage=advantage).credited(pairs=pairs)
     logp = doubles(-0.8, -1.1, -0.9, -1.3)
-    value, gradient = value_and_gradient(total_of(DPO(0.1, top=2.5, lone=True), batch), logp)
+    value, gradient = value_and_gradient(total_of(Pairwise(0.1, top=2.5, lone=True), batch), logp)
     terms = [math.log1p(math.exp(-0.25 * 0.3)), math.log1p(math.exp(-0.1)), math.log1p(math.exp(-0.3))]
     assert float(value) == pytest.approx(sum(terms) / 3)
     down = 1 / (1 + math.exp(0.3))
@@ -109,7 +109,7 @@ def test_units_say_what_may_not_be_split():
         (NegativeAwareLikelihood, {"prompts": "all"}),
         (Discriminative, {"score": "sum"}),
         (Discriminative, {"temperature": 0.0}),
-        (DPO, {"top": 0.0}),
+        (Pairwise, {"top": 0.0}),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(kind, given_settings):

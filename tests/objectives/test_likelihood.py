@@ -6,7 +6,7 @@ import torch
 
 from hocket.lab.bandit import flat
 from hocket.lab.microscope import inspect
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.likelihood import NegativeLogLikelihood
 
 ROWS = [
@@ -17,6 +17,6 @@ ROWS = [
 
 def test_the_preferred_answer_alone_is_imitated():
     document = {"version": 1, "trajectories": ROWS}
-    plain = flat(inspect(DPO, document))
-    both = flat(inspect(DPO.but({"regularisers": (NegativeLogLikelihood(),)}), document))
+    plain = flat(inspect(ONLINE_DPO, document))
+    both = flat(inspect(ONLINE_DPO.but({"regularisers": (NegativeLogLikelihood(),)}), document))
     torch.testing.assert_close(both - plain, torch.tensor([-0.5, -0.5, 0.0, 0.0], dtype=torch.float64))

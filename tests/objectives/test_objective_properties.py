@@ -14,8 +14,9 @@ from hocket.objectives.divergence import KLToReference
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.importance import ClippedImportanceWeight, clipped_importance_weight
 from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.measures import LogRatio
 from hocket.objectives.policy_gradient import PolicyGradient
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.objectives.ratios import BOUND, saturated
 from hocket.objectives.surrogate import ClippedSurrogate, clipped_surrogate
 from hocket.objectives.value import ValueLoss
@@ -332,7 +333,9 @@ def naive_dpo(x, beta, smoothing, normalised):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("normalised", [False, True])
 def test_dpo(beta, smoothing, normalised):
-    found = value_and_gradient(total_of(DPO(beta, smoothing, normalised), pairs_batch()), LOGP)
+    found = value_and_gradient(
+        total_of(Pairwise(beta, smoothing, measure=LogRatio(length_normalised=normalised)), pairs_batch()), LOGP
+    )
     expected = value_and_gradient(lambda x: naive_dpo(x, beta, smoothing, normalised), LOGP)
     close(found[0], expected[0])
     close(found[1], expected[1])
@@ -340,7 +343,7 @@ def test_dpo(beta, smoothing, normalised):
 
 def test_dpo_sees_only_differences_within_a_pair():
     """The prompt's normaliser cancels: a shift of both sides, of the policy or of the reference, changes nothing."""
-    loss, batch = DPO(), pairs_batch()
+    loss, batch = Pairwise(), pairs_batch()
     shift = doubles(3, 0, 3, 0, 0, 0, 0)
     close(total_of(loss, batch)(LOGP + shift), total_of(loss, batch)(LOGP))
     moved = batch.but(logp={"reference": Recorded(batch.logp["reference"].values + shift, torch.ones(7).bool())})
@@ -351,7 +354,7 @@ def test_dpo_sees_only_differences_within_a_pair():
 
 def test_dpo_raises_the_better_lowers_the_worse_and_starts_at_log_two():
     batch = pairs_batch()
-    value, gradient = value_and_gradient(total_of(DPO(0.1), batch), batch.logp["reference"].values)
+    value, gradient = value_and_gradient(total_of(Pairwise(0.1), batch), batch.logp["reference"].values)
     assert float(value) == pytest.approx(math.log(2))
     close(gradient, doubles(-1, -1, 1, 1, 1, 1, -1) * 0.1 / 2 / 2)
 
@@ -359,7 +362,7 @@ def test_dpo_raises_the_better_lowers_the_worse_and_starts_at_log_two():
 def test_dpo_is_finite_and_keeps_its_gradient_at_any_margin():
     for gap in (500.0, -500.0):
         batch = batch_of([[0], [1]], reference=doubles(0, 0)).credited(pairs=torch.tensor([[0, 1]]))
-        value, gradient = value_and_gradient(total_of(DPO(1.0), batch), doubles(gap, 0))
+        value, gradient = value_and_gradient(total_of(Pairwise(1.0), batch), doubles(gap, 0))
         assert bool(value.isfinite())
         assert bool(gradient.isfinite().all())
     close(gradient, doubles(-1, 1))
@@ -367,7 +370,7 @@ def test_dpo_is_finite_and_keeps_its_gradient_at_any_margin():
 
 def test_a_pair_with_a_filtered_side_is_not_counted():
     weight = doubles(1, 1, 0, 1, 1, 1, 1)
-    terms = DPO()(Evaluation(LOGP), pairs_batch(weight))
+    terms = Pairwise()(Evaluation(LOGP), pairs_batch(weight))
     assert terms.unit is Level.PAIR
     assert terms.weight.tolist() == [0.0, 1.0]
     assert float(terms.metrics["pairs/total"]) == 1
@@ -375,11 +378,11 @@ def test_a_pair_with_a_filtered_side_is_not_counted():
 
 def test_no_pairs_is_no_loss_and_no_pairing_is_an_error():
     none = pairs_batch().credited(pairs=torch.zeros(0, 2, dtype=torch.long))
-    value, gradient = value_and_gradient(total_of(DPO(), none), LOGP)
+    value, gradient = value_and_gradient(total_of(Pairwise(), none), LOGP)
     assert float(value) == 0
     assert not gradient.any()
     with pytest.raises(HocketError, match="pairs"):
-        DPO()(Evaluation(LOGP), pairs_batch().credited(pairs=None))
+        Pairwise()(Evaluation(LOGP), pairs_batch().credited(pairs=None))
 
 
 # ---------------------------------------------------------------- values and refusals
@@ -415,8 +418,8 @@ def test_explained_variance():
         (ClippedImportanceWeight, {"high": -0.1}),
         (KLToReference, {"estimator": "k4"}),
         (KLToReference, {"coefficient": -1.0}),
-        (DPO, {"beta": 0.0}),
-        (DPO, {"label_smoothing": 0.5}),
+        (Pairwise, {"beta": 0.0}),
+        (Pairwise, {"label_smoothing": 0.5}),
         (ValueLoss, {"clip": 0.0}),
     ],
 )

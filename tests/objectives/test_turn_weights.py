@@ -14,7 +14,7 @@ from objective_batches import value_and_gradient
 from hocket.core.batch import Recorded
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.objectives.preference import DPO, turn_weight, turn_weights
+from hocket.objectives.preference import Pairwise, turn_weight, turn_weights
 from hocket.types import Evaluation
 
 
@@ -77,7 +77,7 @@ def test_the_loss_by_hand(trajectories, seed, gamma, gap):
             alive[owner] = True
     margins = [0.2 * (score[a] - score[b]) for a, b in seen.pairs.tolist() if alive[a] and alive[b]]
     wanted = math.fsum(max(-m, 0.0) + math.log1p(math.exp(-abs(m))) for m in margins) / max(1, len(margins))
-    loss = DPO(0.2, turn_discount=gamma)
+    loss = Pairwise(0.2, turn_discount=gamma)
     value, gradient = value_and_gradient(lambda now: loss(Evaluation(now), batch).total(), logp)
     assert float(value) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
     assert bool(torch.isfinite(gradient).all())
@@ -96,11 +96,11 @@ def test_phi_is_a_quotient_of_sums(turns, gamma):
 @pytest.mark.parametrize("gamma", [0.0, -0.1, 1.5])
 def test_a_discount_out_of_range_is_refused(gamma):
     with pytest.raises(ValueError, match="turn_discount"):
-        DPO(turn_discount=gamma)
+        Pairwise(turn_discount=gamma)
 
 
 def test_pairs_of_turns_have_no_places_to_weigh():
     batch, logp = filled([make("a", reward, length=2) for reward in (1.0, 0.0)], 1, 0.1)
     batch = batch.credited(compared=torch.zeros(len(batch.occurrences.pairs), 2, dtype=torch.long))
     with pytest.raises(HocketError, match="turn_discount"):
-        DPO(turn_discount=0.7)(Evaluation(logp), batch)
+        Pairwise(turn_discount=0.7)(Evaluation(logp), batch)

@@ -17,7 +17,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.ppo import PPO
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.objectives.policy_gradient import PolicyGradient
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.objectives.value import ValueLoss
 from hocket.recipe import Recipe
@@ -28,7 +28,7 @@ from hocket.update.gradient import GradientStep
 RECIPES = all_recipes()
 EXPECTED = {
     "reinforce", "reinforce-baseline", "reinforce++", "reinforce++-baseline", "rloo", "remax", "ppo", "ppo-rlhf",
-    "grpo", "grpo-kl", "grpo-tis", "dr-grpo", "dapo", "gspo", "gspo-token", "cispo", "sft", "dpo", "dpo-offline",
+    "grpo", "grpo-kl", "grpo-tis", "dr-grpo", "dapo", "gspo", "gspo-token", "cispo", "sft", "dpo", "online-dpo",
 }  # fmt: skip
 
 
@@ -123,19 +123,19 @@ def test_needs_follow_from_the_stages():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: GRPO.but(objective=DPO()), "GroupRelative yields advantages.*BestAgainstWorst"),
-        (lambda: GRPO.but(regularisers=(DPO(),)), "DPO compares pairs"),
+        (lambda: GRPO.but(objective=Pairwise()), "GroupRelative yields advantages.*BestAgainstWorst"),
+        (lambda: GRPO.but(regularisers=(Pairwise(),)), "Pairwise compares pairs"),
         (
             lambda: GRPO.but(cast="separate"),
             r"cast = 'separate' is no cast; write {type: hocket.core.NAME}; did you mean 'Separate'\?",
         ),
         (lambda: GRPO.but(cast={"typ": "hocket.casting.Shared"}), "cast = .* is no cast; write {type: "),
-        (lambda: GRPO.but(objective="hocket.objectives.DPO"), "objective = .*; did you mean 'DPO'"),
+        (lambda: GRPO.but(objective="hocket.objectives.Pairwise"), "objective = .*; did you mean 'Pairwise'"),
         (lambda: GRPO.but(rollout=3), "rollout = 3 is no rollout; write {type: hocket.rollout.NAME}"),
         (lambda: GRPO.but(credit=BestAgainstWorst()), "yields pairs, but ClippedSurrogate"),
         (lambda: GRPO.but({"rollout.samples": 1}), "rollout.samples must be at least 2"),
         (lambda: find("rloo").but(rollout=Independent(samples=1)), "at least 2"),
-        (lambda: find("dpo").but({"rollout.samples": 1}), "at least 2"),
+        (lambda: find("online-dpo").but({"rollout.samples": 1}), "at least 2"),
         (lambda: GRPO.but(credit=GreedyBaseline()), "WithGreedyBaseline"),
         (lambda: GRPO.but(regularisers=(ValueLoss(),)), "value loss needs targets.*GAE"),
         (lambda: PPO.but(credit=ReturnToGo()), "value loss needs targets"),

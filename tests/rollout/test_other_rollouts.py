@@ -9,11 +9,12 @@ from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.credit.group import GroupRelative
+from hocket.credit.labels import Desirability
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.credit.reinforce import GreedyBaseline
 from hocket.rewards.combine import WeightedSum
 from hocket.rollout.baseline import WithGreedyBaseline
-from hocket.rollout.demonstrations import Demonstrations, Preferences
+from hocket.rollout.demonstrations import Demonstrations, Labelled, Preferences, Ranked
 from hocket.rollout.dynamic import DynamicSampling
 from hocket.rollout.independent import Independent
 from hocket.types import Assignment, Decoding, Scenario
@@ -78,7 +79,15 @@ def test_preferences_become_pairs():
 
 
 @pytest.mark.parametrize(
-    "rollout", [DynamicSampling(oversample=1.5, score="v"), WithGreedyBaseline(2), Demonstrations(), Preferences()]
+    "rollout",
+    [
+        DynamicSampling(oversample=1.5, score="v"),
+        WithGreedyBaseline(2),
+        Demonstrations(),
+        Preferences(),
+        Labelled(True),
+        Ranked(),
+    ],
 )
 def test_rollouts_are_values_that_configuration_files_hold(rollout):
     plain = to_plain(rollout)
@@ -97,3 +106,47 @@ def test_groups_of_dynamic_sampling_all_carry_credit():
     experience = stage.collect(DynamicSampling(samples=2, max_rounds=2), assignments("a", "flat", "b"))
     batch = WeightedSum()(pack(experience.trajectories), {})
     assert (GroupRelative()(batch).advantage != 0).all()
+
+
+def test_labelled_answers_are_scored_by_their_label_and_met_by_each_others_prompts():
+    stage = Stage(by_sample)
+    asked = [
+        *assignments("a", demonstration="good", label=True, weight=2),
+        *assignments("b", demonstration="bad", label=False),
+    ]
+    experience = stage.collect(Labelled(mismatched=True), asked)
+    shown = [(a.scenario.id, a.source, a.scenario.metadata["demonstration"]) for call in stage.asked for a in call]
+    assert shown == [("a", "expert", "good"), ("b", "expert", "bad"), ("a", "expert", "bad"), ("b", "expert", "good")]
+    own, others = experience.trajectories[:2], experience.trajectories[2:]
+    assert [t.scores["label"].value for t in own] == [1.0, 0.0]
+    assert not any(t.scores for t in others)
+    batch = WeightedSum()(pack(experience.trajectories), {})
+    seen = Desirability()(batch)
+    assert seen.advantage.tolist() == [2.0, -1.0, 0.0, 0.0]
+    assert seen.weight.tolist() == [1, 1, 0, 0]
+    assert stage.scored == []
+    for wrong, why in ((assignments("a", demonstration="good"), "'label'"), (asked[:1], "at least 2")):
+        with pytest.raises(ConfigurationError, match=why):
+            stage.collect(Labelled(mismatched=True), wrong)
+
+
+def test_ranked_answers_carry_their_scores():
+    experience = Stage(by_sample).collect(Ranked(), assignments("a", responses=["x", "y", "z"], scores=[1, 3, 2]))
+    assert [t.scores["preference"].value for t in experience.trajectories] == [1.0, 3.0, 2.0]
+    assert [t.scenario.metadata["demonstration"] for t in experience.trajectories] == ["x", "y", "z"]
+    batch = WeightedSum()(pack(experience.trajectories), {})
+    assert BestAgainstWorst()(batch).pairs.tolist() == [[1, 0]]
+    for wrong in ({"responses": ["x"], "scores": [1]}, {"responses": ["x", "y"], "scores": [1]}):
+        with pytest.raises(ConfigurationError, match="ranked answers need two or more"):
+            Stage(by_sample).collect(Ranked(), assignments("a", **wrong))
+
+
+def test_pairs_carry_the_numbers_of_their_scenario():
+    asked = assignments("a", chosen="good", rejected="bad", weight=0.5, margin=2, target=0.75)
+    experience = Stage(by_sample).collect(Preferences(), [*asked, *assignments("b", chosen="good", rejected="bad")])
+    seen = BestAgainstWorst()(WeightedSum()(pack(experience.trajectories), {}))
+    assert [seen.pair_weight.tolist(), seen.pair_margin.tolist(), seen.pair_target.tolist()] == [
+        [0.5, 1.0],
+        [2.0, 0.0],
+        [0.75, 1.0],
+    ]

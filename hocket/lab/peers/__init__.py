@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.lab.peers import frameworks, others, trl, verl
+from hocket.lab.peers import frameworks, others, preferences, trl, verl
 from hocket.lab.peers.comparing import Distance, PeerComparison, distance
 
 __all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
 
-LEDGER: Sequence[PeerComparison] = (*trl.ENTRIES, *verl.ENTRIES, *others.ENTRIES, *frameworks.ENTRIES)
+LEDGER: Sequence[PeerComparison] = (
+    *trl.ENTRIES,
+    *preferences.ENTRIES,
+    *verl.ENTRIES,
+    *others.ENTRIES,
+    *frameworks.ENTRIES,
+)

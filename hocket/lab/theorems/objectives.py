@@ -191,7 +191,7 @@ def _negative_aware(key: Key) -> float:
 def _pairs(key: Key) -> float:
     document = batch(key)
     moved = rewarded(document, lambda group, value: math.exp(3 * value) + float(group[-1]))
-    pairwise = of("dpo", credit=BestAgainstWorst())
+    pairwise = of("online-dpo", credit=BestAgainstWorst())
     return apart(gradient(pairwise, document), gradient(pairwise, moved))
 
 

@@ -1,16 +1,16 @@
 """DMPO: DPO over whole agent episodes whose early turns weigh more (Shi et al., arXiv:2406.14868).
 
 Each turn's log-ratio to the reference is weighed by a discount normalised by the number of turns, so that episodes of
-different lengths are comparable: setting `turn_discount` of `DPO` (`hocket.objectives.preference`), 0.7 as in the
+different lengths are comparable: setting `turn_discount` of `Pairwise` (`hocket.objectives.preference`), 0.7 as in the
 authors' code.
 """
 
 from __future__ import annotations
 
 from hocket.core.requirements import Requirement
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 
-DMPO = DPO.but(
+DMPO = ONLINE_DPO.but(
     name="dmpo",
     title="Direct Multi-Turn Preference Optimisation: early turns weigh more, and lengths are normalised",
     source="Shi et al., arXiv:2406.14868, and the authors' code",
@@ -20,7 +20,7 @@ DMPO = DPO.but(
     formula="L = -mean_pairs log sigmoid(beta sum_j phi(j, T_w) d_j^w - beta sum_j phi(j, T_l) d_j^l),  "
     "d_j = log pi(a_j | s_j) - log pi_ref(a_j | s_j),  phi(j, T) = gamma^j (1 - gamma^(T-j)) / (1 - gamma^T)",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "aggregation": "log-probs summed over a turn's decisions, turns weighted by phi, mean over pairs",
         "gamma": "0.7, the default of the released code; 1 gives phi = (T - j) / T",
         "turns": "those of the learning policy with a decision that counts, from 0; what tools, environments and "

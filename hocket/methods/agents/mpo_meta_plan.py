@@ -19,7 +19,7 @@ from hocket.core.requirements import Requirement
 from hocket.core.signals import returns
 from hocket.credit.pairs import Pairing, members_by_group, paired
 from hocket.credit.sibling_turns import tree_of, turns_of
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
@@ -88,8 +88,8 @@ class PlanPairs(Pairing):
     A plan is the first turn of a trajectory, worth `Q(m) = (1/N) sum_n R_n`, the mean return of the trajectories that
     begin with it. Each group gives one pair, argmax and argmin of Q, the first among equals; none where they differ by
     `margin` or less, so also where all are worth the same. `pairs` name the first trajectory of each plan, which
-    alone keep a weight, and `compared` the plans: `DPO` looks at their decisions and at no others, so whoever carries
-    plans out learns nothing.
+    alone keep a weight, and `compared` the plans: `Pairwise` looks at their decisions and at no others, so whoever
+    carries plans out learns nothing.
     """
 
     def __call__(self, batch: Batch) -> Occurrences:
@@ -108,7 +108,7 @@ class PlanPairs(Pairing):
         return replace(seen, compared=compared)
 
 
-MPO_META_PLAN = DPO.but(
+MPO_META_PLAN = ONLINE_DPO.but(
     name="mpo-meta-plan",
     title="Meta Plan Optimisation: a planner beside a frozen agent",
     source="Xiong et al., MPO, arXiv:2503.02682, and the authors' scripts",
@@ -118,7 +118,7 @@ MPO_META_PLAN = DPO.but(
     formula="L = -mean_tasks log sigmoid(beta (d(m_w) - d(m_l))),  d(m) = log pi(m | x) - log pi_ref(m | x),  "
     "m_w, m_l = argmax, argmin of Q(m) = (1/N) sum_n R(run n with plan m)",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "aggregation": "log-probs summed over a plan's decisions, mean over pairs",
         "plans": "5 per scenario, 5 runs of each; plans drawn twice are one with all their runs",
         "pairs": "one per scenario, highest against lowest Q, the first of equals",

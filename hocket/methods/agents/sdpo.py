@@ -16,7 +16,7 @@ from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_count
 from hocket.core.signals import returns, turn_visits
 from hocket.credit.pairs import Pairing, Visit, members_by_group, paired, within
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns, resumed, worth
@@ -107,11 +107,11 @@ class SegmentPairs(Pairing):
     """The best trajectory of a group against its worst, in `turns` turns of each from the first that differs on.
 
     SDPO (arXiv 2501.01821). The segment begins where the two first differ, e, counted in the agent's own turns, and
-    has as many turns in both: k, or as many as the shorter rest has. Only decisions in it keep a weight, so that `DPO`,
-    which adds up what counts, has the loss `-log sigmoid(beta sum_(t=e)^(e+k-1) [gap_w,t - gap_l,t])`. In a discounted
-    occupancy of states and actions the partition terms of both sides then cancel, which they do not for unequal
-    numbers of turns. k = 1 is DPO on single turns. None is the whole rest of each, equal or not: DPO on sessions, since
-    turns that both share are the same decisions and cancel.
+    has as many turns in both: k, or as many as the shorter rest has. Only decisions in it keep a weight, so that
+    `Pairwise`, which adds up what counts, has the loss `-log sigmoid(beta sum_(t=e)^(e+k-1) [gap_w,t - gap_l,t])`. In a
+    discounted occupancy of states and actions the partition terms of both sides then cancel, which they do not for
+    unequal numbers of turns. k = 1 is DPO on single turns. None is the whole rest of each, equal or not: DPO on
+    sessions, since turns that both share are the same decisions and cancel.
 
     Turns are the same if they are one object, which rollouts that replay see to; where nothing is shared, e is the
     first turn. A pair whose returns differ by `margin` or less, or of which one side has no turn left, gives nothing.
@@ -166,7 +166,7 @@ class SegmentPairs(Pairing):
         return one[start:end], other[start:end]
 
 
-SDPO = DPO.but(
+SDPO = ONLINE_DPO.but(
     name="sdpo",
     title="Segment-level Direct Preference Optimisation for social agents",
     source="Kong et al., arXiv:2501.01821, and the authors' code",
@@ -176,7 +176,7 @@ SDPO = DPO.but(
     formula="L = -mean_pairs log sigmoid(beta sum_{t=e}^{e+k-1} [d_t^w - d_t^l]),  "
     "d_t = log pi(y_t | h_t) - log pi_ref(y_t | h_t)",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "aggregation": "log-probs summed over the decisions of the segment's turns, mean over pairs",
         "pairs": "a dialogue against the best of 5 that go on from just before its error turn, if that is worth more",
         "bad dialogues": "all; rollout.good sets the score from which a dialogue is left alone (the authors' 8 of 10)",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hocket.core.requirements import Requirement
 from hocket.credit.alternating import AlternatingCredit
 from hocket.methods.agents.tapo_tool import TAPO_TOOL
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.alternating import AlternatingObjective
 from hocket.rewards.tool_answer import ToolAnswer
@@ -42,7 +42,7 @@ TOOL_STAR = TOOL_STAR_RL.but(
     title="Tool-Star: reinforcement learning and self-critic preference learning by turns",
     catalogue_ids=("tool-star",),
     axes=("data", "reward", "objective"),
-    formula=f"{TOOL_STAR_RL.formula};  after every 30 steps 10 of {DPO.formula}",
+    formula=f"{TOOL_STAR_RL.formula};  after every 30 steps 10 of {ONLINE_DPO.formula}",
     conventions={
         **TOOL_STAR_RL.conventions,
         "rounds": "30 steps of RL, then 10 of DPO, and so on, chosen here",
@@ -53,6 +53,6 @@ TOOL_STAR = TOOL_STAR_RL.but(
     note="the shipped base calls one tool at most, so the bonus for both is not seen at work; "
     "traces with hinted calls, their quality rules and the split by difficulty are not made here; once calls are "
     "tried where none is needed, the bonus raises them there",
-    credit=AlternatingCredit((GRPO.credit, GRPO.credit, GRPO.credit, DPO.credit), every=10),
-    objective=AlternatingObjective((GRPO.objective, GRPO.objective, GRPO.objective, DPO.objective), every=10),
+    credit=AlternatingCredit((GRPO.credit, GRPO.credit, GRPO.credit, ONLINE_DPO.credit), every=10),
+    objective=AlternatingObjective((GRPO.objective, GRPO.objective, GRPO.objective, ONLINE_DPO.objective), every=10),
 )

@@ -20,7 +20,7 @@ from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.conventions import CENTRED
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.regression import AdvantageRegression
 from hocket.rewards.shaping import added
@@ -147,12 +147,12 @@ KIMI_K1_5 = GRPO.but(
 )
 
 
-LONG2SHORT_DPO = DPO.but(
+LONG2SHORT_DPO = ONLINE_DPO.but(
     name="long2short-dpo",
     title="Kimi k1.5, long2short: DPO for the shortest right answer",
     source="Kimi Team, arXiv:2501.12599, section 2.4",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "pairs": "the shortest right sample against all wrong ones and right ones 1.5 times as long (credit.factor)",
         "group of one": "no pair",
         "constant group": "no pair where nobody is right; where all are, pairs by length",

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hocket.core.annotators import Annotator, Distributing
+from hocket.core.annotators import Annotator, of_distributions
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import Column
 from hocket.core.segments import segment_count, segment_sum, suffix_sum
@@ -22,30 +22,19 @@ from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Credit, Policy
 
-BUDGET = 2**23
-"""How many numbers of distributions are held at once."""
-
 
 def energies(batch: Batch, policy: Policy, decisions: Tensor) -> Tensor:
     """`1 - 2 pi(a) + sum_b pi(b)^2` at the decisions, `[T]`: the square of d log pi(a) / d logits, summed; else 0.
 
     1 for all decisions of a policy that shows no distributions over discrete actions.
     """
-    found = torch.zeros(batch.decisions, dtype=torch.float64)
-    if not len(decisions):
-        return found
-    if not isinstance(policy, Distributing) or batch.action.is_floating_point():
-        found[decisions] = 1.0
-        return found
-    logp = policy.distributions(batch, decisions)
-    width = logp(torch.zeros(1, dtype=torch.long)).shape[-1]
-    step = max(1, BUDGET // width)
-    for start in range(0, len(decisions), step):
-        rows = torch.arange(start, min(start + step, len(decisions)))
-        chance = logp(rows).double().exp()
-        own = chance.gather(1, batch.action[decisions[rows]].long()[:, None])[:, 0]
-        found[decisions[rows]] = 1 - 2 * own + chance.square().sum(1)
-    return found
+    found = of_distributions(batch, policy, decisions, _energy)
+    return torch.zeros(batch.decisions, dtype=torch.float64).index_fill(0, decisions, 1.0) if found is None else found
+
+
+def _energy(logp: Tensor, action: Tensor) -> Tensor:
+    chance = logp.exp()
+    return 1 - 2 * chance.gather(1, action[:, None])[:, 0] + chance.square().sum(1)
 
 
 ENERGY = Annotator(

@@ -17,7 +17,7 @@ from hocket.core.columns import LABEL, TEXT, Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import RIGHT, returns
 from hocket.credit.pairs import Pairing, members_by_group, paired
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, single_term, weighted_total, weights
 from hocket.objectives.divergence import kl_estimate
 from hocket.objectives.ratios import log_ratios
@@ -63,7 +63,7 @@ class PreferenceLevels(Pairing):
     Attributes:
         order: names of scores by trajectory, the most important first; a missing opinion is the lowest.
         right: what the return, or the score named first, is at least on the top level.
-        lone: keep the weight of trajectories in no pair, for the trust region and for `DPO(lone=True)`; else it is 0.
+        lone: keep the weight of trajectories in no pair, for the trust region and for `Pairwise(lone=True)`; else 0.
         margin: how far apart returns of different levels are; without meaning where `order` names scores.
 
     Raises:
@@ -148,7 +148,7 @@ class KLToOld(Objective):
         return Terms(value[None], single_term(weight), Level.BATCH, metrics)
 
 
-TRPA = DPO.but(
+TRPA = ONLINE_DPO.but(
     name="trpa",
     title="Trust Region Preference Approximation",
     source="Su et al., arXiv:2504.04524",
@@ -158,7 +158,7 @@ TRPA = DPO.but(
     formula="L = -mean_pairs log sigmoid(c beta (d_w - d_l)) + 0.001 mean_t k3(pi || old),  d = mean_t log pi/ref,  "
     "c = 2.5 where w is right",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "aggregation": "log-ratios averaged over a trajectory's decisions; mean over pairs and lone trajectories",
         "pairs": "all across levels of a scenario",
         "levels": "right, wrong, without a readable answer, malformed, as in the code; returns where no response is in "
@@ -172,7 +172,7 @@ TRPA = DPO.but(
     },
     shaping=(RuleLevels(),),
     credit=PreferenceLevels(),
-    objective=DPO.objective,
+    objective=ONLINE_DPO.objective,
     regularisers=(KLToOld(coefficient=0.001),),
-    **{"objective.length_normalised": True, "objective.top": 2.5, "objective.lone": True},
+    **{"objective.measure.length_normalised": True, "objective.top": 2.5, "objective.lone": True},
 )

@@ -21,7 +21,7 @@ from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, turn_visits
 from hocket.credit.pairs import paired_turns
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.rewards.members import groups_of
 from hocket.rewards.shaping import added
 from hocket.stages import Credit, Shaping
@@ -170,8 +170,8 @@ class BestTurnAgainstWorst(Credit):
 
     A turn is worth its own reward, those of its decisions, and that of its trajectory, which is every agent's. A group
     whose best and worst differ by `margin` or less gives no pair; among equals the first in assignment order is taken.
-    `pairs` name the trajectories of the two turns and `compared` the turns; other turns get weight 0. `DPO` compares
-    the log-probs of these turns alone, and a learner meets only pairs of its own policy's turns.
+    `pairs` name the trajectories of the two turns and `compared` the turns; other turns get weight 0. `Pairwise`
+    compares the log-probs of these turns alone, and a learner meets only pairs of its own policy's turns.
 
     Attributes:
         by: which turns are comparable; they must answer the same question, as an agent's first turns do.
@@ -238,7 +238,7 @@ def turn_values(batch: Batch) -> torch.Tensor:
     return value
 
 
-GENII = DPO.but(
+GENII = ONLINE_DPO.but(
     name="genii",
     title="Genii: judges learn what the other judges agree with",
     source="Liu et al., Mitigating Judgment Preference Bias through Group-Based Polling, arXiv:2510.08145",
@@ -248,7 +248,7 @@ GENII = DPO.but(
     formula="c(y) = mean over servers s of p_s(y), the share of s's judgments that are y;  client: DPO on its judgment "
     "of highest c against that of lowest c",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "labels": "none are used",
         "what is judged": "pairs of answers whose authors are known, of whom each judge is one (task answer_pairs)",
         "poll": "one server one vote; with --embedder the cosine of whole judgments' embeddings, as in the paper; "

@@ -26,7 +26,7 @@ from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD, counted_trajectories, rewards_by_occurrence, token_texts, turn_visits
 from hocket.credit.pairs import paired_turns
 from hocket.credit.sibling_turns import turns_of
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.rollout.independent import Independent
 from hocket.stages import Credit
 from hocket.types import Scenario
@@ -570,7 +570,7 @@ def adjusted_rand(left: Sequence[int], right: Sequence[int]) -> float:
     return 1.0 if most == expected else (both - expected) / (most - expected)
 
 
-LSPO_WEREWOLF = DPO.but(
+LSPO_WEREWOLF = ONLINE_DPO.but(
     name="lspo-werewolf",
     title="Latent Space Policy Optimisation: utterances are clustered, their game is solved, DPO follows the solution",
     source="Xu et al., Learning Strategic Language Agents in the Werewolf Game, arXiv:2502.04686",
@@ -580,7 +580,7 @@ LSPO_WEREWOLF = DPO.but(
     formula="z = k-means(embedding) per role and place;  pi = CFR(game of z);  DPO on utterances of argmax_z pi/p "
     "against argmin_z pi/p in a situation, p the policy's own shares",
     conventions={
-        **DPO.conventions,
+        **ONLINE_DPO.conventions,
         "embedding": "words and pairs of neighbouring words, chosen here; the paper takes a text embedding model",
         "clusters": "credit.intents of them, 4, of the texts that a role says at a place of the episode (its phase); "
         "found anew every step, which collects new talk",

@@ -30,7 +30,7 @@ from hocket.credit.sibling_turns import TurnNode, tree_of, turns_of
 from hocket.methods.base.conventions import COMMON
 from hocket.objectives.alternating import AlternatingObjective
 from hocket.objectives.likelihood import NegativeLogLikelihood
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.recipe import Recipe
 from hocket.rewards.members import with_return
 from hocket.rollout.alternating import AlternatingRollout
@@ -397,7 +397,7 @@ OPTIMA_DPO = OPTIMA_SFT.but(
     },
     rollout=DialogueTree(expansions=8, children=3),
     credit=SiblingTurns(margin=0.3, least=0.15, share=0.5),
-    objective=DPO(beta=0.1),
+    objective=Pairwise(beta=0.1),
 )
 
 

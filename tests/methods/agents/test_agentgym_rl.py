@@ -85,7 +85,7 @@ def test_a_shorter_episode_is_left_alone():
 
 
 def test_any_recipe_takes_one_and_keeps_it_in_plain_form():
-    for name in ("gigpo", "rloo", "dpo"):
+    for name in ("gigpo", "rloo", "online-dpo"):
         recipe = find(name).but(hooks=(TurnHorizon((2, 4), (7,)),))
         assert recipe.hooks[0].at(8) == 4
         assert from_plain(to_plain(recipe), Recipe).hooks == recipe.hooks

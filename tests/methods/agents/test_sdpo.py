@@ -19,7 +19,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.talk import TalkBench, last_message
 from hocket.methods.agents.sdpo import ResampledTurn, SegmentPairs
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
 from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns, own_turns, resumed, values, worth
@@ -42,7 +42,7 @@ class Three(Workflow):
 
 
 def bench() -> TalkBench:
-    return TalkBench(Three(), SCENARIOS, WORDS, find("dpo"), view=last_message)
+    return TalkBench(Three(), SCENARIOS, WORDS, find("online-dpo"), view=last_message)
 
 
 async def scored(trajectories: list[Trajectory]) -> None:
@@ -281,7 +281,7 @@ def test_the_loss_is_the_formula(rows, turns):
                 sum(float(gap[batch.occurrences.decision[one]]) * float(batch.occurrences.weight[one]) for one in used)
             )
         losses.append(math.log1p(math.exp(-0.5 * (sums[0] - sums[1]))))
-    found = float(DPO(beta=0.5)(Evaluation(logp=logp), credited).total())
+    found = float(Pairwise(beta=0.5)(Evaluation(logp=logp), credited).total())
     assert found == pytest.approx(sum(losses) / max(1, len(losses)), abs=1e-12)
 
 
@@ -307,7 +307,7 @@ def test_gaps_of_any_size_give_finite_numbers():
     credited = batch.but(occurrences=SegmentPairs()(batch))
     for size in (50.0, 500.0, -500.0):
         logp = (batch.logp["reference"].values + size).requires_grad_()
-        loss = DPO()(Evaluation(logp=logp), credited).total()
+        loss = Pairwise()(Evaluation(logp=logp), credited).total()
         (gradient,) = torch.autograd.grad(loss, logp)
         assert math.isfinite(float(loss.detach()))
         assert bool(torch.isfinite(gradient).all())

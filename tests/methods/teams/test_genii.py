@@ -15,7 +15,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
 from hocket.methods.teams.genii import GENII, BestTurnAgainstWorst, GroupConsistency, polled, polled_by_cosine
-from hocket.objectives.preference import DPO
+from hocket.objectives.preference import Pairwise
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
@@ -141,7 +141,7 @@ def test_a_learner_compares_its_own_turns_alone() -> None:
     credited = shaped.but(occurrences=BestTurnAgainstWorst()(shaped))
     for policy, turns in (("v1", (2, 0)), ("v2", (1, 5))):
         logp = torch.full((shaped.decisions,), -1.5, dtype=torch.float64, requires_grad=True)
-        terms = DPO()(Evaluation(logp), credited.of_policy(policy))
+        terms = Pairwise()(Evaluation(logp), credited.of_policy(policy))
         (terms.value * terms.weight).sum().backward()
         assert logp.grad is not None
         slope = logp.grad.reshape(6, 2)

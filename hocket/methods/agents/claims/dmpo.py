@@ -17,7 +17,7 @@ from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.dmpo import DMPO
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.preference import turn_weight, turn_weights
 from hocket.recipe import Recipe
 from hocket.train.aio import run_async
@@ -78,7 +78,7 @@ def _() -> Finding:
     gaps, slopes = [], []
     for number in range(12):
         rows = pairs(Key.of(number), most=1)
-        ours, plain = inspect_rows(DMPO, rows), inspect_rows(DPO, rows)
+        ours, plain = inspect_rows(DMPO, rows), inspect_rows(ONLINE_DPO, rows)
         gaps += [abs(ours["loss"] - plain["loss"]), gap(ours["gradient"], plain["gradient"])]
         slopes += [abs(slope) for row in plain["gradient"] for slope in row]
     return Finding(max(gaps) == 0 and max(slopes) > 1e-3, say(off_by_on_12_batches_of_one_turn=max(gaps)))
@@ -138,7 +138,9 @@ def taught(recipe: Recipe, seed: int) -> tuple[float, float]:
     slow=True,
 )
 def _() -> Finding:
-    (plain, theirs), (ours, own) = (zip(*(taught(one, seed) for seed in SEEDS), strict=True) for one in (DPO, DMPO))
+    (plain, theirs), (ours, own) = (
+        zip(*(taught(one, seed) for seed in SEEDS), strict=True) for one in (ONLINE_DPO, DMPO)
+    )
     figures = say(right_door_by_summed_turns=line(plain), by_DMPO=line(ours))
     sizes = say(difference_in_size_of_summed_scores=theirs, of_DMPO=own)
     return Finding(min(ours) > max(plain) + 0.1 and max(own) < 0.8 * min(theirs), f"{STEPS} steps: {figures}, {sizes}")

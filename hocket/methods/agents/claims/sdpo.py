@@ -17,7 +17,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.sdpo import SDPO
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.recipe import Recipe
 from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns
 from hocket.stages import Grade, Play
@@ -82,7 +82,7 @@ def seller(recipe: Recipe, seed: int, partners: int, chat: int = 3) -> TalkBench
 
 JUDGED = SDPO.but({"rollout.judge": NamedBy(went_wrong), "objective.beta": 1.0})
 """With the toy's own judge, and a beta that suits single words."""
-PLAIN = DPO.but({"objective.beta": 1.0})
+PLAIN = ONLINE_DPO.but({"objective.beta": 1.0})
 
 
 def without_credit(result: StepResult) -> tuple[Batch, list[Trajectory]]:

@@ -14,7 +14,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import Tells, earned
 from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL
-from hocket.methods.base.dpo import DPO
+from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.tools.protocol import Tool
@@ -50,7 +50,7 @@ def _() -> Finding:
     gaps = []
     for batch in batches(2, gap=1.0, graded=True):
         rows = batch["trajectories"]
-        grpo, dpo = (inspect_rows(recipe, rows)["gradient"] for recipe in (GRPO, DPO))
+        grpo, dpo = (inspect_rows(recipe, rows)["gradient"] for recipe in (GRPO, ONLINE_DPO))
         for step in (1, 10, 11, 20, 21, 30, 31, 40, 41):
             gaps.append(gap(inspect_rows(TOOL_STAR, rows, step=step)["gradient"], dpo if 30 < step <= 40 else grpo))
     return below(EXACT, steps_1_to_41_off_GRPO_or_DPO=max(gaps))

@@ -1,0 +1,89 @@
+"""Learning from several scored answers to one prompt, as a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.columns import Column
+from hocket.objectives.aggregate import counted_lengths, trajectory_means, trajectory_sums
+from hocket.objectives.measures import LogRatio, Measure
+from hocket.objectives.ratios import recorded
+from hocket.stages import Objective, Stage
+from hocket.types import Evaluation, Quantity, Terms
+
+
+@dataclass(frozen=True)
+class ListLoss(Stage):
+    """A loss of one list."""
+
+    room = "objectives"
+
+    def __call__(self, score: Tensor, label: Tensor) -> Tensor:
+        """From what the policy thinks of each answer `[K]` and what they are worth `[K]` (constant) to a scalar."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ListMle(ListLoss):
+    """-log of the Plackett-Luce probability of the labels' order, the list's own order among equals."""
+
+    def __call__(self, score: Tensor, label: Tensor) -> Tensor:
+        ranked = score[torch.argsort(label, descending=True, stable=True)]
+        rest = torch.logcumsumexp(ranked.flip(0), 0).flip(0)
+        return (rest - ranked).sum()
+
+
+@dataclass(frozen=True)
+class SoftmaxRanking(ListLoss):
+    """-sum_i p_i log softmax(s)_i, p the labels over their sum (ListNet's softmax); 0 for labels of sum 0."""
+
+    def __call__(self, score: Tensor, label: Tensor) -> Tensor:
+        share = label / label.sum() if bool(label.sum() > 0) else torch.zeros_like(label)
+        return -(share * torch.log_softmax(score, 0)).sum()
+
+
+@dataclass(frozen=True)
+class Listwise(Objective):
+    """Minimises the mean over groups of a loss of s_i = beta m(y_i) and labels, the trajectories' advantages.
+
+    A group is what one scenario's trajectories that count make; one whose labels are all equal does not count.
+
+    Attributes:
+        loss: of one list. measure: what the policy thinks of an answer. beta: its scale.
+    """
+
+    loss: ListLoss = ListMle()
+    beta: float = 0.1
+    measure: Measure = LogRatio()
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
+    couples: ClassVar[Level] = Level.GROUP
+    idle_without_advantage: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0:
+            raise ValueError(f"beta must be positive, not {self.beta}")
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen, dtype = batch.occurrences, now.logp.dtype
+        own = now.logp[seen.decision]
+        gap = own
+        if Column.REFERENCE in self.measure.reads:
+            gap = own - recorded(batch, "reference")[seen.decision].to(dtype)
+        lengths = counted_lengths(batch)
+        score = self.beta * self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), lengths)
+        label = trajectory_means(seen.advantage.detach(), batch).to(dtype)
+        groups = GroupBy("scenario")(batch)
+        lists = [torch.nonzero((groups.index == n) & (lengths > 0)).flatten() for n in range(groups.size)]
+        told = [bool((label[members] != label[members[0]]).any()) if len(members) else False for members in lists]
+        values = [
+            self.loss(score[members], label[members]) if used else score.new_zeros(())
+            for members, used in zip(lists, told, strict=True)
+        ]
+        weight = torch.tensor(told).to(dtype) / max(sum(told), 1)
+        return Terms(torch.stack(values), weight, Level.GROUP, {"lists/total": float(sum(told))})
