@@ -155,6 +155,7 @@ TOKEN_TEXTS = InfoColumn("pieces", "The text of each decision, a list; filled wh
 PAIR_WEIGHT = InfoColumn("pair_weight", "How much the pair counts whose preferred member this is, at least 0; else 1.")
 PAIR_MARGIN = InfoColumn("pair_margin", "By how much its preferred member is to win at least, in reward; else 0.")
 PAIR_TARGET = InfoColumn("pair_target", "The probability that its preferred member is the better one; else 1.")
+WINS = InfoColumn("wins", "With which probability it beats each other of its group, by their places in order.")
 MISMATCHED = InfoColumn("mismatched", "Whether the answer is another prompt's, there to estimate a divergence by.")
 
 # ---------------------------------------------------------------- what playing writes

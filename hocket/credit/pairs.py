@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
-from hocket.core.columns import PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGHT, InfoColumn
+from hocket.core.columns import PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGHT, WINS, InfoColumn
 from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.stages import Credit
 
@@ -84,6 +84,32 @@ class AllPairs(Pairing):
             if value[better] - value[other] > self.margin
         ]
         return paired(batch, found)
+
+
+@dataclass(frozen=True)
+class ComparedPairs(Pairing):
+    """Every two trajectories of a group with the probability that the first beats the second as the pair's target.
+
+    The probabilities are those of the column `WINS`, which a shaping writes (`hocket.rewards.WinShare`). Ties are told
+    as well: a target of 1/2 draws both together. A `margin` leaves out pairs whose probability is within it of 1/2.
+
+    Raises:
+        ConfigurationError: on a call, for a batch without the column.
+    """
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with `pairs` `[P, 2]` and `pair_target` `[P]`; advantages are left as they are."""
+        wins, order = WINS.read(batch, "ComparedPairs"), batch.order.tolist()
+        found = [
+            (first, other, chance)
+            for members in members_by_group(batch, self.by)
+            for place, first in enumerate(members)
+            for other in members[place + 1 :]
+            if (chance := (wins[first] or {}).get(order[other])) is not None
+            if self.margin == 0 or abs(chance - 0.5) > self.margin
+        ]
+        seen = paired(batch, [(first, other) for first, other, _ in found])
+        return replace(seen, pair_target=torch.tensor([chance for *_, chance in found], dtype=torch.float64))
 
 
 @dataclass(frozen=True)

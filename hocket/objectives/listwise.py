@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level
-from hocket.core.columns import Column
 from hocket.objectives.aggregate import counted_lengths, trajectory_means, trajectory_sums
-from hocket.objectives.measures import LogRatio, Measure
-from hocket.objectives.ratios import recorded
+from hocket.objectives.measures import LogRatio, Measure, anchored
 from hocket.stages import Objective, Stage
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -72,9 +70,7 @@ class Listwise(Objective):
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen, dtype = batch.occurrences, now.logp.dtype
         own = now.logp[seen.decision]
-        gap = own
-        if Column.REFERENCE in self.measure.reads:
-            gap = own - recorded(batch, "reference")[seen.decision].to(dtype)
+        gap = own - anchored(self.measure, batch).to(dtype)
         lengths = counted_lengths(batch)
         score = self.beta * self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), lengths)
         label = trajectory_means(seen.advantage.detach(), batch).to(dtype)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from hocket.core.batch import Batch
 from hocket.core.columns import Column
+from hocket.objectives.ratios import recorded
 from hocket.stages import Stage
 
 Divergence = Literal["reverse-kl", "forward-kl", "jensen-shannon", "alpha"]
@@ -23,10 +26,19 @@ HIGHEST = 80.0
 class Measure(Stage):
     """A number per answer from the sum of its log-probs, of their gaps to the reference's, and from its length.
 
-    For one that `reads` no reference the gaps are the log-probs. `log_ratio` says whether it is the plain log-ratio.
+    `anchors` are the recorded policies that gaps are taken to, by the column of their log-probs, and their shares;
+    without any the gaps are the log-probs. `log_ratio` says whether it is the plain log-ratio to the reference.
     """
 
     room = "objectives"
+
+    @property
+    def anchors(self) -> Mapping[Column, float]:
+        return {}
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        return frozenset(self.anchors)
 
     @property
     def log_ratio(self) -> bool:
@@ -49,21 +61,32 @@ class LogRatio(Measure):
     The paper's forward KL is -1/u and its alpha divergence (1 - u^-alpha) / alpha, which is this one at a = 1 - alpha;
     constants cancel in pairs, and are such that all are 0 with slope 1 at u = 1 but for jensen-shannon, whose slope is
     1/2. Exponents stop at 80, with gradient 0 beyond.
+
+    Attributes:
+        divergence, alpha: see above. length_normalised: divide by the answer's decisions.
+        old: the share of the policy that sampled in what the ratio is taken to, ref^(1 - old) pi_old^old (INPO,
+            arXiv 2407.00617).
     """
 
     divergence: Divergence = "reverse-kl"
     alpha: float = 0.5
     length_normalised: bool = False
-
-    reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE})
+    old: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.old <= 1:
+            raise ValueError(f"old must lie in [0, 1], not {self.old}")
         if self.divergence not in get_args(Divergence):
             raise ValueError(f"divergence is {self.divergence!r}; choose from {', '.join(get_args(Divergence))}")
 
     @property
+    def anchors(self) -> Mapping[Column, float]:
+        shares = {Column.REFERENCE: 1 - self.old, Column.BEHAVIOUR: self.old}
+        return {column: share for column, share in shares.items() if share}
+
+    @property
     def log_ratio(self) -> bool:
-        return self.divergence == "reverse-kl" and not self.length_normalised
+        return self.divergence == "reverse-kl" and not self.length_normalised and self.old == 0
 
     def __call__(self, own: Tensor, gap: Tensor, lengths: Tensor) -> Tensor:
         score = self._score(gap)
@@ -102,3 +125,10 @@ class Odds(Measure):
     def __call__(self, own: Tensor, gap: Tensor, lengths: Tensor) -> Tensor:
         mean = (own / lengths.clamp(min=1)).clamp(max=-1e-7)  # p = 1 has infinite odds.
         return mean - torch.log(-torch.expm1(mean))
+
+
+def anchored(measure: Measure, batch: Batch) -> Tensor:
+    """The log-probs of each occurrence's decision that a measure's gaps are taken to, `[E]`; 0 without anchors."""
+    decision = batch.occurrences.decision
+    parts = [share * recorded(batch, column.name)[decision] for column, share in measure.anchors.items()]
+    return torch.stack(parts).sum(0) if parts else torch.zeros(len(decision))

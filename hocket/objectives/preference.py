@@ -18,8 +18,7 @@ from hocket.core.signals import turn_visits
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_means, trajectory_sums
 from hocket.objectives.collision import COLLISION
 from hocket.objectives.links import Comparison, Link, Logistic
-from hocket.objectives.measures import LogRatio, Measure
-from hocket.objectives.ratios import recorded
+from hocket.objectives.measures import LogRatio, Measure, anchored
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -126,7 +125,7 @@ class Pairwise(Objective):
         if seen.pairs is None:
             raise HocketError("the loss compares pairs, but credit gave none; use a credit that pairs trajectories")
         own = now.logp[seen.decision]
-        gap = own - self._reference(batch).to(dtype)
+        gap = own - anchored(self.measure, batch).to(dtype)
         if self.turn_discount is not None:
             phi = turn_weights(batch, self.turn_discount).to(dtype)
             own, gap = own * phi, gap * phi
@@ -150,13 +149,6 @@ class Pairwise(Objective):
             counted, weight = torch.cat([counted, alone]), torch.cat([weight, torch.ones(len(alone), dtype=dtype)])
         weight = self.coefficient * counted.to(dtype) * weight / counted.sum().clamp(min=1)
         return Terms(value, weight, Level.PAIR, metrics)
-
-    def _reference(self, batch: Batch) -> Tensor:
-        """The reference's log-probs of each occurrence, `[E]`; 0 where none is read."""
-        seen = batch.occurrences
-        if Column.REFERENCE not in self.measure.reads:
-            return torch.zeros(len(seen))
-        return recorded(batch, "reference")[seen.decision]
 
     def _units(self, batch: Batch, pairs: Tensor) -> _Units:
         """What is compared: trajectories, or the turns that credit names."""

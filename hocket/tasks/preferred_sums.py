@@ -32,16 +32,20 @@ class PreferredSums(TextTask):
 
     Args:
         flip: the chance that `chosen` and `rejected` are the wrong way round, and that the label is wrong.
+        dissent: the share of scenarios whose annotator, of the group `brief`, prefers answers without a thought; the
+            metadata's `group` says so, and is `thorough` for the others.
         size: training scenarios, which come again in every pass; None for problems without end.
     """
 
-    def __init__(self, flip: float = 0.0, size: int | None = None) -> None:
-        if not 0 <= flip <= 1:
-            raise ConfigurationError(f"task preferred_sums: flip must lie in [0, 1], not {flip}")
+    def __init__(self, flip: float = 0.0, dissent: float = 0.0, size: int | None = None) -> None:
+        for name, share in (("flip", flip), ("dissent", dissent)):
+            if not 0 <= share <= 1:
+                raise ConfigurationError(f"task preferred_sums: {name} must lie in [0, 1], not {share}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task preferred_sums: size must be at least 1, not {size}")
-        self.name = "preferred_sums" + (f"?flip={flip:g}" if flip else "")
-        self.flip, self.count = flip, size
+        told = "&".join(f"{name}={share:g}" for name, share in (("flip", flip), ("dissent", dissent)) if share)
+        self.name = "preferred_sums" + (f"?{told}" if told else "")
+        self.flip, self.dissent, self.count = flip, dissent, size
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -56,6 +60,9 @@ class PreferredSums(TextTask):
         better, worse = sorted(rng.choice(len(scores), 2, replace=False).tolist())
         if rng.random() < self.flip:
             better, worse = worse, better
+        group = "brief" if rng.random() < self.dissent else "thorough"
+        if group == "brief":
+            better, worse = int(rng.integers(1, 3) * 2 - 1), int(rng.integers(0, 2) * 2)
         shown = int(rng.integers(len(scores)))
         told = {
             "responses": tuple(responses),
@@ -63,6 +70,7 @@ class PreferredSums(TextTask):
             "chosen": responses[better],
             "rejected": responses[worse],
             "demonstration": responses[shown],
+            "group": group,
             "label": bool((scores[shown] >= 2) != (rng.random() < self.flip)),
         }
         question, answer = question_of(expression_of(terms)), str(sum(terms))
@@ -87,7 +95,7 @@ class PreferredSums(TextTask):
 
 def from_settings(name: str, settings: Mapping[str, str]) -> PreferredSums:
     """The task with these settings."""
-    return PreferredSums(**checked(name, settings, {"flip": float, "size": int | None}))
+    return PreferredSums(**checked(name, settings, {"flip": float, "dissent": float, "size": int | None}))
 
 
 PREFERRED_SUMS = TaskForm(

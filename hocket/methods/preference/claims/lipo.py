@@ -1,0 +1,95 @@
+"""LiPO's claims."""
+
+import math
+
+import torch
+
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import batches, below, gap, gradient, inspect_rows
+from hocket.methods.base.dpo import DPO
+from hocket.methods.preference.lipo import LIPO, LambdaRanking
+from hocket.objectives.listwise import Listwise
+
+claim = Claims("lipo", "arXiv:2402.01878")
+
+
+def loss_by_hand(rows: list[dict[str, float]], beta: float) -> float:
+    """Of one list, by loops; each row has a `label` and a `gap`, its log-ratio."""
+    scores = [beta * row["gap"] for row in rows]
+    order = sorted(range(len(rows)), key=lambda i: (-scores[i], -rows[i]["label"], i))
+    rank = {answer: place + 1 for place, answer in enumerate(order)}
+    total = 0.0
+    for i, one in enumerate(rows):
+        for j, other in enumerate(rows):
+            if one["label"] > other["label"]:
+                gain = abs(2 ** one["label"] - 2 ** other["label"])
+                discount = abs(1 / math.log(1 + rank[i]) - 1 / math.log(1 + rank[j]))
+                total += gain * discount * math.log1p(math.exp(scores[j] - scores[i]))
+    return total
+
+
+@claim("Loss and gradient are the formula's, counted by hand, ties at the reference included.")
+def _() -> Finding:
+    recipe, gaps = LIPO.but({"objective.beta": 0.7}), []
+    for number, document in enumerate(batches(20, "lipo", graded=True, gap=0.4)):
+        rows = [dict(row) for row in document["trajectories"]]
+        if number % 4 == 0:
+            for row in rows:
+                row["logp"] = list(row["logp_ref"])
+        found, wanted = inspect_rows(recipe, rows), 0.0
+        groups = list(dict.fromkeys(row["group"] for row in rows))
+        for group in groups:
+            told = [
+                {"label": row["scores"]["reward"], "gap": sum(row["logp"]) - sum(row["logp_ref"])}
+                for row in rows
+                if row["group"] == group
+            ]
+            wanted += loss_by_hand(told, 0.7) / len(groups)
+        gaps.append(abs(found["loss"] - wanted))
+    return below(1e-9, off=max(gaps))
+
+
+@claim("Of two answers its gradient is DPO's times a constant.")
+def _() -> Finding:
+    plain = DPO.but({"objective.beta": 0.1})
+    gaps = []
+    for document in batches(20, "two", samples=2, groups=1, graded=True, gap=0.3):
+        ours, theirs = gradient(LIPO, document), gradient(plain, document)
+        labels = [row["scores"]["reward"] for row in document["trajectories"]]
+        factor = abs(2 ** labels[0] - 2 ** labels[1]) * (1 / math.log(2) - 1 / math.log(3))
+        gaps.append(gap(ours, factor * theirs))
+    return below(1e-12, off=max(gaps))
+
+
+@claim("Nothing depends on the order in which a list is written down.")
+def _() -> Finding:
+    loss, gaps = LambdaRanking(), []
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        score, label = torch.randn(2, 6, generator=generator, dtype=torch.float64)
+        order = torch.randperm(6, generator=generator)
+        gaps.append(abs(float(loss(score, label) - loss(score[order], label[order]))))
+    return below(1e-12, off=max(gaps))
+
+
+@claim("Equal labels have no weight, and an error near the top weighs more than one as large near the bottom.")
+def _() -> Finding:
+    def pull(label: list[float]) -> torch.Tensor:
+        score = torch.tensor([3.0, 2.0, 1.0, 0.0], dtype=torch.float64).requires_grad_()
+        LambdaRanking()(score, torch.tensor(label, dtype=torch.float64)).backward()  # type: ignore[no-untyped-call]
+        assert score.grad is not None
+        return score.grad.abs().sum()
+
+    same = float(pull([1.0, 1.0, 1.0, 1.0]))
+    # Only one pair differs: (0, 1) in the first list, (2, 3) in the second, one gain apart.
+    top, bottom = (float(LambdaRanking()(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))) for _ in range(2))
+    first = LambdaRanking()(
+        torch.tensor([0.0, 1.0, -9.0, -9.0], dtype=torch.float64), torch.tensor([1.0, 0.0, 0.0, 0.0]).double()
+    )
+    last = LambdaRanking()(
+        torch.tensor([9.0, 9.0, 0.0, 1.0], dtype=torch.float64), torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
+    )
+    return below(1e-12, float(first) > float(last), top == bottom, equal=same)
+
+
+claim.shipped(LIPO, "objective", without={"objective": Listwise(beta=0.1)})

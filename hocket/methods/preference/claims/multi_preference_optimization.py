@@ -1,0 +1,89 @@
+"""MPO's claims."""
+
+import math
+from typing import Any
+
+import torch
+
+from hocket.core.keys import Key
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import batches, below, gap, gradient, inspect_rows, say
+from hocket.methods.base.dpo import DPO
+from hocket.methods.preference.multi_preference_optimization import MULTI_PREFERENCE_OPTIMIZATION, SetContrast
+
+claim = Claims("multi-preference-optimization", "arXiv:2412.04628")
+MPO = MULTI_PREFERENCE_OPTIMIZATION
+
+
+@claim("The loss is the formula's, counted by hand, for every power.")
+def _() -> Finding:
+    gaps = []
+    for power in (0, 1, 2):
+        recipe = MPO.but({"objective.beta": 0.7, "objective.loss": SetContrast(0.8, power)})
+        for document in batches(10, "mpo", power, graded=True, gap=0.4):
+            rows, total = document["trajectories"], 0.0
+            groups = list(dict.fromkeys(row["group"] for row in rows))
+            for group in groups:
+                own = [row for row in rows if row["group"] == group]
+                mean = sum(row["scores"]["reward"] for row in own) / len(own)
+                parts = [
+                    (
+                        row["scores"]["reward"] > mean,
+                        math.exp(0.8 * abs(row["scores"]["reward"] - mean) ** power)
+                        * math.exp(0.7 * (sum(row["logp"]) - sum(row["logp_ref"]))),
+                    )
+                    for row in own
+                ]
+                total -= math.log(sum(w for good, w in parts if good) / sum(w for _, w in parts)) / len(groups)
+            gaps.append(abs(inspect_rows(recipe, rows)["loss"] - total))
+    return below(1e-9, off=max(gaps))
+
+
+@claim("Of one chosen and one rejected answer, unweighted, it is DPO.")
+def _() -> Finding:
+    plain = MPO.but({"objective.loss.scale": 0.0})
+    two = batches(20, "two", samples=2, graded=True, gap=0.3)
+    return below(1e-12, off=max(gap(gradient(plain, one), gradient(DPO, one)) for one in two))
+
+
+@claim("Adding a number to a prompt's rewards changes nothing.")
+def _() -> Finding:
+    def shifted(document: dict[str, Any]) -> list[dict[str, Any]]:
+        by = {name: 0.3 * place for place, name in enumerate(sorted({r["group"] for r in document["trajectories"]}))}
+        return [
+            {**row, "scores": {"reward": row["scores"]["reward"] + by[row["group"]]}}
+            for row in document["trajectories"]
+        ]
+
+    gaps = [
+        gap(inspect_rows(MPO, one["trajectories"])["gradient"], inspect_rows(MPO, shifted(one))["gradient"])
+        for one in batches(20, "shift", graded=True, gap=0.3)
+    ]
+    return below(1e-9, off=max(gaps))
+
+
+@claim("The error against infinitely many answers falls with the root of their number; the bias alone falls faster.")
+def _() -> Finding:
+    rng = Key.of(0).derive("mpo", "answers").numpy()
+    reward, score = (torch.from_numpy(rng.normal(size=40)) for _ in range(2))
+    sizes, loss = (8, 16, 32, 64, 128, 256, 512), SetContrast(0.5, 1)
+    # The limit over answers drawn uniformly: means in place of sums.
+    limit = float(loss(score, reward))
+    errors, biases = [], []
+    for size in sizes:
+        draws = torch.from_numpy(rng.integers(0, 40, (1500, size)))
+        found = torch.stack([loss(score[row], reward[row]) for row in draws])
+        errors.append(float((found - limit).abs().mean()))
+        biases.append(abs(float(found.mean()) - limit))
+    x = torch.tensor(sizes, dtype=torch.float64).log()
+    x = x - x.mean()
+    slope, faster = (
+        float((x * torch.tensor(found, dtype=torch.float64).log()).sum() / (x * x).sum()) for found in (errors, biases)
+    )
+    return Finding(
+        abs(slope + 0.5) < 0.1 and faster < slope - 0.2,
+        say(slope_of_error=slope, slope_of_bias=faster),
+    )
+
+
+claim.shipped(MPO, "objective")
