@@ -1,0 +1,79 @@
+"""What a scenario holds besides its prompt: responses that were written down before, and how they compare."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hocket.types import Scenario
+
+
+class Example(Enum):
+    """What responses stand in a scenario's metadata, and under which names.
+
+    Where a name holds a response, it is text, or the messages to append where it has several turns.
+    """
+
+    PROMPT = "prompts"
+    """None."""
+
+    DEMONSTRATION = "demonstrations"
+    """`demonstration`, a response to imitate; or the scenario's answer, as text."""
+
+    PAIR = "pairs"
+    """`chosen` and `rejected`; and of `weight`, `margin` and `target` (the probability that chosen is preferred) those
+    that were stated."""
+
+    LABELLED = "labelled responses"
+    """`demonstration`, and whether it is a good one: `label`, a boolean; and `weight` where it was stated."""
+
+    RANKED = "ranked responses"
+    """`responses`, two or more, and their `scores`, as many numbers."""
+
+    @property
+    def columns(self) -> str:
+        """How data states it."""
+        return _COLUMNS[self]
+
+    @property
+    def recipe(self) -> str:
+        """A recipe that learns from it."""
+        return _RECIPES[self]
+
+
+_COLUMNS = {
+    Example.PROMPT: "prompt",
+    Example.DEMONSTRATION: "prompt and completion, or messages",
+    Example.PAIR: "chosen and rejected",
+    Example.LABELLED: "completion and label",
+    Example.RANKED: "responses and scores",
+}
+_RECIPES = {
+    Example.PROMPT: "--recipe grpo with a reward",
+    Example.DEMONSTRATION: "--recipe sft",
+    Example.PAIR: "--recipe dpo-offline",
+    Example.LABELLED: "--recipe kto",
+    Example.RANKED: "a recipe for ranked responses",
+}
+
+
+def held_by(scenario: Scenario) -> Example:
+    """What a scenario's metadata hold."""
+    found = {name for name, value in scenario.metadata.items() if value is not None}
+    if {"chosen", "rejected"} <= found:
+        return Example.PAIR
+    if "responses" in found:
+        return Example.RANKED
+    if "demonstration" in found:
+        labelled = isinstance(scenario.metadata.get("label"), bool)
+        return Example.LABELLED if labelled else Example.DEMONSTRATION
+    return Example.PROMPT if scenario.answer is None else Example.DEMONSTRATION
+
+
+def responses_of(scenario: Scenario) -> list[Any]:
+    """The responses that stand in a scenario's metadata, each text or messages to append."""
+    known = scenario.metadata
+    said = [known.get(name) for name in ("chosen", "rejected", "demonstration")]
+    ranked = known.get("responses") if held_by(scenario) is Example.RANKED else None
+    return [one for one in [*said, *(ranked or ())] if one is not None]
