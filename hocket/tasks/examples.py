@@ -102,6 +102,7 @@ def checked_row(record: Record, source: int = 0) -> Row:
     return Row(record.number, prompt, answer, split, columns, example, form, where, source)
 
 
+_RESPONSES = ("completion", "chosen", "rejected", "responses")
 _Read = tuple[str | tuple[Message, ...], dict[str, Any], Example]
 
 
@@ -222,7 +223,7 @@ _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], .
 def _asked(cells: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:
     """What is asked, in the column `prompt`."""
     if "prompt" not in cells:
-        hint = nearest("prompt", cells)
+        hint = nearest("prompt", [column for column in cells if column not in _RESPONSES])
         if not hint.startswith("; did you mean"):
             hint = f', only {", ".join(cells)}; call the column of what is asked "prompt"' if cells else ""
         raise ConfigurationError(f'{where}: no "prompt"{hint}')
