@@ -22,11 +22,6 @@ FILES = {
     "broken.jsonl": '{"prompt": "a", "answer": "b"}\n{"prompt": \n',
     "other.jsonl": '{"question": "a", "answer": "b"}\n',
     "pairs.jsonl": _PAIRS,
-    "pairs7.jsonl": _PAIRS.replace('"e"', "7"),
-    "long.jsonl": _PAIRS.replace('"d"', json.dumps("d " * 4000)),
-    "labels.jsonl": "".join(
-        f'{{"prompt": "{n}", "completion": "c", "label": {str(n % 2 == 0).lower()}}}\n' for n in range(20)
-    ),
     "unanswered.jsonl": '{"prompt": "a"}\n{"prompt": "b"}\n{"prompt": "c"}\n',
     "empty.yaml": "steps: [\n",
     "wrong.yaml": "stepz: 3\n",
@@ -85,11 +80,7 @@ CASES: dict[str, tuple[str, int, str]] = {
     "broken data": ("train --task broken.jsonl", 2, "broken.jsonl, line 2.*JSON"),
     "data without prompts": ("train --task other.jsonl", 2, 'other.jsonl, line 1.*"prompt"'),
     "data without answers": ("train --task unanswered.jsonl", 2, "unanswered.jsonl.*answer.*--reward"),
-    "data with a number for a response": ("train --recipe dpo-offline --task pairs7.jsonl", 2, "line 2: rejected is"),
-    "pairwise recipe on single responses": ("train --recipe dpo-offline --task labels.jsonl", 2, "pairs.*labelled"),
     "imitation of pairs": ("train --recipe sft --task pairs.jsonl", 2, "demonstrations.*holds pairs"),
-    "pairwise recipe on sums": ("train --recipe dpo-offline --task sums", 2, "learns from pairs, and task sums"),
-    "pairs too long": ("train --recipe dpo-offline --task long.jsonl", 2, "long.jsonl, line 2: .*truncate=end"),
     "truncation": ("train --task pairs.jsonl?truncate=middle", 2, "'middle'.*end, refuse, start"),
     "task object": ("train --task notask.py:Mine", 2, "notask.py:Mine lacks"),
     "model": ("train --model ./nomodel", 2, "'./nomodel'"),
