@@ -15,7 +15,7 @@ from hocket.rewards.functions import load_rewards
 from hocket.rewards.judging import Judge
 from hocket.stages import Hook, Policy, Reward, Task
 from hocket.train.embedders import Embedder
-from hocket.train.examples import check_examples, check_lengths, replayed
+from hocket.train.examples import replayed
 from hocket.train.journal import Journal
 from hocket.train.judges import asking, with_judge
 from hocket.train.kinds import kind_of
@@ -49,15 +49,10 @@ def build_parts(
     `judge` is put where a stage or a reward may ask one; without it these go by their rules.
 
     Raises:
-        ConfigurationError: when parts do not fit together, the task lacks what a recipe learns from, or nothing asks
-            the judge.
+        ConfigurationError: when parts do not fit together, or nothing asks the judge.
     """
     key = Key.of(config.seed)
-    for recipe, _ in config.phases:
-        check_examples(recipe, task)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    if any(replayed(recipe) is not None for recipe, _ in config.phases):
-        check_lengths(task, player)
     by_phase = with_judge(_rewards(config, task, rewards, workflow), judge)
     stages = [*(stage for recipe, _ in config.phases for stage in recipe.stages), *itertools.chain(*by_phase)]
     if judge is not None and not any(asking(stages)):
