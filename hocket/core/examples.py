@@ -31,6 +31,10 @@ class Example(Enum):
     RANKED = "ranked responses"
     """`responses`, two or more, and their `scores`, as many numbers."""
 
+    STEPS = "labelled steps"
+    """`steps`, the parts of one response, each text, or `demonstration`, messages of which the assistant's are the
+    parts; and `labels`, a probability that it is right, a boolean or None for each part."""
+
     @property
     def columns(self) -> str:
         """How data states it."""
@@ -48,6 +52,7 @@ _COLUMNS = {
     Example.PAIR: "chosen and rejected",
     Example.LABELLED: "completion and label",
     Example.RANKED: "responses and scores",
+    Example.STEPS: "steps and labels",
 }
 _RECIPES = {
     Example.PROMPT: "--recipe grpo with a reward",
@@ -55,6 +60,7 @@ _RECIPES = {
     Example.PAIR: "--recipe dpo-offline",
     Example.LABELLED: "--recipe kto",
     Example.RANKED: "a recipe for ranked responses",
+    Example.STEPS: "--recipe process-reward",
 }
 
 
@@ -63,8 +69,10 @@ def held_by(scenario: Scenario) -> Example:
     found = {name for name, value in scenario.metadata.items() if value is not None}
     if {"chosen", "rejected"} <= found:
         return Example.PAIR
-    if "responses" in found:
+    if isinstance(scenario.metadata.get("responses"), list):
         return Example.RANKED
+    if found & {"steps", "demonstration"} and isinstance(scenario.metadata.get("labels"), list):
+        return Example.STEPS
     if "demonstration" in found:
         labelled = isinstance(scenario.metadata.get("label"), bool)
         return Example.LABELLED if labelled else Example.DEMONSTRATION
@@ -75,5 +83,8 @@ def responses_of(scenario: Scenario) -> list[Any]:
     """The responses that stand in a scenario's metadata, each text or messages to append."""
     known = scenario.metadata
     said = [known.get(name) for name in ("chosen", "rejected", "demonstration")]
-    ranked = known.get("responses") if held_by(scenario) is Example.RANKED else None
+    held = held_by(scenario)
+    ranked = known.get("responses") if held is Example.RANKED else None
+    if held is Example.STEPS and known.get("steps") is not None:
+        said = ["\n".join(known["steps"])]
     return [one for one in [*said, *(ranked or ())] if one is not None]

@@ -90,8 +90,13 @@ def checked_row(record: Record, source: int = 0) -> Row:
     stated = {column for column, cell in cells.items() if cell is not None}
     fitting = ((form, read) for form, needed, read in _FORMS if needed & stated)
     form, read = next(fitting, ("prompt", _prompt_only))
+    if form == "prompt" and "labels" in stated and {"steps", "completions"} & stated:  # the latter as TRL writes it
+        form, read = "steps and labels", _steps
+    if form == "messages" and isinstance(cells.get("labels"), list):
+        form, read = "messages and labels", _turns
     prompt, found, example = read(cells, where)
-    used = {"prompt", "answer", "split", *({form} & {"completion", "messages"})}
+    name = "completions" if "completions" in stated and example is Example.STEPS else form.split()[0]
+    used = {"prompt", "answer", "split", *({name} & {"completion", "completions", "messages"})}
     form = f"{form} and label" if example is Example.LABELLED else form
     columns = {name: value for name, value in cells.items() if name not in used} | found
     if example in (Example.PAIR, Example.LABELLED):
@@ -206,6 +211,49 @@ def _ranked(cells: Mapping[str, Any], where: str) -> _Read:
     if len(set(values)) == 1:
         raise ConfigurationError(f"{where}: scores are all {values[0]}, which ranks nothing; drop the row")
     return prompt, {"responses": responses, "scores": values}, Example.RANKED
+
+
+def _steps(cells: Mapping[str, Any], where: str) -> _Read:
+    """The steps of one response, with a label each."""
+    prompt = _asked(cells, where)
+    name = "steps" if cells.get("steps") is not None else "completions"
+    steps = cells.get(name)
+    if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
+        raise ConfigurationError(f"{where}: {name} must be a list of texts that say something; write a text per step")
+    return prompt, {"steps": steps, "labels": _labels(cells.get("labels"), len(steps), name, where)}, Example.STEPS
+
+
+def _turns(cells: Mapping[str, Any], where: str) -> _Read:
+    """A conversation with a label for each of the assistant's turns."""
+    prompt, found, _ = _messages({**cells, "label": None}, where)
+    said = found["demonstration"]
+    turns = (assistant(said),) if isinstance(said, str) else said
+    count = sum(message["role"] == "assistant" for message in turns)
+    labels = _labels(cells["labels"], count, "the assistant's messages", where)
+    return prompt, {"demonstration": turns, "labels": labels}, Example.STEPS
+
+
+def assistant(text: str) -> Message:
+    """What the assistant says."""
+    return {"role": "assistant", "content": text}
+
+
+def _labels(labels: Any, count: int, name: str, where: str) -> list[float | None]:
+    if not isinstance(labels, list) or len(labels) != count:
+        shown = f"a list of {len(labels)}" if isinstance(labels, list) else kind_of(labels)
+        raise ConfigurationError(f"{where}: labels is {shown} where {name} are {count}; write one for each")
+    found: list[float | None] = []
+    for place, label in enumerate(labels):
+        is_number = isinstance(label, (int, float)) and 0 <= label <= 1
+        if label is not None and not is_number:
+            shown = repr(label) if isinstance(label, (int, float, str)) else kind_of(label)
+            raise ConfigurationError(
+                f"{where}: labels[{place}] is {shown}; write true, false, a probability, or null for no opinion"
+            )
+        found.append(None if label is None else float(label))
+    if all(label is None for label in found):
+        raise ConfigurationError(f"{where}: labels are all null, so nothing is learnt; drop the row")
+    return found
 
 
 _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], ...] = (

@@ -16,7 +16,7 @@ from hocket.core.errors import ConfigurationError
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 """How the name of a file of data ends."""
 
-_AS_JSON = ("messages", "responses", "scores", "tools")
+_AS_JSON = ("messages", "responses", "scores", "tools", "steps", "completions", "labels")
 """Columns whose cells in a CSV file are JSON; a prompt or a response is where it is a list of messages."""
 _NUMBERS = ("weight", "margin", "target")
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}

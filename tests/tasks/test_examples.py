@@ -40,6 +40,8 @@ def _other(row: Mapping[str, Any]) -> dict[str, Any]:
     unseen: dict[str, Any] = {"prompt": "unseen"}
     if {"chosen", "rejected"} & row.keys():
         return {**unseen, "chosen": "a", "rejected": "b"}
+    if "steps" in row or "completions" in row:
+        return {**unseen, "steps": ["a"], "labels": [True]}
     if "responses" in row:
         return {**unseen, "responses": ["a", "b"]}
     if "messages" in row or "completion" in row:
@@ -52,6 +54,7 @@ def first(row: dict[str, Any]) -> Scenario:
     rows = rows_with(row)
     if "messages" in row:
         rows[1] = {"messages": [{"role": "user", "content": "unseen"}, assistant("a")], "split": "eval"}
+        rows[1] |= {"labels": [True]} if "labels" in row else {}
     if "label" in row:
         rows.append({**row, "label": not row["label"], "split": "train"})
     return of(rows).scenario("train", 0)
@@ -124,6 +127,24 @@ def first(row: dict[str, Any]) -> Scenario:
             Example.RANKED,
             "p",
             {"responses": ["a", "4"], "scores": [0.0, 0.5]},
+        ),
+        (
+            {"prompt": "p", "steps": ["a", "b", "c"], "labels": [True, 0.5, None]},
+            Example.STEPS,
+            "p",
+            {"steps": ["a", "b", "c"], "labels": [1.0, 0.5, None]},
+        ),
+        (
+            {"prompt": "p", "completions": ["a", "b"], "labels": [True, False]},
+            Example.STEPS,
+            "p",
+            {"steps": ["a", "b"], "labels": [1.0, 0.0]},
+        ),
+        (
+            {"messages": [USER, FOUR, USER, FIVE], "labels": [True, False]},
+            Example.STEPS,
+            (USER,),
+            {"demonstration": (FOUR, USER, FIVE), "labels": [1.0, 0.0]},
         ),
         (
             {"prompt": "p", "chosen": "c", "rejected": "r", "group": "g1", "annotator": 7},
@@ -206,6 +227,12 @@ RANKED = {"prompt": "p", "responses": ["a", "b"], "scores": [1, 0]}
         ({**RANKED, "scores": [1, None]}, "scores[1] is null; write a number"),
         ({**RANKED, "scores": [1, float("nan")]}, "scores[1] is nan; write a finite number"),
         ({**RANKED, "scores": [1, 1]}, "scores are all 1.0, which ranks nothing"),
+        ({"prompt": "p", "steps": ["a", ""], "labels": [1, 0]}, "steps must be a list of texts"),
+        ({"prompt": "p", "steps": ["a", "b"], "labels": [True]}, "labels is a list of 1 where steps are 2"),
+        ({"prompt": "p", "steps": ["a"], "labels": 1}, "labels is a number where steps are 1"),
+        ({"prompt": "p", "steps": ["a"], "labels": [1.5]}, "labels[0] is 1.5; write true, false, a probability"),
+        ({"prompt": "p", "steps": ["a"], "labels": [None]}, "labels are all null"),
+        ({"messages": [USER, FOUR], "labels": [1, 0]}, "labels is a list of 2 where the assistant's messages are 1"),
         ({**PAIR, "tools": "search"}, "tools is text; write a list of function schemas"),
         ({**PAIR, "tools": [{"function": 3}]}, "tools is a list of something else"),
     ],
