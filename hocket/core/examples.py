@@ -57,26 +57,26 @@ _COLUMNS = {
 _RECIPES = {
     Example.PROMPT: "--recipe grpo with a reward",
     Example.DEMONSTRATION: "--recipe sft",
-    Example.PAIR: "--recipe dpo-offline",
+    Example.PAIR: "--recipe dpo",
     Example.LABELLED: "--recipe kto",
     Example.RANKED: "a recipe for ranked responses",
     Example.STEPS: "--recipe process-reward",
 }
 
 
-def held_by(scenario: Scenario) -> Example:
-    """What a scenario's metadata hold."""
-    found = {name for name, value in scenario.metadata.items() if value is not None}
-    if {"chosen", "rejected"} <= found:
-        return Example.PAIR
-    if isinstance(scenario.metadata.get("responses"), list):
-        return Example.RANKED
-    if found & {"steps", "demonstration"} and isinstance(scenario.metadata.get("labels"), list):
-        return Example.STEPS
-    if "demonstration" in found:
-        labelled = isinstance(scenario.metadata.get("label"), bool)
-        return Example.LABELLED if labelled else Example.DEMONSTRATION
-    return Example.PROMPT if scenario.answer is None else Example.DEMONSTRATION
+def held_by(scenario: Scenario) -> frozenset[Example]:
+    """What a scenario's metadata hold, which may be several things; an answer is a demonstration too."""
+    known = scenario.metadata
+    found = {name for name, value in known.items() if value is not None}
+    shown = "demonstration" in found
+    held = {
+        Example.PAIR: {"chosen", "rejected"} <= found,
+        Example.RANKED: isinstance(known.get("responses"), list),
+        Example.STEPS: (shown or "steps" in found) and isinstance(known.get("labels"), list),
+        Example.LABELLED: shown and isinstance(known.get("label"), bool),
+        Example.DEMONSTRATION: shown or scenario.answer is not None,
+    }
+    return frozenset(example for example, is_held in held.items() if is_held) or frozenset({Example.PROMPT})
 
 
 def responses_of(scenario: Scenario) -> list[Any]:
@@ -84,7 +84,7 @@ def responses_of(scenario: Scenario) -> list[Any]:
     known = scenario.metadata
     said = [known.get(name) for name in ("chosen", "rejected", "demonstration")]
     held = held_by(scenario)
-    ranked = known.get("responses") if held is Example.RANKED else None
-    if held is Example.STEPS and known.get("steps") is not None:
+    ranked = known["responses"] if Example.RANKED in held else None
+    if Example.STEPS in held and known.get("steps") is not None:
         said = ["\n".join(known["steps"])]
     return [one for one in [*said, *(ranked or ())] if one is not None]

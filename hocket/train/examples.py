@@ -36,18 +36,20 @@ def check_examples(recipe: Recipe, task: Task) -> None:
     wanted = replayed(recipe)
     if wanted is None:
         return
-    held = getattr(task, "example", None) or held_by(task.scenario("train", 0))
-    if held is Example.PROMPT and wanted is Example.DEMONSTRATION and hasattr(task, "examples"):
-        bare = next((where for where, scenario in task.examples() if held_by(scenario) is Example.PROMPT), None)
+    own: Example | None = getattr(task, "example", None)
+    if own is Example.PROMPT and wanted is Example.DEMONSTRATION and hasattr(task, "examples"):
+        bare = next((where for where, scenario in task.examples() if Example.PROMPT in held_by(scenario)), None)
         if bare is None:
             return
         raise ConfigurationError(
             f"{bare}: neither a completion nor an answer, one of which recipe {recipe.name} learns from; add it"
         )
-    if held is not wanted:
+    held = held_by(task.scenario("train", 0)) if own is None else {own}
+    if wanted not in held:
+        has = min(held, key=list(Example).index)
         raise ConfigurationError(
-            f"recipe {recipe.name} learns from {wanted.value}, and task {task.name} holds {held.value}; give a task "
-            f"with {wanted.columns}, or choose {held.recipe}"
+            f"recipe {recipe.name} learns from {wanted.value}, and task {task.name} holds {has.value}; give a task "
+            f"with {wanted.columns}, or choose {has.recipe}"
         )
 
 

@@ -36,17 +36,17 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
     ("rows", "setting", "recipe", "words"),
     [
         (PAIRS, "", "sft", "recipe sft learns from demonstrations, and task FILE holds pairs; give a task with prompt"),
-        (LABELLED, "", "dpo-offline", "learns from pairs, and task FILE holds labelled responses; give a task with"),
+        (LABELLED, "", "dpo", "learns from pairs, and task FILE holds labelled responses; give a task with"),
         (LABELLED, "", "sft", "learns from demonstrations, and task FILE holds labelled responses"),
-        (SHOWN, "", "dpo-offline", "learns from pairs, and task FILE holds demonstrations"),
-        (RANKED, "", "dpo-offline", "learns from pairs, and task FILE holds ranked responses"),
+        (SHOWN, "", "dpo", "learns from pairs, and task FILE holds demonstrations"),
+        (RANKED, "", "dpo", "learns from pairs, and task FILE holds ranked responses"),
         ([{"prompt": "a", "answer": 1}, {"prompt": "b"}, {"prompt": "c"}], "", "sft", "neither a completion nor an"),
-        ([PAIRS[0], {**PAIRS[1], "rejected": 7}], "", "dpo-offline", "FILE, line 2: rejected is a number"),
-        (LONG, "", "dpo-offline", "FILE, line 2: scenario 'data:2' has 8009 tokens, more than the 1024 that fit"),
-        (LONG, "?truncate=start", "dpo-offline", "without its prompt too; set truncate=end"),
-        (PAIRS, "?max_length=8", "dpo-offline", "more than the 8 that fit"),
-        (PAIRS, "?max_length=0", "dpo-offline", "max_length must be at least 2 tokens, not 0"),
-        (PAIRS, "?truncate=middle", "dpo-offline", "truncate = 'middle'; choose from end, refuse, start"),
+        ([PAIRS[0], {**PAIRS[1], "rejected": 7}], "", "dpo", "FILE, line 2: rejected is a number"),
+        (LONG, "", "dpo", "FILE, line 2: scenario 'data:2' has 8009 tokens, more than the 1024 that fit"),
+        (LONG, "?truncate=start", "dpo", "without its prompt too; set truncate=end"),
+        (PAIRS, "?max_length=8", "dpo", "more than the 8 that fit"),
+        (PAIRS, "?max_length=0", "dpo", "max_length must be at least 2 tokens, not 0"),
+        (PAIRS, "?truncate=middle", "dpo", "truncate = 'middle'; choose from end, refuse, start"),
     ],
 )
 def test_data_that_does_not_fit_is_refused_before_anything_is_sampled(
@@ -67,8 +67,8 @@ def test_data_that_does_not_fit_is_refused_before_anything_is_sampled(
 def test_a_pairwise_recipe_on_a_task_of_the_library() -> None:
     from hocket.tasks import find as find_task
 
-    with pytest.raises(ConfigurationError, match="recipe dpo-offline learns from pairs, and task sums holds"):
-        check_examples(find("dpo-offline"), find_task("sums"))
+    with pytest.raises(ConfigurationError, match="recipe dpo learns from pairs, and task sums holds"):
+        check_examples(find("dpo"), find_task("sums"))
     check_examples(find("sft"), find_task("sums"))
     check_examples(find("grpo"), of(PAIRS))
     assert replayed(find("grpo")) is None
@@ -78,12 +78,12 @@ def test_a_pairwise_recipe_on_a_task_of_the_library() -> None:
 def test_rows_from_python_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tiny = {"evaluation.n": 2, "curriculum.prompts": 2, "threads": 1, "decoding.max_tokens": 8}
-    run = hocket.train(PAIRS, recipe="dpo-offline", steps=2, **tiny)
+    run = hocket.train(PAIRS, recipe="dpo", steps=2, **tiny)
     losses = [row["loss"] for row in run.metrics if row["step"]]
     assert losses[0] == pytest.approx(0.6931, abs=1e-3)
     assert losses[1] != losses[0]
     with pytest.raises(ConfigurationError, match=r"data\[1\]: chosen and rejected are the same"):
-        hocket.train([PAIRS[0], {**PAIRS[1], "chosen": "x", "rejected": "x"}], recipe="dpo-offline", **tiny)
+        hocket.train([PAIRS[0], {**PAIRS[1], "chosen": "x", "rejected": "x"}], recipe="dpo", **tiny)
 
 
 def test_truncated_examples_are_what_is_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_truncated_examples_are_what_is_learnt(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(CausalLM, "evaluate", watched)
     path = written(tmp_path / "data.jsonl", PAIRS)
     task = f"{path}?truncate=end&max_length=16"
-    options = ["--recipe", "dpo-offline", "--task", task, "--runs", tmp_path / "runs", "--steps", "1"]
+    options = ["--recipe", "dpo", "--task", task, "--runs", tmp_path / "runs", "--steps", "1"]
     said = call("train", *TINY, *options)
     assert said.code == 0, said.err
     assert seen
