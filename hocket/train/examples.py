@@ -7,7 +7,6 @@ from typing import Any
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example, held_by, responses_of
 from hocket.recipe import Recipe
-from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import Rollout, Task, walk
 from hocket.types import Scenario
 
@@ -15,15 +14,24 @@ TOKENS_PER_MESSAGE = 64
 """More than a chat template writes around a message."""
 
 
+_REPLAYS = {
+    "Demonstrations": Example.DEMONSTRATION,
+    "Preferences": Example.PAIR,
+    "Labelled": Example.LABELLED,
+    "Ranked": Example.RANKED,
+    "LabelledSteps": Example.STEPS,
+}
+"""What the library's rollouts take, by class, where they do not say so themselves (`Rollout.replays`)."""
+
+
 def replayed(recipe: Recipe) -> Example | None:
     """Which responses a recipe takes from the scenarios; None where it samples."""
     for stage in walk(recipe.rollout):
         if isinstance(stage, Rollout) and stage.replays is not None:
             return stage.replays
-        if isinstance(stage, Preferences):
-            return Example.PAIR
-        if isinstance(stage, Demonstrations):
-            return Example.DEMONSTRATION
+        known = (_REPLAYS[one.__name__] for one in type(stage).__mro__ if one.__name__ in _REPLAYS)
+        if (found := next(known, None)) is not None:
+            return found
     return None
 
 
