@@ -81,7 +81,8 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
         HocketError: when the hub refuses or cannot be reached; the folder stays.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
 
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         raise ConfigurationError(f"push {repository}: HF_HUB_OFFLINE is set; unset it, or copy {folder} yourself")
