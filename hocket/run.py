@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Run:
 
 
 def train(
-    task: str | Task | None = None,
+    task: str | Task | Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
     *,
     model: str = "nano",
     reward: RewardLike | Sequence[RewardLike] | None = None,
@@ -79,8 +79,9 @@ def train(
     """Trains a policy and returns the finished `Run`.
 
     Args:
-        task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`) or a `Task`; None takes
-            what the recipe is for, else `sums`.
+        task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`), a `Task`, or rows of data:
+            an iterable of mappings, a `datasets.Dataset` among them, or one per split by name (docs/data.md). None
+            takes what the recipe is for, else `sums`.
         model: `nano`, a local `transformers` folder or a hub name.
         reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
             `list[float | None]`, a `Reward`, or several of these. None takes the task's own.
@@ -91,8 +92,9 @@ def train(
         ConfigurationError: when a setting is unknown, of a wrong type, or does not fit the others.
     """
     chosen = [("model", model), *_flags(recipe, workflow, steps), *settings.items()]
-    name = task_of(chosen) if task is None else task if isinstance(task, str) else task.name
-    source = tasks.find(name) if task is None or isinstance(task, str) else task
+    name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
+    source = tasks.find(name) if task is None or isinstance(task, str) else tasks.of(task)
+    name = name or source.name
     pairs = [("task", name), *chosen]
     given = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
     named = tuple(one for one in given if isinstance(one, str))

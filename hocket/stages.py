@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
+from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Terms, Trajectory, Turn
@@ -296,6 +297,11 @@ class Rollout(Stage):
     def samples(self) -> int | None:
         """Samples of one scenario; None where that is no fixed number."""
         return None
+
+    @fact
+    def replays(self) -> Example | None:
+        """Which responses it takes from the scenarios instead of sampling them; None where it samples."""
+        return next((part.replays for part in self.parts() if isinstance(part, Rollout)), None)
 
     def at(self, step: int) -> Rollout:
         """The rollout of `step` (from 1)."""

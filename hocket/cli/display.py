@@ -21,6 +21,9 @@ from rich.text import Text
 
 from hocket.core.casting import Shared
 from hocket.core.components import is_component
+from hocket.core.examples import Example
+from hocket.recipe import Recipe
+from hocket.train.examples import replayed
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config
 from hocket.train.suggestions import changed
@@ -99,7 +102,8 @@ class LiveDisplay:
             f"→ {trainer.folder.path}{onward}",
             soft_wrap=not self.console.is_terminal,
         )
-        for line in changes(config):
+        budget = getattr(getattr(trainer.machine, "memory", None), "token_budget", None)
+        for line in [*effective_batches(config, budget), *changes(config)]:
             self.console.print(line, style="dim", soft_wrap=not self.console.is_terminal)
         if self.console.is_terminal:
             self.live.start()
@@ -171,6 +175,37 @@ class LiveDisplay:
         if idle:
             table.add_row("without effect", "", f"[dim]{escape(', '.join(idle))}[/] in this step")
         return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+def effective_batches(config: Config, token_budget: float | None = None) -> list[str]:
+    """Per recipe of the run the effective batch of an optimiser step, in the words of other libraries.
+
+    Args:
+        config: of the run.
+        token_budget: tokens per forward and backward pass, over which gradients are accumulated; None where there are
+            no tokens.
+    """
+    return [
+        ("" if len(config.phases) == 1 else f"{recipe.name}: ") + _effective_batch(recipe, token_budget)
+        for recipe, _ in config.phases
+    ]
+
+
+def _effective_batch(recipe: Recipe, token_budget: float | None) -> str:
+    prompts, samples = recipe.curriculum.prompts, recipe.rollout.samples
+    pairs = samples is None and replayed(recipe) is Example.PAIR
+    what = "pairs" if pairs else "prompts" if samples is None else "responses"
+    size = prompts * (samples or 1)
+    made = f"{prompts} prompts x {samples} samples = " if samples is not None and samples > 1 else ""
+    parts, passes = int(getattr(recipe.update, "minibatches", 1)), int(getattr(recipe.update, "epochs", 1))
+    words = f"effective batch = {made}{size} {what} per step"
+    if parts > 1 or passes > 1:
+        words += f", in {parts} mini-batches of {max(1, size // parts)}" if parts > 1 else ""
+        words += f", {passes} times" if passes > 1 else ""
+        words += f" ({parts * passes} optimiser steps)"
+    if token_budget is not None and math.isfinite(token_budget):
+        words += f"; gradients accumulate over micro-batches of at most {token_budget:,.0f} tokens"
+    return words
 
 
 def changes(config: Config) -> list[str]:

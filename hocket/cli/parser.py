@@ -36,7 +36,7 @@ setting of the run and of the recipe is a flag by its dotted key:
   --decoding.temperature 0.9 --decoding.max_tokens 96
   --evaluation.every 25 --evaluation.n 1000        unseen problems, measured greedily
   --checkpoint.seconds 60 --checkpoint.steps 25    whichever comes first
-  --lora.rank 16 --track tensorboard --threads 1
+  --lora.rank 16 --track wandb --threads 1         or mlflow, tensorboard
   --roles.worker.frozen true                       settings of one role of a workflow"""
 
 
@@ -62,6 +62,14 @@ stages remember. Where order matters (ties, pairs, serial groups) rows are order
 """
 
 
+EXPORT = """Writes the policy of a run's newest checkpoint where other programs read it.
+
+  hocket export RUN                        the adapter of a run with LoRA, else the whole model
+  hocket export RUN --merge                a plain model folder; adapters are added to the weights
+  hocket export RUN --gguf                 one file for llama.cpp (Llama with a byte-level tokenizer)
+  hocket export RUN --merge --push ME/NAME also sends the folder to the Hugging Face hub"""
+
+
 SERVE = """Offers a run's newest checkpoint, or a model, as an OpenAI-compatible endpoint: chat completions
 (streaming too) under /v1, its description at /openapi.json. When a newer checkpoint appears, it
 is loaded between answers. docs/serving.md says more.
@@ -83,6 +91,7 @@ COMMANDS = {
     "eval": "runs",
     "report": "runs",
     "compare": "runs",
+    "export": "exporting",
     "study": "studies",
     "recipes": "methods",
     "primitives": "methods",
@@ -249,6 +258,7 @@ def build_parser() -> _Parser:
     compare.add_argument("--runs", default="runs", metavar="DIR")
     compare.add_argument("--html", metavar="FILE", help="also write a page with the curves")
     _json(compare)
+    _export(command("export", "write a run's policy as a model folder, merged, as GGUF, or to the hub", details=EXPORT))
     _study(
         command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
     )
@@ -279,7 +289,7 @@ def build_parser() -> _Parser:
 def _train(parser: _Parser) -> None:
     parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags win over it")
     for flag, metavar, text in (
-        ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl or FILE.py:NAME"),
+        ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl, a.jsonl=0.7,b.csv=0.3 or FILE.py:NAME"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, a transformers folder, or a hub name"),
         ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
@@ -309,6 +319,19 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    _json(parser)
+
+
+def _export(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    parser.add_argument("--policy", metavar="NAME", help="of a team (the only one)")
+    parser.add_argument("--out", metavar="DIR", help="where to; must not exist (RUN/export)")
+    parser.add_argument("--merge", action="store_true", help="adapters are added to the weights")
+    parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="also send the folder to the Hugging Face hub")
+    parser.add_argument("--private", action="store_true", help="with --push: a private repository where it is new")
     _json(parser)
 
 

@@ -12,7 +12,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
-from hocket.train.checkpoint import Checkpoints, weights_in
+from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.evaluate import evaluate, evaluate_samples
 from hocket.train.kinds import kind_of
 from hocket.train.machine import Machine
@@ -32,7 +32,7 @@ def evaluate_run(
     found_task = tasks.find(name)
     kind = kind_of(found_task)
     config = configuration.configure(settings, found_task)
-    checkpoint = _checkpoint(source, which) if is_run else None
+    checkpoint = checkpoint_of(source, which) if is_run else None
     recorded = source / "machine.json"
     if is_run and recorded.is_file():
         machine = Machine.recorded(recorded)  # What a run learnt in is part of what it learnt.
@@ -62,11 +62,3 @@ def evaluate_run(
         "traits": {"mean length": greedy.length, **{f"share with {t}": v for t, v in greedy.traits.items()}},
         "decoding": dataclasses.asdict(config.decoding),
     }
-
-
-def _checkpoint(run: Path, which: str) -> Path:
-    checkpoints = Checkpoints(run / "checkpoints")
-    found = checkpoints.latest() if which == "last" else checkpoints.best()
-    if found is None:
-        raise ConfigurationError(f"run {run} has no {which} checkpoint yet; train it for some steps first")
-    return found

@@ -192,7 +192,7 @@ def _content(config: Config) -> dict[str, Any]:
 
 
 def _files(value: Any) -> Iterator[str]:
-    """The files that plain data names: `FILE.py:NAME` and `FILE.jsonl`."""
+    """The files that plain data names: `FILE.py:NAME`, `FILE.jsonl` and the like, and mixtures of these."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from _files(item)
@@ -201,9 +201,12 @@ def _files(value: Any) -> Iterator[str]:
             yield from _files(item)
     elif isinstance(value, str):
         name = value.partition("?")[0]
-        file = name.rpartition(":")[0] if ".py:" in name else name
-        if file.endswith((".py", ".jsonl")) and Path(file).is_file():
-            yield file
+        whole = name.rpartition(":")[0] if ".py:" in name else name
+        parts = (part.strip().rpartition("=") for part in whole.split(","))
+        mixed = [before if "," in whole and before else after for before, _, after in parts]
+        for file in dict.fromkeys([whole, *mixed]):
+            if file.endswith((".py", ".jsonl", ".csv", ".parquet")) and Path(file).is_file():
+                yield file
 
 
 def _fingerprint(path: Path) -> str:

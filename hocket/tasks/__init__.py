@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from hocket.core.discovery import Declaration, Registry, constant
 from hocket.core.errors import ConfigurationError, nearest
@@ -12,7 +12,7 @@ from hocket.core.options import parse_name
 from hocket.stages import Task
 from hocket.tasks.form import TaskForm
 
-__all__ = ["TaskEntry", "TaskForm", "catalogue", "find"]
+__all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
 
 TASKS = Registry("task", ("hocket.tasks", "hocket.methods"), constant("TaskForm"))
 """Constants that are a `TaskForm`."""
@@ -62,6 +62,19 @@ def find(name: str) -> Task:
     return form.make(base, settings)
 
 
+def of(given: Any) -> Task:
+    """A task from Python: itself, or of rows of data.
+
+    Raises:
+        ConfigurationError: for rows that cannot be used, and what is neither.
+    """
+    if hasattr(given, "scenario"):
+        return cast(Task, given)
+    from hocket.tasks.data import from_rows
+
+    return from_rows(given)
+
+
 _GAP = re.compile(r"\b[A-Z]+\b")
 """A word that stands for any text."""
 
@@ -73,7 +86,7 @@ def _pattern(form: str) -> re.Pattern[str]:
 def _hint(base: str) -> str:
     """The nearest name, datasets of reasoning-gym included when their files can be seen without importing it."""
     if Path(base).is_file():
-        return "; a data file must end in .jsonl"
+        return "; a data file must end in .jsonl, .csv or .parquet"
     from hocket.tasks.reasoning import dataset_files
 
     own = {name: name for name in TASKS.declared if not _GAP.search(name)}

@@ -13,9 +13,9 @@ from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.rewards.functions import load_rewards
 from hocket.rewards.judging import Judge
-from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import Hook, Policy, Reward, Task
 from hocket.train.embedders import Embedder
+from hocket.train.examples import replayed
 from hocket.train.journal import Journal
 from hocket.train.judges import asking, with_judge
 from hocket.train.kinds import kind_of
@@ -137,7 +137,7 @@ def _rewards(config: Config, task: Task, given: Sequence[Reward], workflow: Any)
     own = kind.rewards(config, task, workflow)
     named = tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
     phases = tuple((*given, *named) or recipe.rewards or tuple(own) for recipe, _ in config.phases)
-    recorded = (isinstance(recipe.rollout, (Demonstrations, Preferences)) for recipe, _ in config.phases)
+    recorded = (replayed(recipe) is not None for recipe, _ in config.phases)
     unpaid = any(not (found or is_recorded) for found, is_recorded in zip(phases, recorded, strict=True))
     if unpaid and kind.needs_reward(config, task, workflow):
         raise ConfigurationError(

@@ -313,3 +313,16 @@ def weights_in(checkpoint: Path | None) -> dict[str, Path]:
         return {}
     found = Checkpoints.policies(checkpoint)
     return {name: folder for name, folder in found.items() if not name.endswith(REFERENCE)}
+
+
+def checkpoint_of(run: Path, which: str) -> Path:
+    """The `last` checkpoint of a run, or the `best`.
+
+    Raises:
+        ConfigurationError: when there is none yet.
+    """
+    checkpoints = Checkpoints(run / "checkpoints")
+    found = checkpoints.latest() if which == "last" else checkpoints.best()
+    if found is None:
+        raise ConfigurationError(f"run {run} has no {which} checkpoint yet; train it for some steps first")
+    return found

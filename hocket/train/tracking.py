@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+import yaml
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.train.disk import JsonLines, json_ready, read_json_lines, write_atomic
@@ -74,6 +77,15 @@ class Tracker(Protocol):
         ...
 
 
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers of a row of metrics, without its step."""
+    return {
+        name: value
+        for name, value in row.items()
+        if name != "step" and isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    }
+
+
 class TensorBoardTracker:
     """Writes every finite number as a TensorBoard scalar. Needs the extra `hocket[tracking]`.
 
@@ -90,17 +102,124 @@ class TensorBoardTracker:
             raise ConfigurationError(
                 "tracking with TensorBoard needs the tensorboard package; run: pip install 'hocket[tracking]'"
             ) from error
-        self._writer: Any = SummaryWriter(str(folder), purge_step=None if after is None else after + 1)
+        writer = folder / "tensorboard"
+        self._writer: Any = SummaryWriter(str(writer), purge_step=None if after is None else after + 1)
 
     def log(self, row: Mapping[str, Any]) -> None:
-        for name, value in row.items():
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if name != "step" and number and math.isfinite(value):
-                self._writer.add_scalar(name, value, int(row["step"]))
+        for name, value in _numbers(row).items():
+            self._writer.add_scalar(name, value, int(row["step"]))
         self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
+
+
+class WandbTracker:
+    """Sends every finite number to Weights & Biases, with the run's configuration. Needs the extra `hocket[wandb]`.
+
+    Project, entity and mode are wandb's own settings (`WANDB_PROJECT`, `WANDB_ENTITY`, `WANDB_MODE=offline`); the
+    project is `hocket` unless set. A resumed run goes on under the id that its folder keeps; of steps that are done
+    again, wandb keeps what it heard first.
+
+    Raises:
+        ConfigurationError: when wandb is not installed, or refuses to begin.
+    """
+
+    def __init__(self, folder: Path, after: int | None = None) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise ConfigurationError(
+                "tracking with Weights & Biases needs the wandb package; run: pip install 'hocket[wandb]'"
+            ) from error
+        known = _known(folder, "wandb") if after is not None else None
+        more = {"project": "hocket"} if "WANDB_PROJECT" not in os.environ else {}
+        if known is not None:
+            more |= {"id": known, "resume": "allow"}
+        try:
+            self._run: Any = wandb.init(name=folder.name, dir=str(folder), config=_configuration(folder), **more)
+        except Exception as error:
+            raise _refused("wandb", error, "run `wandb login`, or set WANDB_MODE=offline") from error
+        _remember(folder, "wandb", str(self._run.id))
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self._run.log(_numbers(row), step=int(row["step"]))
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class MlflowTracker:
+    """Sends every finite number to MLflow, with `config.yaml` as an artifact. Needs the extra `hocket[mlflow]`.
+
+    Server and experiment are MLflow's own settings (`MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`); the experiment is
+    `hocket` unless set. A resumed run goes on under the id that its folder keeps.
+
+    Raises:
+        ConfigurationError: when mlflow is not installed, or refuses to begin.
+    """
+
+    def __init__(self, folder: Path, after: int | None = None) -> None:
+        try:
+            import mlflow
+        except ImportError as error:
+            raise ConfigurationError(
+                "tracking with MLflow needs the mlflow package; run: pip install 'hocket[mlflow]'"
+            ) from error
+        known = _known(folder, "mlflow") if after is not None else None
+        self._mlflow: Any = mlflow
+        try:
+            if "MLFLOW_EXPERIMENT_NAME" not in os.environ:
+                mlflow.set_experiment("hocket")
+            run = mlflow.start_run(run_id=known) if known is not None else mlflow.start_run(run_name=folder.name)
+            if (folder / "config.yaml").is_file():
+                mlflow.log_artifact(str(folder / "config.yaml"))
+        except Exception as error:
+            raise _refused(
+                "mlflow", error, "set MLFLOW_TRACKING_URI to a server or folder that can be reached"
+            ) from error
+        _remember(folder, "mlflow", str(run.info.run_id))
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self._mlflow.log_metrics(_numbers(row), step=int(row["step"]))
+
+    def close(self) -> None:
+        self._mlflow.end_run()
+
+
+_IDS = "trackers.json"
+"""In a run's folder: under which id each tracker knows it."""
+
+
+def _known(folder: Path, tracker: str) -> str | None:
+    return _ids(folder).get(tracker)
+
+
+def _remember(folder: Path, tracker: str, name: str) -> None:
+    write_atomic(folder / _IDS, json.dumps({**_ids(folder), tracker: name}))
+
+
+def _ids(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads((folder / _IDS).read_text()) if (folder / _IDS).is_file() else {}
+    return found
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    """What the run is configured with, as its folder has it."""
+    file = folder / "config.yaml"
+    return dict(yaml.safe_load(file.read_text()) or {}) if file.is_file() else {}
+
+
+def _refused(tracker: str, error: Exception, mend: str) -> ConfigurationError:
+    return ConfigurationError(f"track = {tracker!r}: {' '.join(str(error).split())}; {mend}")
+
+
+TRACKERS: Mapping[str, Callable[[Path, int | None], Tracker]] = {
+    "tensorboard": TensorBoardTracker,
+    "wandb": WandbTracker,
+    "mlflow": MlflowTracker,
+}
+"""What `--track` may name."""
 
 
 def open_trackers(names: Sequence[str], folder: Path, after: int | None = None) -> list[Tracker]:
@@ -109,10 +228,7 @@ def open_trackers(names: Sequence[str], folder: Path, after: int | None = None) 
     Raises:
         ConfigurationError: for an unknown name, or a missing package.
     """
-    makers: dict[str, Callable[[], Tracker]] = {
-        "tensorboard": lambda: TensorBoardTracker(folder / "tensorboard", after)
-    }
     for name in names:
-        if name not in makers:
-            raise ConfigurationError(f"track = {name!r} is not a tracker{nearest(name, makers)}")
-    return [makers[name]() for name in names]
+        if name not in TRACKERS:
+            raise ConfigurationError(f"track = {name!r} is not a tracker{nearest(name, TRACKERS)}")
+    return [TRACKERS[name](folder, after) for name in names]

@@ -20,6 +20,7 @@ from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.evaluations import Evaluations
+from hocket.train.examples import check_examples, check_lengths, replayed
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner
@@ -94,6 +95,8 @@ class Trainer:
     def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool) -> None:
         """Builds everything in the run folder, from the newest checkpoint where there is one."""
         config = self.config
+        for recipe, _ in config.phases:
+            check_examples(recipe, self.task)
         self.recorder = Recorder(self.folder, self.observer.said)
         if not resume:
             self.recorder.config(config)
@@ -112,6 +115,8 @@ class Trainer:
             judge=judge_of(config, journal, precision),
             embedder=embedder_of(config, journal),
         )
+        if any(replayed(recipe) is not None for recipe, _ in config.phases):
+            check_lengths(self.task, self.parts.player)
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         self.overlap = Overlap(config, self.parts) if config.overlap else None
         if newest is not None:

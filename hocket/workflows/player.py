@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.columns import ANSWER, GUESTS, LIMIT
 from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.examples import responses_of
 from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.candidates import settle
+from hocket.workflows.chat import Tools
 from hocket.workflows.chat_format import ChatFormat
 from hocket.workflows.ending import ended
 from hocket.workflows.episode import Episode, LimitReached, Limits
+from hocket.workflows.fitting import Fit
 from hocket.workflows.likelihood import Asked, likelihoods
 from hocket.workflows.team import Actor, Agent, Labeller, Team, Verifier, headed
 from hocket.workflows.workflow import Outcome, Workflow, asked
@@ -63,6 +66,7 @@ class TextPlayer:
         limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
         references: who plays each role where an assignment's actor is the reference; the others keep their roles.
         verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
+        fit: what becomes of given texts that are longer than the context.
         guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
 
     Raises:
@@ -76,6 +80,7 @@ class TextPlayer:
     verifier: Verifier | None = None
     labeller: Labeller | None = None
     guests: Guests | None = None
+    fit: Fit = Fit()
 
     def __post_init__(self) -> None:
         name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
@@ -99,6 +104,21 @@ class TextPlayer:
             raise ConfigurationError(
                 f"the engines of workflow {name} would wait for each other for ever; give them one barrier"
             )
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens that given texts and their prompts may have together; None is no limit."""
+        found: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
+        return found
+
+    def check(self, scenario: Scenario) -> None:
+        """Looks whether the responses that stand in a scenario fit the model's context.
+
+        Raises:
+            ConfigurationError: when one is too long and may not be shortened.
+        """
+        for said in responses_of(scenario):
+            self._given(Assignment(scenario, source="imported"), 0, said)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""
@@ -224,10 +244,10 @@ class TextPlayer:
         return {**self.actors, **self.references}
 
     def _team(self, episode: Episode, guests: Mapping[str, Actor]) -> Team:
-        prompts, tools = self.workflow.prompts, self.workflow.tools
+        prompts, scenario = self.workflow.prompts, episode.assignment.scenario
         actors = {**self._seated(episode.assignment), **guests}
         agents = {
-            role: Agent(role, actors[role], episode, system=prompts.get(role), tools=tools.get(role))
+            role: Agent(role, actors[role], episode, system=prompts.get(role), tools=self._tools(role, scenario))
             for role in self.workflow.roles
         }
         keys = episode.draws.derive("workflow"), episode.common.derive("workflow")
@@ -259,18 +279,33 @@ class TextPlayer:
         """A trajectory whose responses are imposed text; its log-probs are unknown."""
         more = ({"role": "assistant", "content": said},) if isinstance(said, str) else tuple(said)
         role = self.workflow.roles[0]
+        tools = self._tools(role, assignment.scenario)
         turns: list[Turn] = []
         messages: list[Message] = list(headed(asked(assignment), self.workflow.prompts.get(role)))
         for message in more:
             if message["role"] == "assistant":
-                turns.append(self._forced(role, tuple(messages), message["content"], turns[-1] if turns else None))
+                before = turns[-1] if turns else None
+                turns.append(self._forced(role, tuple(messages), message["content"], before, tools))
             messages.append(message)
         if not turns:
             raise ConfigurationError(f"scenario {assignment.scenario.id!r}: a given text has no assistant message")
-        return Trajectory(assignment.scenario, turns, sample=number, source=assignment.source)
+        turns = self.fit(turns, self.context_length, f"scenario {assignment.scenario.id!r}")
+        cut = turns[-1].finish == "length"
+        return Trajectory(
+            assignment.scenario, turns, number, terminated=not cut, truncated=cut, source=assignment.source
+        )
 
-    def _forced(self, role: str, messages: tuple[Message, ...], said: str, parent: Turn | None) -> Turn:
-        chat, tools = self.actors[role].chat, self.workflow.tools.get(role)
+    def _tools(self, role: str, scenario: Scenario) -> Tools | None:
+        """What the template shows a role: the workflow's tools, else for the first role the scenario's own."""
+        shown = self.workflow.tools.get(role)
+        if shown is None and role == self.workflow.roles[0]:
+            return scenario.metadata.get("tools") or None
+        return shown
+
+    def _forced(
+        self, role: str, messages: tuple[Message, ...], said: str, parent: Turn | None, tools: Tools | None
+    ) -> Turn:
+        chat = self.actors[role].chat
         observation = None
         if parent is not None:
             past = len(parent.prompt)

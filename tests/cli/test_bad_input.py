@@ -12,10 +12,16 @@ from tiny_runs import TINY, Said, call, rows
 
 from hocket.nano import BASE
 
+_PAIRS = (
+    '{"prompt": "a", "chosen": "c", "rejected": "b", "split": "eval"}\n'
+    '{"prompt": "x", "chosen": "d", "rejected": "e", "split": "train"}\n'
+)
+
 FILES = {
     "empty.jsonl": "",
     "broken.jsonl": '{"prompt": "a", "answer": "b"}\n{"prompt": \n',
     "other.jsonl": '{"question": "a", "answer": "b"}\n',
+    "pairs.jsonl": _PAIRS,
     "unanswered.jsonl": '{"prompt": "a"}\n{"prompt": "b"}\n{"prompt": "c"}\n',
     "empty.yaml": "steps: [\n",
     "wrong.yaml": "stepz: 3\n",
@@ -74,6 +80,8 @@ CASES: dict[str, tuple[str, int, str]] = {
     "broken data": ("train --task broken.jsonl", 2, "broken.jsonl, line 2.*JSON"),
     "data without prompts": ("train --task other.jsonl", 2, 'other.jsonl, line 1.*"prompt"'),
     "data without answers": ("train --task unanswered.jsonl", 2, "unanswered.jsonl.*answer.*--reward"),
+    "imitation of pairs": ("train --recipe sft --task pairs.jsonl", 2, "demonstrations.*holds pairs"),
+    "truncation": ("train --task pairs.jsonl?truncate=middle", 2, "'middle'.*end, refuse, start"),
     "task object": ("train --task notask.py:Mine", 2, "notask.py:Mine lacks"),
     "model": ("train --model ./nomodel", 2, "'./nomodel'"),
     "model without template": ("train --model notemplate", 2, "notemplate.*chat template.*chat_template"),
@@ -101,7 +109,7 @@ CASES: dict[str, tuple[str, int, str]] = {
     "report of no run": ("report norun", 2, "norun"),
     "eval of no run": ("eval norun", 2, "norun"),
     "comparison of no run": ("compare norun", 2, "norun"),
-    "tracker": ("train --track wandbb", 2, "wandbb.*tensorboard"),
+    "tracker": ("train --track wandbb", 2, "wandbb.*'wandb'"),
     "model for control": ("train --task gym:CartPole-v1 --model x", 2, "control"),
     "context too short": ("train --model short --task sums", 1, "before training.*context is 8 tokens"),
 }

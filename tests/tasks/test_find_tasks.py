@@ -132,7 +132,7 @@ def test_wrong_names_get_a_sentence(name: str, sentence: str) -> None:
 
 
 def test_a_data_file_with_another_ending_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
+    path = tmp_path / "data.tsv"
     path.write_text("a,b\n")
     with pytest.raises(ConfigurationError, match=r"a data file must end in \.jsonl"):
         find(str(path))

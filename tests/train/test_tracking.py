@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -90,6 +91,78 @@ def test_trackers_that_are_missing_or_unknown(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigurationError, match=r"hocket\[tracking\]"):
         TensorBoardTracker(tmp_path)
+
+
+def outside(monkeypatch, name, **members):
+    """A package that is not installed here, with these members; what it was told is kept in `said`."""
+    module = types.ModuleType(name)
+    for member, value in members.items():
+        setattr(module, member, value)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+ROW = {"step": 3, "loss": 0.5, "entropy": None, "kl/reference": math.nan, "flag": True, "n": 2}
+
+
+def test_wandb(tmp_path, monkeypatch):
+    said = []
+
+    class Run:
+        id = "abc"
+
+        def log(self, numbers, step):
+            said.append((step, numbers))
+
+        def finish(self):
+            said.append("finished")
+
+    outside(monkeypatch, "wandb", init=lambda **settings: said.append(settings) or Run())
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    (tmp_path / "config.yaml").write_text("steps: 3\n")
+    (tracker,) = open_trackers(["wandb"], tmp_path)
+    tracker.log(ROW)
+    tracker.close()
+    begun = {"name": tmp_path.name, "dir": str(tmp_path), "config": {"steps": 3}, "project": "hocket"}
+    assert said == [begun, (3, {"loss": 0.5, "n": 2}), "finished"]
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    open_trackers(["wandb"], tmp_path, after=3)
+    assert said[-1] == {**{k: begun[k] for k in ("name", "dir", "config")}, "id": "abc", "resume": "allow"}
+
+    def refuse(**settings):
+        raise RuntimeError("no key\nat all")
+
+    outside(monkeypatch, "wandb", init=refuse)
+    with pytest.raises(ConfigurationError, match="track = 'wandb': no key at all; run `wandb login`"):
+        open_trackers(["wandb"], tmp_path)
+
+
+def test_mlflow(tmp_path, monkeypatch):
+    said = []
+    outside(
+        monkeypatch,
+        "mlflow",
+        set_experiment=lambda name: said.append(name),
+        start_run=lambda **which: said.append(which) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="r1")),
+        log_artifact=lambda path: said.append(path),
+        log_metrics=lambda numbers, step: said.append((step, numbers)),
+        end_run=lambda: said.append("ended"),
+    )
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    (tmp_path / "config.yaml").write_text("steps: 3\n")
+    (tracker,) = open_trackers(["mlflow"], tmp_path)
+    tracker.log(ROW)
+    tracker.close()
+    artifact = str(tmp_path / "config.yaml")
+    assert said == ["hocket", {"run_name": tmp_path.name}, artifact, (3, {"loss": 0.5, "n": 2}), "ended"]
+    open_trackers(["mlflow"], tmp_path, after=3)
+    assert said[-2] == {"run_id": "r1"}
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_trackers_whose_package_is_missing(tmp_path, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigurationError, match=rf"needs the {name} package; run: pip install 'hocket\[{name}\]'"):
+        open_trackers([name], tmp_path)
 
 
 # ---------------------------------------------------------------- run folders

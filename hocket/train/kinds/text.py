@@ -20,6 +20,7 @@ from hocket.train.suggestions import lengths_of
 from hocket.types import Trajectory, before_training
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
+from hocket.workflows.fitting import Fit
 from hocket.workflows.library import checked_workflow
 from hocket.workflows.library import find as find_workflow
 from hocket.workflows.player import TextPlayer
@@ -46,7 +47,8 @@ class Text(Kind):
         flow = workflow_of(config, task, workflow)
         policies, actors = _seated(config, flow, journal, precision)
         limits = config.limits.over(getattr(flow, "limits", None) or Limits())
-        player = TextPlayer(flow, actors, limits, verifier=getattr(task, "verify", None), labeller=_labeller(task))
+        verifier, fit = getattr(task, "verify", None), getattr(task, "fit", None) or Fit()
+        player = TextPlayer(flow, actors, limits, verifier=verifier, labeller=_labeller(task), fit=fit)
         return cast(dict[str, Policy], policies), player
 
     def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
-from hocket.tasks.jsonl import JsonLines, Row, divided
+from hocket.tasks.data import divided
+from hocket.tasks.examples import Row
 from hocket.types import Score, Trajectory, Turn
 
 
@@ -152,7 +153,7 @@ def test_shares_outside_are_refused(tmp_path: Path, setting: str) -> None:
 def test_a_byte_order_mark_and_odd_separators_are_read(tmp_path: Path) -> None:
     path = tmp_path / "bom.jsonl"
     path.write_text('\ufeff{"prompt": "a\u2028b"}\r\n{"prompt": "c"}\r\n', encoding="utf-8")
-    assert JsonLines(path).size("train") == 1
+    assert find(str(path)).size("train") == 1
 
 
 # ---------------------------------------------------------------- dividing

@@ -1,0 +1,27 @@
+"""`hocket export`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hocket.cli.output import Pairs, emit, find_run
+
+
+def export(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket export`."""
+    from hocket.train.export import export_run, push
+
+    run = find_run(options.run, options.runs)
+    out = Path(options.out) if options.out else run / "export"
+    found = export_run(
+        run, out, policy=options.policy, which=options.checkpoint, merge=options.merge, gguf=options.gguf
+    )
+    address = push(out, options.push, private=options.private) if options.push else None
+    if options.json:
+        emit({"path": str(out), "step": found.step, "kind": found.kind, "files": found.files, "pushed": address})
+        return 0
+    print(f"{found.kind} of step {found.step}, {len(found.files)} files", file=sys.stderr)
+    print(out if address is None else address)
+    return 0

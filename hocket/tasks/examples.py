@@ -1,0 +1,392 @@
+"""What a row of data may hold, checked: a prompt, and responses to it that were written down before."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.examples import Example
+from hocket.stages import Split
+from hocket.tasks.split import normalise
+from hocket.tasks.tables import Record, kind_of
+from hocket.types import Message
+
+SPLIT_NAMES: dict[str, Split] = {
+    "train": "train",
+    "eval": "eval",
+    "test": "eval",
+    "validation": "eval",
+    "valid": "eval",
+    "val": "eval",
+    "dev": "eval",
+}
+"""What the column `split` may say."""
+
+NEUTRAL: Mapping[str, float] = {"weight": 1.0, "margin": 0.0, "target": 1.0}
+"""Numbers of an example, and what holds for a row that does not state one which others do."""
+
+Response = str | tuple[Message, ...]
+"""Text, or messages to append where there are several turns."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An example: its number, what is asked, and the rest.
+
+    Attributes:
+        line: its number in its source. columns: the metadata of its scenario. example: what these hold.
+        form: the columns that say so. where: its place in words. source: the number of the data set it is from.
+    """
+
+    line: int
+    prompt: str | tuple[Message, ...]
+    answer: Any
+    split: Split | None
+    columns: Mapping[str, Any]
+    example: Example = Example.PROMPT
+    form: str = "prompt"
+    where: str = ""
+    source: int = 0
+
+    @property
+    def content(self) -> str:
+        """What makes two rows the same problem: the prompt up to whitespace."""
+        if isinstance(self.prompt, str):
+            return normalise(self.prompt)
+        if len(self.prompt) == 1 and self.prompt[0]["role"] == "user":
+            return normalise(str(self.prompt[0]["content"]))
+        return json.dumps([[message["role"], normalise(str(message.get("content")))] for message in self.prompt])
+
+
+def checked_rows(records: Iterable[Record], source: int = 0) -> list[Row]:
+    """The rows of one data set, all of one form.
+
+    Raises:
+        ConfigurationError: naming the place, the column and the mend, for a row that cannot be used.
+    """
+    rows: list[Row] = []
+    for record in records:
+        row = checked_row(record, source)
+        if rows and row.form != rows[0].form:
+            raise ConfigurationError(
+                f"{row.where}: the row has {row.form} where {rows[0].where} has {rows[0].form}; keep rows of one form "
+                "in one file"
+            )
+        rows.append(row)
+    return rows
+
+
+def checked_row(record: Record, source: int = 0) -> Row:
+    """A row, checked.
+
+    Raises:
+        ConfigurationError: as `checked_rows`.
+    """
+    cells, where = record.cells, record.where
+    stated = {column for column, cell in cells.items() if cell is not None}
+    fitting = ((form, read) for form, needed, read in _FORMS if needed & stated)
+    form, read = next(fitting, ("prompt", _prompt_only))
+    if form == "prompt" and "labels" in stated and {"steps", "completions"} & stated:  # the latter as TRL writes it
+        form, read = "steps and labels", _steps
+    if form == "messages" and isinstance(cells.get("labels"), list):
+        form, read = "messages and labels", _turns
+    prompt, found, example = read(cells, where)
+    name = "completions" if "completions" in stated and example is Example.STEPS else form.split()[0]
+    used = {"prompt", "answer", "split", *({name} & {"completion", "completions", "messages"})}
+    form = f"{form} and label" if example is Example.LABELLED else form
+    columns = {name: value for name, value in cells.items() if name not in used} | found
+    if example in (Example.PAIR, Example.LABELLED):
+        columns |= {name: _number(columns[name], name, where) for name in NEUTRAL if columns.get(name) is not None}
+    if columns.get("tools") is not None:
+        columns["tools"] = _tools(columns["tools"], where)
+    answer, split = _answer(cells.get("answer"), where), _split(cells.get("split"), where)
+    return Row(record.number, prompt, answer, split, columns, example, form, where, source)
+
+
+_RESPONSES = ("completion", "chosen", "rejected", "responses")
+_Read = tuple[str | tuple[Message, ...], dict[str, Any], Example]
+
+
+# ---------------------------------------------------------------- forms
+
+
+def _prompt_only(cells: Mapping[str, Any], where: str) -> _Read:
+    """A prompt, and a column `demonstration` where there is one."""
+    prompt, shown, answer = _asked(cells, where), cells.get("demonstration"), cells.get("answer")
+    if shown is None:
+        return prompt, {}, Example.PROMPT if answer is None else Example.DEMONSTRATION
+    labelled = isinstance(cells.get("label"), bool)
+    found = {"demonstration": _response(shown, "demonstration", prompt, where)}
+    return prompt, found, Example.LABELLED if labelled else Example.DEMONSTRATION
+
+
+def _messages(cells: Mapping[str, Any], where: str) -> _Read:
+    """A conversation: the prompt ends where the assistant first speaks."""
+    messages = _conversation(cells["messages"], "messages", where)
+    first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    if first == len(messages):
+        raise ConfigurationError(f"{where}: messages has none of the assistant's; end it with what is to be learnt")
+    if not first:
+        raise ConfigurationError(f"{where}: messages begins with the assistant's; put what is asked before it")
+    said = _ended(messages[first:], "messages", where)
+    labelled = isinstance(cells.get("label"), bool)
+    return messages[:first], {"demonstration": said}, Example.LABELLED if labelled else Example.DEMONSTRATION
+
+
+def _completion(cells: Mapping[str, Any], where: str) -> _Read:
+    """A prompt and its completion, which a label may call good or bad."""
+    prompt = _asked(cells, where)
+    found: dict[str, Any] = {"demonstration": _response(cells["completion"], "completion", prompt, where)}
+    label = cells.get("label")
+    if label is None:
+        return prompt, found, Example.DEMONSTRATION
+    if label not in (0, 1) or isinstance(label, float):
+        shown = repr(label) if isinstance(label, (int, float, str)) else kind_of(label)
+        raise ConfigurationError(f"{where}: label is {shown}; write true for a good completion and false for a bad one")
+    return prompt, {**found, "label": bool(label)}, Example.LABELLED
+
+
+def _pair(cells: Mapping[str, Any], where: str) -> _Read:
+    """Two responses to a prompt, or two conversations that begin alike."""
+    for name, other in (("chosen", "rejected"), ("rejected", "chosen")):
+        if cells.get(name) is None:
+            raise ConfigurationError(f'{where}: no "{name}", which is compared with {other}; write both')
+    chosen, rejected = cells["chosen"], cells["rejected"]
+    if "prompt" in cells:
+        prompt = _prompt(cells["prompt"], where)
+    else:
+        prompt, chosen, rejected = _parted(chosen, rejected, where)
+    found: dict[str, Any] = {
+        name: _response(said, name, prompt, where) for name, said in (("chosen", chosen), ("rejected", rejected))
+    }
+    if found["chosen"] == found["rejected"]:
+        raise ConfigurationError(f"{where}: chosen and rejected are the same; drop the row")
+    target = cells.get("target")
+    if target is not None and not 0 <= _number(target, "target", where) <= 1:
+        raise ConfigurationError(f"{where}: target is {target}; write the probability in [0, 1] that chosen is better")
+    return prompt, found, Example.PAIR
+
+
+def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...], Any, Any]:
+    """The messages with which two conversations begin alike, and what is left of each."""
+    if not isinstance(chosen, list) or not isinstance(rejected, list):
+        raise ConfigurationError(
+            f'{where}: no "prompt"; write it, or write chosen and rejected as messages that begin with what is asked'
+        )
+    both = [_conversation(said, name, where) for name, said in (("chosen", chosen), ("rejected", rejected))]
+    shared = 0
+    while shared < min(map(len, both)) and both[0][shared] == both[1][shared]:
+        shared += 1
+    if both[0] == both[1]:
+        raise ConfigurationError(f"{where}: chosen and rejected are the same; drop the row")
+    if not shared:
+        raise ConfigurationError(
+            f'{where}: chosen and rejected do not begin alike; write what is asked as "prompt", or begin both with it'
+        )
+    return both[0][:shared], list(both[0][shared:]), list(both[1][shared:])
+
+
+def _ranked(cells: Mapping[str, Any], where: str) -> _Read:
+    """Two responses or more, with a score each, or the best first."""
+    prompt = _asked(cells, where)
+    given = cells["responses"]
+    if not isinstance(given, list) or len(given) < 2:
+        shown = f"a list of {len(given)}" if isinstance(given, list) else kind_of(given)
+        raise ConfigurationError(f"{where}: responses is {shown}; write a list of two responses or more")
+    responses = [_response(said, f"responses[{place}]", prompt, where) for place, said in enumerate(given)]
+    twice = next(((a, b) for b in range(len(given)) for a in range(b) if responses[a] == responses[b]), None)
+    if twice is not None:
+        raise ConfigurationError(f"{where}: responses[{twice[0]}] and responses[{twice[1]}] are the same; drop one")
+    scores = cells.get("scores")
+    if scores is None:
+        scores = list(range(len(responses)))[::-1]
+    elif not isinstance(scores, list) or len(scores) != len(responses):
+        shown = f"a list of {len(scores)}" if isinstance(scores, list) else kind_of(scores)
+        raise ConfigurationError(f"{where}: scores is {shown} for {len(responses)} responses; write a number for each")
+    values = [_number(score, f"scores[{place}]", where) for place, score in enumerate(scores)]
+    if len(set(values)) == 1:
+        raise ConfigurationError(f"{where}: scores are all {values[0]}, which ranks nothing; drop the row")
+    return prompt, {"responses": responses, "scores": values}, Example.RANKED
+
+
+def _steps(cells: Mapping[str, Any], where: str) -> _Read:
+    """The steps of one response, with a label each."""
+    prompt = _asked(cells, where)
+    name = "steps" if cells.get("steps") is not None else "completions"
+    steps = cells.get(name)
+    if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
+        raise ConfigurationError(f"{where}: {name} must be a list of texts that say something; write a text per step")
+    return prompt, {"steps": steps, "labels": _labels(cells.get("labels"), len(steps), name, where)}, Example.STEPS
+
+
+def _turns(cells: Mapping[str, Any], where: str) -> _Read:
+    """A conversation with a label for each of the assistant's turns."""
+    prompt, found, _ = _messages({**cells, "label": None}, where)
+    said = found["demonstration"]
+    turns = (assistant(said),) if isinstance(said, str) else said
+    count = sum(message["role"] == "assistant" for message in turns)
+    labels = _labels(cells["labels"], count, "the assistant's messages", where)
+    return prompt, {"demonstration": turns, "labels": labels}, Example.STEPS
+
+
+def assistant(text: str) -> Message:
+    """What the assistant says."""
+    return {"role": "assistant", "content": text}
+
+
+def _labels(labels: Any, count: int, name: str, where: str) -> list[float | None]:
+    if not isinstance(labels, list) or len(labels) != count:
+        shown = f"a list of {len(labels)}" if isinstance(labels, list) else kind_of(labels)
+        raise ConfigurationError(f"{where}: labels is {shown} where {name} are {count}; write one for each")
+    found: list[float | None] = []
+    for place, label in enumerate(labels):
+        is_number = isinstance(label, (int, float)) and 0 <= label <= 1
+        if label is not None and not is_number:
+            shown = repr(label) if isinstance(label, (int, float, str)) else kind_of(label)
+            raise ConfigurationError(
+                f"{where}: labels[{place}] is {shown}; write true, false, a probability, or null for no opinion"
+            )
+        found.append(None if label is None else float(label))
+    if all(label is None for label in found):
+        raise ConfigurationError(f"{where}: labels are all null, so nothing is learnt; drop the row")
+    return found
+
+
+_FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], ...] = (
+    ("chosen and rejected", {"chosen", "rejected"}, _pair),
+    ("responses", {"responses"}, _ranked),
+    ("messages", {"messages"}, _messages),
+    ("completion", {"completion"}, _completion),
+)
+"""Forms, the columns of which any makes a row one, and how it is read; a row of no other form is a prompt."""
+
+
+# ---------------------------------------------------------------- cells
+
+
+def _asked(cells: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:
+    """What is asked, in the column `prompt`."""
+    if "prompt" not in cells:
+        hint = nearest("prompt", [column for column in cells if column not in _RESPONSES])
+        if not hint.startswith("; did you mean"):
+            hint = f', only {", ".join(cells)}; call the column of what is asked "prompt"' if cells else ""
+        raise ConfigurationError(f'{where}: no "prompt"{hint}')
+    return _prompt(cells["prompt"], where)
+
+
+def _prompt(prompt: Any, where: str) -> str | tuple[Message, ...]:
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise ConfigurationError(f"{where}: the prompt is empty")
+        return prompt
+    if not isinstance(prompt, list):
+        raise ConfigurationError(f"{where}: the prompt is {kind_of(prompt)}; write text or a list of messages")
+    if not prompt:
+        raise ConfigurationError(f"{where}: the prompt has no messages")
+    return tuple(_message(message, f"{where}: message {place} of the prompt") for place, message in enumerate(prompt))
+
+
+def _response(said: Any, name: str, prompt: str | tuple[Message, ...], where: str) -> Response:
+    """A response: text where it is one message of the assistant's. A prompt that it repeats is left out."""
+    if isinstance(said, str):
+        if not said.strip():
+            raise ConfigurationError(f"{where}: {name} is empty; write what is said, or drop the row")
+        return said
+    messages = _conversation(said, name, where)
+    opening: tuple[Message, ...] = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
+    if messages[: len(opening)] == opening:
+        messages = messages[len(opening) :]
+    return _ended(messages, name, where)
+
+
+def _conversation(messages: Any, name: str, where: str) -> tuple[Message, ...]:
+    if not isinstance(messages, list):
+        mend = "write a list of messages" if name == "messages" else "write text or a list of messages"
+        raise ConfigurationError(f"{where}: {name} is {kind_of(messages)}; {mend}")
+    if not messages:
+        raise ConfigurationError(f"{where}: {name} has no messages; write what is said, or drop the row")
+    return tuple(_message(message, f"{where}: message {place} of {name}") for place, message in enumerate(messages))
+
+
+def _ended(messages: Sequence[Message], name: str, where: str) -> Response:
+    """Messages of which the last is the assistant's, all of whose have text."""
+    if not messages or messages[-1]["role"] != "assistant":
+        last = repr(messages[-1]["role"]) if messages else "the prompt"
+        raise ConfigurationError(f"{where}: {name} ends with {last}; end it with a message of the assistant's")
+    for message in messages:
+        if message["role"] == "assistant" and not str(message.get("content") or "").strip():
+            raise ConfigurationError(
+                f"{where}: a message of the assistant's in {name} has no text; write what it says, tool calls included"
+            )
+    return str(messages[0]["content"]) if len(messages) == 1 else tuple(messages)
+
+
+def _message(message: Any, where: str) -> Message:
+    if not isinstance(message, dict):
+        raise ConfigurationError(f'{where} is {kind_of(message)}; write {{"role": ..., "content": ...}}')
+    stated = {name: value for name, value in message.items() if value is not None}
+    role = stated.get("role")
+    if not isinstance(role, str) or not role:
+        raise ConfigurationError(f'{where} has no "role"; write system, user, assistant or tool')
+    called = role == "assistant" and isinstance(stated.get("tool_calls"), list)
+    if not isinstance(stated.get("content"), str) and not called:
+        raise ConfigurationError(f'{where} has no text as its "content"')
+    return stated
+
+
+def _number(value: Any, name: str, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigurationError(f"{where}: {name} is {kind_of(value)}; write a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ConfigurationError(f"{where}: {name} is {number}; write a finite number")
+    if name == "weight" and number < 0:
+        raise ConfigurationError(f"{where}: weight is {number}; write 0 or more")
+    return number
+
+
+def _tools(value: Any, where: str) -> list[dict[str, Any]] | None:
+    """Function schemas, as chat templates show them; JSON text is read."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    if not isinstance(value, list) or not all(map(_is_schema, value)):
+        shown = "a list of something else" if isinstance(value, list) else kind_of(value)
+        raise ConfigurationError(
+            f'{where}: tools is {shown}; write a list of function schemas, each {{"type": "function", "function": '
+            '{"name": ...}}, or call the column something else'
+        )
+    return value or None
+
+
+def _is_schema(tool: Any) -> bool:
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
+
+
+def _answer(answer: Any, where: str) -> Any:
+    members = answer if isinstance(answer, list) else [answer]
+    wrong = next((member for member in members if isinstance(member, (dict, list))), None)
+    if wrong is not None or answer == []:
+        shown = "an empty list" if wrong is None else kind_of(wrong)
+        raise ConfigurationError(
+            f"{where}: the answer is {shown}; write text, a number, a list of these, or another column's name"
+        )
+    return answer
+
+
+def _split(value: Any, where: str) -> Split | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or value.lower() not in SPLIT_NAMES:
+        raise ConfigurationError(f"{where}: split = {value!r}{nearest(str(value), SPLIT_NAMES)}")
+    return SPLIT_NAMES[value.lower()]

@@ -1,0 +1,181 @@
+"""Rows of data, wherever they stand: JSON lines, CSV, parquet, and anything that iterates over mappings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hocket.core.errors import ConfigurationError
+
+SUFFIXES = (".jsonl", ".csv", ".parquet")
+"""How the name of a file of data ends."""
+
+_AS_JSON = ("messages", "responses", "scores", "tools", "steps", "completions", "labels")
+"""Columns whose cells in a CSV file are JSON; a prompt or a response is where it is a list of messages."""
+_NUMBERS = ("weight", "margin", "target")
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+_MAYBE_JSON = ("prompt", "completion", "chosen", "rejected", "demonstration")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row as it was written: its number, where it stands in words, and its cells by column. None is no cell."""
+
+    number: int
+    where: str
+    cells: Mapping[str, Any]
+
+
+def read_table(path: Path) -> list[Record]:
+    """The rows of a file, by what its name ends in; lines are counted from 1, as are rows of a parquet file.
+
+    Raises:
+        ConfigurationError: naming the file, and the line where there is one, for what cannot be read.
+    """
+    if not path.exists():
+        raise ConfigurationError(f"there is no file {path}")
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name a {' or '.join(SUFFIXES)} file in it")
+    readers = {".csv": _csv_records, ".parquet": _parquet_records}
+    found = list(readers.get(path.suffix.lower(), _json_records)(path))
+    if not found:
+        kind = "JSON object with a prompt per line" if path.suffix.lower() not in readers else "row per example"
+        raise ConfigurationError(f"{path} is empty; write one {kind}")
+    return found
+
+
+def table_of(rows: Iterable[Any], name: str) -> list[Record]:
+    """Mappings from Python as rows, counted from 0 as `name[0]`; a `datasets.Dataset` is one such iterable.
+
+    Raises:
+        ConfigurationError: when there are none, or one is no mapping.
+    """
+    found = []
+    for number, row in enumerate(rows):
+        where = f"{name}[{number}]"
+        if not isinstance(row, Mapping):
+            raise ConfigurationError(f'{where}: {kind_of(row)} where a mapping belongs; give {{"prompt": ...}}')
+        found.append(Record(number, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
+    if not found:
+        raise ConfigurationError(f"{name} is empty; give one mapping with a prompt per example")
+    return found
+
+
+def kind_of(value: Any) -> str:
+    """What a cell holds, in words."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"of type {type(value).__name__}")
+
+
+def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a row of a table with columns of its own, where null is no cell."""
+    return {column: cell for column, cell in row.items() if cell is not None}
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as JSON would hold it: arrays as lists, numpy's numbers as Python's."""
+    if isinstance(cell, Mapping):
+        return {str(name): _plain(value) for name, value in cell.items()}
+    if isinstance(cell, (list, tuple)):
+        return [_plain(value) for value in cell]
+    return _plain(cell.tolist()) if hasattr(cell, "tolist") else cell
+
+
+# ---------------------------------------------------------------- files
+
+
+def _text(path: Path) -> str:
+    try:
+        # As it stands: JSON strings and quoted cells may hold line ends of their own.
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text (byte {error.start}); convert it") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _json_records(path: Path) -> Iterator[Record]:
+    # Only line feeds end a line: JSON strings may hold other separators. Blank lines are passed over.
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            cells = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{where}: not valid JSON ({error}); write one object per line") from None
+        if not isinstance(cells, dict):
+            raise ConfigurationError(f'{where}: {kind_of(cells)} where an object belongs; write {{"prompt": ...}}')
+        yield Record(number, where, cells)
+
+
+def _csv_records(path: Path) -> Iterator[Record]:
+    csv.field_size_limit(2**31 - 1)  # a cell may hold a whole conversation
+    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    heading: list[str] | None = None
+    end = 0
+    while True:
+        line, where = end + 1, f"{path}, line {end + 1}"
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise ConfigurationError(f"{where}: not valid CSV ({error}); quote cells that hold quotes") from None
+        if cells is None:
+            return
+        end = reader.line_num
+        if heading is None:
+            heading = [cell.strip() for cell in cells]
+            twice = next((column for column in heading if heading.count(column) > 1), None)
+            if twice is not None:
+                raise ConfigurationError(f"{where}: the column {twice!r} is named twice; rename one")
+        elif cells:
+            if len(cells) != len(heading):
+                raise ConfigurationError(
+                    f"{where}: {len(cells)} cells where the heading has {len(heading)} columns; quote cells with commas"
+                )
+            read = {column: _csv_cell(column, cell, where) for column, cell in zip(heading, cells, strict=True)}
+            yield Record(line, where, _stated(read))
+
+
+def _csv_cell(column: str, cell: str, where: str) -> Any:
+    """A cell's value; an empty one is none. What is no number or label where one belongs stays text."""
+    if not cell.strip():
+        return None
+    if column in _AS_JSON:
+        try:
+            return json.loads(cell)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{where}: {column} is not valid JSON ({error}); write a list as JSON") from None
+    if column in _NUMBERS:
+        with suppress(ValueError):
+            return float(cell)
+    if column == "label":
+        return _TRUTHS.get(cell.strip().lower(), cell)
+    if column in _MAYBE_JSON and cell.lstrip().startswith("["):
+        try:
+            found = json.loads(cell)
+        except (ValueError, RecursionError):
+            return cell
+        return found if found and all(isinstance(one, dict) and "role" in one for one in found) else cell
+    return cell
+
+
+def _parquet_records(path: Path) -> Iterator[Record]:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ConfigurationError(f"{path}: parquet needs the package pyarrow: pip install 'hocket[data]'") from error
+    try:
+        rows = parquet.read_table(str(path)).to_pylist()
+    except Exception as error:
+        told = " ".join(str(error).split())
+        raise ConfigurationError(f"{path} cannot be read as parquet ({told}); write it again") from None
+    for number, row in enumerate(rows, start=1):
+        cells = {str(column): _plain(cell) for column, cell in row.items()}
+        yield Record(number, f"{path}, row {number}", _stated(cells))

@@ -1,0 +1,97 @@
+"""What recipes take from scenarios, and whether the task has it: looked at before anything is sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.examples import Example, held_by, responses_of
+from hocket.recipe import Recipe
+from hocket.stages import Rollout, Task, walk
+from hocket.types import Scenario
+
+TOKENS_PER_MESSAGE = 64
+"""More than a chat template writes around a message."""
+
+
+_REPLAYS = {
+    "Demonstrations": Example.DEMONSTRATION,
+    "Preferences": Example.PAIR,
+    "Labelled": Example.LABELLED,
+    "Ranked": Example.RANKED,
+    "LabelledSteps": Example.STEPS,
+}
+"""What the library's rollouts take, by class, where they do not say so themselves (`Rollout.replays`)."""
+
+
+def replayed(recipe: Recipe) -> Example | None:
+    """Which responses a recipe takes from the scenarios; None where it samples."""
+    for stage in walk(recipe.rollout):
+        if isinstance(stage, Rollout) and stage.replays is not None:
+            return stage.replays
+        known = (_REPLAYS[one.__name__] for one in type(stage).__mro__ if one.__name__ in _REPLAYS)
+        if (found := next(known, None)) is not None:
+            return found
+    return None
+
+
+def check_examples(recipe: Recipe, task: Task) -> None:
+    """Refuses a recipe of pairs where the task holds none, and the like.
+
+    Raises:
+        ConfigurationError: naming what either has, and the mend.
+    """
+    wanted = replayed(recipe)
+    if wanted is None:
+        return
+    own: Example | None = getattr(task, "example", None)
+    if own is Example.PROMPT and wanted is Example.DEMONSTRATION and hasattr(task, "examples"):
+        bare = next((where for where, scenario in task.examples() if Example.PROMPT in held_by(scenario)), None)
+        if bare is None:
+            return
+        raise ConfigurationError(
+            f"{bare}: neither a completion nor an answer, one of which recipe {recipe.name} learns from; add it"
+        )
+    held = held_by(task.scenario("train", 0)) if own is None else {own}
+    if wanted not in held:
+        has = min(held, key=list(Example).index)
+        raise ConfigurationError(
+            f"recipe {recipe.name} learns from {wanted.value}, and task {task.name} holds {has.value}; give a task "
+            f"with {wanted.columns}, or choose {has.recipe}"
+        )
+
+
+def check_lengths(task: Task, player: Any) -> None:
+    """Refuses data of which a row is too long for the model, where it may not be shortened.
+
+    Raises:
+        ConfigurationError: naming the row.
+    """
+    fit, check = getattr(player, "fit", None), getattr(player, "check", None)
+    if fit is None or check is None or not hasattr(task, "examples"):
+        return
+    limit = fit.limit(player.context_length)
+    if limit is None:
+        return
+    for where, scenario in task.examples():
+        # A token is a byte at least, so most rows need not be encoded.
+        if _most_tokens(scenario) > limit:
+            try:
+                check(scenario)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{where}: {error}") from None
+
+
+def _most_tokens(scenario: Scenario) -> int:
+    """A bound on the tokens of the longest example in a scenario."""
+    prompt, tools = _size(scenario.messages), _size(scenario.metadata.get("tools"))
+    return prompt + tools + max((_size(said) for said in responses_of(scenario)), default=0)
+
+
+def _size(said: Any) -> int:
+    """The bytes of text or messages, with what a template writes around each."""
+    if said is None:
+        return 0
+    if isinstance(said, str):
+        return len(said.encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE
+    return sum(len(repr(message).encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE for message in said)

@@ -1,0 +1,102 @@
+"""A run's policy where other programs read it: a model folder, an adapter, a GGUF file, the hub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.train.checkpoint import Checkpoints, checkpoint_of
+
+ADAPTER = "adapter"
+"""Where a policy's folder keeps its adapter; the folder itself has the merged weights (`CausalLM.save`)."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: `kind` in words, of which `step`, and the names of the `files`."""
+
+    kind: str
+    step: int
+    files: list[str]
+
+
+def export_run(
+    run: Path, out: Path, *, policy: str | None = None, which: str = "last", merge: bool = False, gguf: bool = False
+) -> Exported:
+    """Copies a policy out of a run's checkpoint into the new folder `out`.
+
+    Args:
+        run: the run's folder. out: where to; must not exist.
+        policy: which one of a team. which: the `last` checkpoint or the `best`.
+        merge: the whole model where the run trained an adapter, which without it is written alone.
+        gguf: writes `model.gguf` too, of the whole model.
+
+    Raises:
+        ConfigurationError: when there is no such checkpoint or policy, `out` exists, or the policy is no language model
+            that the format knows.
+    """
+    if out.exists():
+        raise ConfigurationError(f"{out} exists already; choose another folder with --out, or remove it")
+    checkpoint = checkpoint_of(run, which)
+    kept = Checkpoints.policies(checkpoint)
+    name = next(iter(kept)) if policy is None and len(kept) == 1 else policy
+    if name is None:
+        raise ConfigurationError(f"run {run} has the policies {', '.join(kept)}; choose one with --policy")
+    if name not in kept:
+        raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
+    source = kept[name]
+    if not (source / "config.json").is_file():
+        raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
+    adapted = (source / ADAPTER).is_dir()
+    alone = adapted and not (merge or gguf)
+    hidden = out.with_name(f".{out.name}.part")
+    shutil.rmtree(hidden, ignore_errors=True)
+    try:
+        if alone:
+            shutil.copytree(source / ADAPTER, hidden)
+        else:
+            shutil.copytree(source, hidden, ignore=shutil.ignore_patterns(ADAPTER))
+        if gguf:
+            from hocket.train.gguf_file import write_gguf
+
+            write_gguf(hidden, hidden / "model.gguf", name=run.name)
+        hidden.rename(out)  # whole or not at all
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    kind = "adapter" if alone else "merged model" if adapted else "model"
+    files = sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
+    return Exported(kind, Checkpoints.step(checkpoint), files)
+
+
+def push(folder: Path, repository: str, *, private: bool = False) -> str:
+    """Sends a folder to a model repository of the Hugging Face hub, made where it is new; returns its address.
+
+    The token is the hub library's own (`hf auth login`, or the environment variable HF_TOKEN).
+
+    Raises:
+        ConfigurationError: for a name that is none, and offline (HF_HUB_OFFLINE).
+        HocketError: when the hub refuses or cannot be reached; the folder stays.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+        raise ConfigurationError(f"push {repository}: HF_HUB_OFFLINE is set; unset it, or copy {folder} yourself")
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ConfigurationError(f"push = {repository!r} is no name of a repository; write OWNER/NAME") from error
+    api = HfApi()
+    try:
+        made = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(repo_id=made.repo_id, folder_path=str(folder), commit_message="Trained with hocket")
+    except Exception as error:
+        told = " ".join(str(error).split())[:300] or type(error).__name__
+        raise HocketError(
+            f"push {repository}: {told}; {folder} is kept, log in with `hf auth login` or send it later"
+        ) from error
+    return str(made)

@@ -1,0 +1,90 @@
+"""Responses that were written down before, brought within the length that a model can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.types import Turn
+
+Truncate = Literal["refuse", "start", "end"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What becomes of an example that is longer than the model's context.
+
+    Attributes:
+        truncate: `refuse` it; or leave out tokens at the `start` of the prompt; or at the `end` of the response, which
+            then has no end of turn.
+        max_length: the most tokens of prompt and response together; None is the model's context.
+
+    Raises:
+        ValueError: for a length below 2, or something else to do.
+    """
+
+    truncate: Truncate = "refuse"
+    max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.truncate not in get_args(Truncate):
+            raise ValueError(f"truncate = {self.truncate!r}{nearest(str(self.truncate), get_args(Truncate))}")
+        if self.max_length is not None and self.max_length < 2:
+            raise ValueError(f"max_length must be at least 2 tokens, not {self.max_length}")
+
+    def limit(self, context: int | None) -> int | None:
+        """The most tokens of an example for a model with this context; None is no limit."""
+        known = [length for length in (self.max_length, context) if length is not None]
+        return min(known, default=None)
+
+    def __call__(self, turns: Sequence[Turn], context: int | None, name: str) -> list[Turn]:
+        """The turns of one example, in order, shortened in place where they are too long.
+
+        Raises:
+            ConfigurationError: when they are and may not be, or what would be left says nothing.
+        """
+        limit = self.limit(context)
+        if limit is None:
+            return list(turns)
+        whole = max(map(_length, turns))
+        if whole <= limit:
+            return list(turns)
+        told = f"{name} has {whole} tokens, more than the {limit} that fit"
+        if self.truncate == "refuse":
+            raise ConfigurationError(
+                f"{told}; shorten it, or set truncate=end or truncate=start behind the task's name"
+            )
+        return self._from_start(turns, limit, told) if self.truncate == "start" else self._to_end(turns, limit, told)
+
+    def _from_start(self, turns: Sequence[Turn], limit: int, told: str) -> list[Turn]:
+        # Turns that open a context of their own are cut on their own.
+        excess: dict[int, int] = {}
+        roots = [turn.context()[0] for turn in turns]
+        for root, turn in zip(roots, turns, strict=True):
+            excess[id(root)] = max(excess.get(id(root), 0), _length(turn) - limit)
+        for root in {id(root): root for root in roots}.values():
+            if excess[id(root)] >= len(root.observation):
+                raise ConfigurationError(f"{told}, and without its prompt too; set truncate=end")
+            root.observation = root.observation[excess[id(root)] :]
+        return list(turns)
+
+    def _to_end(self, turns: Sequence[Turn], limit: int, told: str) -> list[Turn]:
+        kept: list[Turn] = []
+        for turn in turns:
+            room = limit - (_length(turn) - len(turn.action))
+            if room < len(turn.action):
+                if room > 0:
+                    turn.action, turn.finish = turn.action[:room], "length"
+                    kept.append(turn)
+                break
+            kept.append(turn)
+        if not kept:
+            raise ConfigurationError(f"{told}, and its prompt alone fills them; set truncate=start")
+        return kept
+
+
+def _length(turn: Turn) -> int:
+    """Tokens up to the end of a turn, its context included."""
+    return sum(len(one.observation) + len(one.action) for one in turn.context())
