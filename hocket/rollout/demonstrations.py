@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from hocket.core.columns import MISMATCHED, PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGHT
 from hocket.core.errors import ConfigurationError
+from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Scenario, Score, Trajectory
@@ -22,6 +24,8 @@ class Demonstrations(Rollout):
     Raises:
         ConfigurationError: on a call, for a scenario with neither.
     """
+
+    replays: ClassVar[Example | None] = Example.DEMONSTRATION
 
     samples: int = 1
 
@@ -62,6 +66,8 @@ class Preferences(Rollout):
         ConfigurationError: on a call, for a scenario that lacks one of the two.
     """
 
+    replays: ClassVar[Example | None] = Example.PAIR
+
     async def collect(
         self,
         asked: Sequence[Assignment],
@@ -101,6 +107,8 @@ class Labelled(Rollout):
         ConfigurationError: on a call, for a scenario without a demonstration or a label, and for a step of one scenario
             where mismatched answers are wanted.
     """
+
+    replays: ClassVar[Example | None] = Example.LABELLED
 
     mismatched: bool = False
 
@@ -158,6 +166,8 @@ class Ranked(Rollout):
     Raises:
         ConfigurationError: on a call, for a scenario without two answers or with another number of scores.
     """
+
+    replays: ClassVar[Example | None] = Example.RANKED
 
     async def collect(
         self,

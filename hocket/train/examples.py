@@ -14,25 +14,9 @@ TOKENS_PER_MESSAGE = 64
 """More than a chat template writes around a message."""
 
 
-_REPLAYS = {
-    "Demonstrations": Example.DEMONSTRATION,
-    "Preferences": Example.PAIR,
-    "Labelled": Example.LABELLED,
-    "Ranked": Example.RANKED,
-    "LabelledSteps": Example.STEPS,
-}
-"""What the library's rollouts take, by class, where they do not say so themselves (`Rollout.replays`)."""
-
-
 def replayed(recipe: Recipe) -> Example | None:
     """Which responses a recipe takes from the scenarios; None where it samples."""
-    for stage in walk(recipe.rollout):
-        if isinstance(stage, Rollout) and stage.replays is not None:
-            return stage.replays
-        known = (_REPLAYS[one.__name__] for one in type(stage).__mro__ if one.__name__ in _REPLAYS)
-        if (found := next(known, None)) is not None:
-            return found
-    return None
+    return next((one.replays for one in walk(recipe.rollout) if isinstance(one, Rollout) and one.replays), None)
 
 
 def check_examples(recipe: Recipe, task: Task) -> None:
