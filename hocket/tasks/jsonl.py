@@ -13,12 +13,12 @@ from typing import Any
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
-from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction
+from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import normalise
-from hocket.tasks.text import INSTRUCTION, TextTask, check_number
+from hocket.tasks.text import INSTRUCTION, TextTask, check_number, checked_extraction
 from hocket.types import Message, Scenario, Trajectory
 
 SPLIT_NAMES: dict[str, Split] = {
@@ -76,8 +76,7 @@ class JsonLines(TextTask):
     ) -> None:
         if not 0 < eval_share < 1:
             raise ConfigurationError(f"task {path}: eval_share must be between 0 and 1, not {eval_share}")
-        if extract not in EXTRACTIONS:
-            raise ConfigurationError(f"task {path}: extract = {extract!r} is unknown{nearest(extract, EXTRACTIONS)}")
+        self.extract = checked_extraction(str(path), extract)
         self.path, self.name, self.instruct = path, str(path), instruct
         rows = list(read_rows(path))
         self._columns = tuple({name: None for row in rows for name in row.columns})
