@@ -64,7 +64,7 @@ def said(scenario: Scenario, text: str) -> Trajectory:
         ("number", "The answer is {right}, not 100000.", 0.0),
         ("number", "I do not know.", 0.0),
         ("last-line", "Let me see.\n{right}", 1.0),
-        ("last-line", "It is {right}.\\nOr is it?", 0.0),
+        ("last-line", "It is {right}.\nOr is it?", 0.0),
         ("answer-tag", "The answer is {right}.", 0.0),
         ("answer-tag", "<answer>{right}</answer> it is, not 100000.", 1.0),
     ],
