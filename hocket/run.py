@@ -82,7 +82,7 @@ def train(
         task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`), a `Task`, or rows of data:
             an iterable of mappings, a `datasets.Dataset` among them, or one per split by name (docs/data.md). None
             takes what the recipe is for, else `sums`.
-        model: `nano`, a local `transformers` folder or a hub name.
+        model: `nano`, `smollm2`, a local `transformers` folder, `FILE.gguf` or a hub name.
         reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
             `list[float | None]`, a `Reward`, or several of these. None takes the task's own.
         recipe: a name, a `Recipe`, or None for GRPO. workflow: a `Workflow` object or `FILE.py:NAME`.

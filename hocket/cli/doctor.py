@@ -30,6 +30,7 @@ EXTRAS = {
     "gymnasium": "control",
     "tensorboard": "tracking",
     "uvicorn": "serve",
+    "gguf": "smollm2",
 }
 
 

@@ -291,7 +291,7 @@ def _train(parser: _Parser) -> None:
     for flag, metavar, text in (
         ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl, a.jsonl=0.7,b.csv=0.3 or FILE.py:NAME"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
-        ("--model", "PATH", "nano, a transformers folder, or a hub name"),
+        ("--model", "PATH", "nano, smollm2, a model folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
         ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
         ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared"),
@@ -340,7 +340,7 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
     parser.add_argument("--baseline", metavar="NAME", help="what the others are compared with (grpo)")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
-    parser.add_argument("--model", metavar="PATH", help="nano, a transformers folder, or a hub name")
+    parser.add_argument("--model", metavar="PATH", help="nano, smollm2, a model folder, FILE.gguf or a hub name")
     parser.add_argument("--seeds", type=int, metavar="N", help="testing seeds of every recipe and task (5)")
     parser.add_argument("--steps", type=int, metavar="N", help="the budget of a run: steps (30)")
     parser.add_argument("--prompts", type=int, metavar="P", help="times prompts per step (8)")

@@ -40,7 +40,9 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
 
 
 def _eval_target(options: argparse.Namespace) -> Path:
-    if (Path(options.run) / "config.json").is_file() or options.run == "nano":
+    from hocket.policies.gguf import is_gguf
+
+    if (Path(options.run) / "config.json").is_file() or options.run == "nano" or is_gguf(options.run):
         return Path(options.run)
     return find_run(options.run, options.runs)
 

@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from hocket.core import cache
+
 SOURCE = Path(__file__).with_name("kernels.cpp")
 OFF = "HOCKET_KERNELS"
 """Environment variable; `off` computes with torch alone."""
@@ -28,9 +30,8 @@ def compiler() -> str | None:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `XDG_CACHE_HOME/hocket/kernels`, `~/.cache` by default."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "hocket" / "kernels"
+    """Where compiled kernels are kept."""
+    return cache.cache_folder("kernels")
 
 
 @functools.cache

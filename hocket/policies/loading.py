@@ -93,7 +93,7 @@ def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
             with without_progress_bars():
                 return loader.from_pretrained(str(folder), local_files_only=True, **settings)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise ConfigurationError(f"the {what} in {where!r} cannot be read: {_first_line(error)}") from error
+            raise ConfigurationError(f"the {what} in {where!r} cannot be read: {first_line(error)}") from error
     try:
         return loader.from_pretrained(where, local_files_only=True, **settings)
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{what} {where!r} is neither a folder here nor in the local hub cache, and the hub did not give it "
-            f"({_first_line(error)}); give the path of a downloaded model"
+            f"({first_line(error)}); give the path of a downloaded model"
         ) from error
 
 
@@ -121,7 +121,8 @@ def without_progress_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says first, to stand in a sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 

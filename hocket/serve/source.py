@@ -39,7 +39,9 @@ class Source:
 
     @staticmethod
     def of(path: Path, pairs: Sequence[tuple[str, Any]] = (), task: str | None = None) -> Source:
-        """The run or model in a folder (or `nano`), with settings `pairs` changed and another `task` if named.
+        """The run or model in a folder, or `nano`, `smollm2` or a GGUF file, as `--model` takes them.
+
+        Settings `pairs` are changed, and another `task` is taken if named.
 
         Raises:
             ConfigurationError: when its task is not one of words.

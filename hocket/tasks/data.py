@@ -18,13 +18,13 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction
+from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
 from hocket.tasks.examples import NEUTRAL, SPLIT_NAMES, Row, checked_rows
 from hocket.tasks.form import TaskForm
 from hocket.tasks.tables import SUFFIXES, Record, read_table, table_of
-from hocket.tasks.text import INSTRUCTION, TextTask, check_number
+from hocket.tasks.text import INSTRUCTION, TextTask, check_number, checked_extraction
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.fitting import Fit, Truncate
 
@@ -83,10 +83,7 @@ class Data(TextTask):
         self.name = name or ",".join(source.name for source in sources)
         if not 0 < eval_share < 1:
             raise ConfigurationError(f"task {self.name}: eval_share must be between 0 and 1, not {eval_share}")
-        if extract not in EXTRACTIONS:
-            raise ConfigurationError(
-                f"task {self.name}: extract = {extract!r} is unknown{nearest(extract, EXTRACTIONS)}"
-            )
+        self.extract = checked_extraction(self.name, extract)
         try:
             self.fit = Fit(truncate, max_length)
         except ValueError as error:

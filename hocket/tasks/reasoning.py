@@ -20,11 +20,10 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.options import checked
 from hocket.stages import Split
-from hocket.tasks.arithmetic import tagged_answer
 from hocket.tasks.form import TaskForm
 from hocket.tasks.reasoning_guards import EXPRESSION_ANSWERS, REFUSED, is_formula, item, prepare
 from hocket.tasks.split import normalise, split_of
-from hocket.tasks.text import TextTask, check_number, instructed
+from hocket.tasks.text import TextTask, check_number, checked_extraction, instructed
 from hocket.types import Scenario
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -44,8 +43,9 @@ _LONGEST_ANSWER = 10_000
 class ReasoningGym(TextTask):
     """The dataset `dataset` of reasoning-gym, verified by its own `score_answer` on the last `<answer>..</answer>`.
 
-    Settings are those of the dataset's configuration, as text, and two more: `level` applies its curriculum's
-    attributes at that level before the other settings, and `instruct` asks for the answer's tags in a system message.
+    Settings are those of the dataset's configuration, as text, and three more: `level` applies its curriculum's
+    attributes at that level before the other settings, `instruct` asks for the answer's tags in a system message, and
+    `extract` judges a model that writes none by its last line or its last number (`last-line`, `number`).
     A problem's split follows from its question (`hocket.tasks.split`); evaluation problems are all distinct.
 
     Raises:
@@ -60,6 +60,7 @@ class ReasoningGym(TextTask):
         self.name = f"reasoning-gym:{dataset}" + (f"?{query}" if query else "")
         cls, config_class = _classes(dataset)
         self.instruct: bool = leaf(_json(given.pop("instruct", "false")), bool, f"task {self.name}: instruct")
+        self.extract = checked_extraction(self.name, given.pop("extract", "answer-tag"))
         self._data = _built(cls, configured(dataset, config_class, given), self.name)
         prepare(dataset, self._data)
         self._key = Key.of(0).derive("reasoning-gym", dataset)
@@ -89,8 +90,8 @@ class ReasoningGym(TextTask):
         )
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        """The dataset's own score in [0, 1]; 0 without a tagged answer, or where its verifier raises."""
-        answer = tagged_answer(text)
+        """The dataset's own score in [0, 1]; 0 without an answer, or where its verifier raises."""
+        answer = self.extracted(text)
         if answer is None or len(answer) > _LONGEST_ANSWER:
             return 0.0
         answer = answer.strip()

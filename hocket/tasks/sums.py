@@ -7,11 +7,12 @@ from typing import Any
 
 from hocket.core.keys import Key
 from hocket.core.options import checked
+from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.stages import Split
 from hocket.tasks.arithmetic import ArithmeticProblem, problems, sum_problem, verify
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
-from hocket.tasks.text import TextTask, check_number, instructed
+from hocket.tasks.text import TextTask, check_number, checked_extraction, instructed
 from hocket.types import Scenario
 
 
@@ -19,12 +20,15 @@ class Sums(TextTask):
     """`hocket.tasks.arithmetic` as a task.
 
     Every number addresses a training problem, drawn from a key of its own, so two numbers may rarely hold the same
-    one; evaluation problems are all distinct. With `instruct` a system message asks for the answer's tags.
+    one; evaluation problems are all distinct. With `instruct` a system message asks for the answer's tags; `extract`
+    judges a model that writes none by its last line or its last number (`last-line`, `number`).
     """
 
-    def __init__(self, instruct: bool = False) -> None:
-        self.name = "sums?instruct=true" if instruct else "sums"
-        self.instruct = instruct
+    def __init__(self, instruct: bool = False, extract: Extraction = "answer-tag") -> None:
+        said = {"instruct": "true"} if instruct else {}
+        said |= {"extract": extract} if extract != "answer-tag" else {}
+        self.name = "sums" + ("?" + "&".join(f"{key}={value}" for key, value in said.items()) if said else "")
+        self.instruct, self.extract = instruct, checked_extraction(self.name, extract)
         self._unseen: Iterator[ArithmeticProblem] = problems("eval", 0)
         self._eval: list[ArithmeticProblem] = []
 
@@ -38,7 +42,9 @@ class Sums(TextTask):
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        return verify(text, scenario.answer)
+        if self.extract == "answer-tag":
+            return verify(text, scenario.answer)
+        return float(ExactMatch(self.extract).verify(text, scenario) or 0.0)
 
     def _train(self, number: int) -> ArithmeticProblem:
         rng = Key.of(0).derive("sums", "train", number).numpy()
@@ -55,7 +61,7 @@ class Sums(TextTask):
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Sums:
     """The task with these settings."""
-    return Sums(**checked(name, settings, {"instruct": bool}))
+    return Sums(**checked(name, settings, {"instruct": bool, "extract": str}))
 
 
 SUMS = TaskForm(

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hocket.core.errors import ConfigurationError, HocketError
-from hocket.rewards.verifiers import TaskVerifier
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.rewards.verifiers import EXTRACTIONS, Extraction, TaskVerifier
 from hocket.stages import Reward, Split
-from hocket.tasks.arithmetic import has_working, tagged_answer
+from hocket.tasks.arithmetic import has_working
 from hocket.types import Scenario, Trajectory
 
 STEPS = 120
@@ -22,10 +22,15 @@ INSTRUCTION = (
 
 
 class TextTask(ABC):
-    """A task in words. A subclass gives `name`, `scenario` and `verify`, and `size` if it is not endless."""
+    """A task in words. A subclass gives `name`, `scenario` and `verify`, and `size` if it is not endless.
+
+    Attributes:
+        extract: what counts as the answer of a completion, see `hocket.rewards.ExactMatch`.
+    """
 
     name: str
     kind: Any = "text"
+    extract: Extraction = "answer-tag"
 
     def size(self, split: Split) -> int | None:
         """How many scenarios there are; None when they are generated without end."""
@@ -47,13 +52,17 @@ class TextTask(ABC):
         return {"steps": STEPS}
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """`format`: whether the answer stands inside tags; `working`: whether there is a filled `<think>` block."""
+        """`format`: whether there is anything to compare; `working`: whether there is a filled `<think>` block."""
         text = trajectory.answer
-        return {"format": float(tagged_answer(text) is not None), "working": float(has_working(text))}
+        return {"format": float(self.extracted(text) is not None), "working": float(has_working(text))}
 
     def label(self, trajectory: Trajectory) -> str | None:
         """The final answer as a word, by which samples of a scenario agree or differ; None without one."""
-        return tagged_answer(trajectory.answer)
+        return self.extracted(trajectory.answer)
+
+    def extracted(self, text: str) -> str | None:
+        """What counts as the answer in a completion, None if there is nothing of the kind."""
+        return EXTRACTIONS[self.extract](text)
 
     def success(self, trajectory: Trajectory) -> float:
         """1 if the verdict is 1, else 0. Raises `HocketError` if `verify` does not work."""
@@ -70,6 +79,13 @@ def instructed(question: str, instruct: bool) -> str | tuple[dict[str, str], ...
     if not instruct:
         return question
     return ({"role": "system", "content": INSTRUCTION}, {"role": "user", "content": question})
+
+
+def checked_extraction(task: str, extract: str) -> Extraction:
+    """`extract` if it is a way to find an answer, else a `ConfigurationError`."""
+    if extract not in EXTRACTIONS:
+        raise ConfigurationError(f"task {task}: extract = {extract!r} is unknown{nearest(extract, EXTRACTIONS)}")
+    return extract  # type: ignore[return-value]
 
 
 def check_number(name: str, split: Split, number: int, size: int | None = None) -> None:

@@ -42,7 +42,7 @@ class PolicyJudge(Judge):
     """A language model that is not trained, read greedily; of choices it names the likeliest, as it tells log-probs.
 
     Args:
-        model: `nano`, a model folder, a hub name, or a run, whose newest checkpoint counts.
+        model: `nano`, `smollm2`, a model folder, a GGUF file, a hub name, or a run, whose newest checkpoint counts.
 
     Raises:
         ConfigurationError: at construction, when there is no such model.

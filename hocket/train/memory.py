@@ -96,7 +96,7 @@ def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_
         references=sum(learner.reference not in (None, learner.policy) for learner in trained),
         policies=sum(not learner.frozen for learner in trained),
         rows=min(256, samples),
-        length=limit,
+        length=longest(),
     )
     return plan_memory(largest, config.memory, held=held, longest=longest, responses=responses)
 

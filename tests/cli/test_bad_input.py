@@ -42,10 +42,15 @@ FILES = {
     "notask.py": "class Mine:\n    name = 'mine'\n",
     "noflow.py": "class Flow:\n    roles = ('policy',)\n",
     "recipe.py": "R = 3\n",
+    "broken.gguf": "GGUF and then nothing of the kind",
 }
 
 CASES: dict[str, tuple[str, int, str]] = {
     # what was typed after `hocket`: exit code and words of the sentence, in order
+    "broken model file": ("train --model broken.gguf", 2, "broken.gguf.*cannot be read.*fetch it again"),
+    "no model file": ("train --model none.gguf", 2, "no model file 'none.gguf'"),
+    "extraction": ("train --task sums?extract=numbr", 2, "extract.*'numbr'.*'number'"),
+    "extraction of a dataset": ("train --task reasoning-gym:chain_sum?extract=tag", 2, "extract.*'tag'.*answer-tag"),
     "command": ("trian", 2, "'trian'.*'train'"),
     "flag of another command": ("recipes --stesp 3", 2, "--stesp.*hocket"),
     "setting": ("train --stepz 3", 2, "'stepz'.*'steps'"),

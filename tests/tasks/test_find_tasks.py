@@ -56,6 +56,38 @@ def said(scenario: Scenario, text: str) -> Trajectory:
 # ---------------------------------------------------------------- sums
 
 
+@pytest.mark.parametrize("name", ["sums", "reasoning-gym:chain_sum"])
+@pytest.mark.parametrize(
+    ("extract", "text", "found"),
+    [
+        ("number", "To add them, start from 3. The answer is {right}.", 1.0),
+        ("number", "The answer is {right}, not 100000.", 0.0),
+        ("number", "I do not know.", 0.0),
+        ("last-line", "Let me see.\n{right}", 1.0),
+        ("last-line", "It is {right}.\nOr is it?", 0.0),
+        ("answer-tag", "The answer is {right}.", 0.0),
+        ("answer-tag", "<answer>{right}</answer> it is, not 100000.", 1.0),
+    ],
+)
+def test_a_task_says_what_counts_as_the_answer(name: str, extract: str, text: str, found: float) -> None:
+    task = find(f"{name}?extract={extract}")
+    scenario = task.scenario("eval", 0)
+    trajectory = said(scenario, text.format(right=scenario.answer))
+    assert task.verify(trajectory.answer, scenario) == found
+    assert task.success(trajectory) == found
+    if found:
+        assert task.label(trajectory) == scenario.answer
+        assert task.describe(trajectory)["format"] == 1.0
+
+
+def test_a_task_keeps_how_it_reads_in_its_name() -> None:
+    assert find("sums").name == "sums"
+    assert find("sums?instruct=true").name == "sums?instruct=true"
+    both = "sums?instruct=true&extract=number"
+    assert find(both).name == both
+    assert find(find(both).name).extract == "number"
+
+
 def test_sums_is_right_about_itself() -> None:
     task = find("sums")
     assert (task.name, task.kind, task.size("train"), task.size("eval")) == ("sums", "text", None, None)

@@ -162,6 +162,18 @@ def test_what_a_run_holds_counts() -> None:
     assert memory.held_bytes(policy, **{**none, "rows": 3, "length": 5}) == 4 * 2 * 3 * 5 * 2 * 2 * 16
 
 
+def test_rows_of_one_turn_are_no_longer_than_their_prompts_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    monkeypatch.setattr(memory, "held_bytes", lambda policy, *, length, **_: held.append(length) or 0.0)
+    task = tasks.find("sums")
+    config = configure([("threads", 1), ("decoding.max_tokens", 24)], task)
+    learners = build_parts(config, task).learners.values()
+    memory.planned(config, task, learners, several_turns=False)
+    memory.planned(config, task, learners, several_turns=True)
+    assert 24 < held[0] < 200
+    assert held[1] == 1024  # Of a model that reads 8,192 tokens, the whole context would crowd out the learner.
+
+
 def test_a_run_is_planned_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, int] = {}
 

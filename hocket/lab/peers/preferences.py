@@ -91,7 +91,8 @@ def trl_dpo(
     if loss in ("ipo", "sigmoid_norm"):
         scores = scores[0] / lengths[chosen], scores[1] / lengths[rejected]
     delta, gaps = scores[0] - scores[1], (own[0] - own[1], reference[0] - reference[1])
-    return _PER_PAIR[loss](beta, delta, ratios, gaps, smoothing).mean()
+    losses: Tensor = _PER_PAIR[loss](beta, delta, ratios, gaps, smoothing)
+    return losses.mean()
 
 
 def _mixed(margin: Tensor, smoothing: float) -> Tensor:
