@@ -1,0 +1,84 @@
+"""Safe RLHF's claims."""
+
+import torch
+from torch import Tensor
+
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
+from hocket.methods.base.ppo import PPO_RLHF
+from hocket.methods.preference.safe_rlhf_v import SAFE_RLHF_V, Lagrangian
+
+claim = Claims("safe-rlhf-v", "PKU-Alignment/safe-rlhf, ppo_lag")
+
+REWARD = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
+COST = torch.tensor([1.0, 0.2, 0.0], dtype=torch.float64)
+# With limit .1 the linear programme mixes the second and the third: half each, at a multiplier of .6 / .2 = 3; the
+# first is not worth its cost there.
+
+
+def settled(shape: Lagrangian, cost: Tensor, steps: int = 12_000, rate: float = 0.2) -> tuple[float, float, Tensor]:
+    """The mean cost and multiplier over the last half, and the mean policy, of exact policy gradients on a bandit.
+
+    A little entropy keeps the softmax moving.
+    """
+    logits, multiplier = torch.zeros(3, dtype=torch.float64), shape.multiplier
+    costs, multipliers, policies = 0.0, 0.0, torch.zeros(3, dtype=torch.float64)
+    for step in range(steps):
+        policy = torch.softmax(logits, 0)
+        worth = shape.mixed(REWARD, cost, multiplier) - 0.01 * policy.log()
+        logits = logits + rate * policy * (worth - policy @ worth)
+        multiplier = shape.raised(multiplier, [float(policy @ cost)])
+        if step >= steps // 2:
+            costs += float(policy @ cost) / (steps - steps // 2)
+            multipliers += multiplier / (steps - steps // 2)
+            policies += policy / (steps - steps // 2)
+    return costs, multipliers, policies
+
+
+@claim("Credit and loss are PPO's on (R - lambda C)/(1 + lambda), and the multiplier moves by rate lambda (C - d).")
+def _() -> Finding:
+    recipe, gaps = SAFE_RLHF_V.but({"shaping.0.limit": 0.3}), []
+    for number, document in enumerate(batches(10, "safe", graded=True)):
+        rows, multiplier = document["trajectories"], 0.5 + number / 4
+        told = [{**row, "scores": {"reward": row["scores"]["reward"], "cost": n % 3 / 2}} for n, row in enumerate(rows)]
+        mixed = [
+            {**row, "scores": {"reward": (row["scores"]["reward"] - multiplier * (n % 3 / 2)) / (1 + multiplier)}}
+            for n, row in enumerate(rows)
+        ]
+        free = recipe.but({"combine.weights": {"reward": 1.0, "cost": 0.0}})
+        ours = inspect_rows(free, told, **{"shaping.0": {"multiplier": multiplier, "costs": []}})
+        gaps.append(gap(ours["gradient"], inspect_rows(PPO_RLHF, mixed)["gradient"]))
+    shape = Lagrangian(limit=0.3, rate=0.5, most=2.0)
+    moved = shape.raised(0.8, [1.0, 0.0, 0.5])
+    gaps.append(abs(torch.tensor(moved).log().item() - torch.tensor(0.8).log().item() - 0.5 * 0.8 * 0.2))
+    return below(1e-6, shape.raised(1.99, [9.0]) == 2.0, off=max(gaps))
+
+
+@claim("On a bandit the mean cost settles within .02 of its limit, and the multiplier near the programme's dual.")
+def _() -> Finding:
+    cost, multiplier, policy = settled(Lagrangian(limit=0.1), COST)
+    return Finding(
+        abs(cost - 0.1) < 0.02 and abs(multiplier - 3.0) < 0.6 and float(policy[0]) < 0.05,
+        say(cost=cost, multiplier=multiplier, first_answer=float(policy[0])),
+    )
+
+
+@claim("Where the limit is slack the multiplier goes to 0 and what is learnt is plain PPO's.")
+def _() -> Finding:
+    cost, multiplier, policy = settled(Lagrangian(limit=2.0), COST, steps=4000)
+    return Finding(
+        multiplier < 0.01 and float(policy[0]) > 0.9, say(multiplier=multiplier, first_answer=float(policy[0]))
+    )
+
+
+@claim("With costs three times as large the limit still holds; a fixed weight that held it before does not.")
+def _() -> Finding:
+    scaled = settled(Lagrangian(limit=0.1), 3 * COST)[0]
+    fixed = [settled(Lagrangian(limit=0.1, multiplier=2.5, rate=0.0), one * COST)[0] for one in (1, 3, 1 / 3)]
+    return Finding(
+        abs(scaled - 0.1) < 0.02 and max(abs(one - 0.1) for one in fixed) > 0.05,
+        say(with_multiplier=scaled, fixed_at_1_3_and_a_third=[round(one, 3) for one in fixed]),
+    )
+
+
+claim.shipped(SAFE_RLHF_V, "shaping")
