@@ -65,7 +65,7 @@ def _() -> Finding:
 
 @claim("Where the limit is slack the multiplier goes to 0 and what is learnt is plain PPO's.")
 def _() -> Finding:
-    cost, multiplier, policy = settled(Lagrangian(limit=2.0), COST, steps=4000)
+    _, multiplier, policy = settled(Lagrangian(limit=2.0), COST, steps=4000)
     return Finding(
         multiplier < 0.01 and float(policy[0]) > 0.9, say(multiplier=multiplier, first_answer=float(policy[0]))
     )
