@@ -284,7 +284,7 @@ def _example(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _interval(found: Mapping[str, Any], *, share: bool) -> str:
-    if "low" not in found:
+    if not math.isfinite(found.get("low", math.nan)):
         return "–"
     return f"[dim]{_value(found['low'], share=share)} – {_value(found['high'], share=share)}[/]"
 

@@ -51,7 +51,7 @@ class ReadAt(Credit):
 class AtScores(Credit):
     """Weights kept where a recorded score stands: a trajectory's at its last decision, a turn's at its last, or there.
 
-    Advantages are not read.
+    Advantages are 1 there.
 
     Attributes:
         of: the names of the scores; a decision that none of them is about gets weight 0.
@@ -67,7 +67,8 @@ class AtScores(Credit):
         known = torch.zeros(len(seen), dtype=torch.bool)
         for name in self.of:
             known |= ~standing(batch, name).isnan()
-        return replace(seen, weight=torch.where(known, seen.weight, torch.zeros_like(seen.weight)))
+        weight = torch.where(known, seen.weight, torch.zeros_like(seen.weight))
+        return replace(seen, weight=weight, advantage=known.double())
 
 
 def _last(counted: Tensor, whose: Tensor) -> Tensor:
