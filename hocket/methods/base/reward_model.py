@@ -16,7 +16,11 @@ from hocket.rollout.demonstrations import Labelled, Preferences, Ranked
 READ = {
     "place": "the score is read after the last token of an answer, its end of turn included",
     "head": "linear on the last state, without bias, drawn from N(0, 1/(width + 1)); the trunk is trained with it",
-    "weights": "pairs and answers that carry one count by it; the denominator is their number",
+    "weights": "pairs that carry one count by it",
+    "aggregation": "mean over what counts: pairs, answers or steps of the batch",
+    "detached": "labels, margins and weights are constants",
+    "temperature": "none: nothing is drawn",
+    "truncated samples": "read where they end",
 }
 
 

@@ -141,6 +141,12 @@ def _seated(
 def _outputs(config: Config, settings: RoleSettings) -> int:
     """How many scores are learnt where the first phase trains a scorer in a role; 0 where it trains another policy."""
     recipe = find_recipe(settings.recipe) if settings.recipe else config.phases[0][0]
+    other = next((phase for phase, _ in config.phases[1:] if bool(phase.outputs) != bool(recipe.outputs)), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"{recipe.name} and {other.name} train different networks, one scores and one writes; give each a "
+            "run of its own, and pay by the first with --reward model:RUN"
+        )
     return recipe.outputs
 
 
