@@ -56,9 +56,7 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="a step's passes instead of scores")
     options = parser.parse_args()
     scorer = Scorer.from_pretrained(model_path(options.model), key=Key.of(0))
-    played = sampled(
-        options.scenarios, options.samples, options.prompt, options.answer, scorer.model.config.vocab_size
-    )
+    played = sampled(options.scenarios, options.samples, options.prompt, options.answer, scorer.model.config.vocab_size)
     ways = trained(scorer, played) if options.train else scored(scorer, played)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for way in ways.values():
