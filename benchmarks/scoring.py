@@ -132,7 +132,7 @@ def padded(scorer: Scorer, played: list[Trajectory]) -> Callable[[], torch.Tenso
     mask = torch.zeros_like(ids)
     for number, row in enumerate(rows):
         ids[number, : len(row)], mask[number, : len(row)] = torch.from_numpy(row), 1
-    return lambda: model(input_ids=ids, attention_mask=mask).logits  # type: ignore[no-any-return]
+    return lambda: model(input_ids=ids, attention_mask=mask).logits
 
 
 if __name__ == "__main__":
