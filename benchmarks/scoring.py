@@ -114,7 +114,7 @@ def trained(scorer: Scorer, played: list[Trajectory]) -> dict[str, Callable[[], 
     def peer() -> None:
         scorer.module.zero_grad(set_to_none=True)
         scores = forward()[:, 0]
-        (-torch.nn.functional.logsigmoid(scores[0::2] - scores[1::2]).mean()).backward()
+        (-torch.nn.functional.logsigmoid(scores[0::2] - scores[1::2]).mean()).backward()  # type: ignore[no-untyped-call]
 
     return {"transformers, padded": peer, "hocket": problem.gradient}
 
