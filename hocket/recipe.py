@@ -126,6 +126,11 @@ class Recipe:
         return coarsest(stage.couples for stage in self.stages)
 
     @property
+    def outputs(self) -> int:
+        """How many outputs of a scorer its stages read; 0 where they read no scores, and a policy is trained."""
+        return max((stage.outputs for stage in self.stages), default=0)
+
+    @property
     def plays_reference(self) -> bool:
         """Whether a stage samples from the policy as it was before training."""
         return any(stage.plays_reference for stage in self.stages)
@@ -250,6 +255,9 @@ def _unmet(recipe: Recipe) -> str | None:
     comparer = [stage for stage in recipe.stages if stage.needs_baseline]
     if comparer and not recipe.rollout.gives_baseline:
         return f"{_kind(comparer[-1])} reads a greedy baseline; set rollout to hocket.rollout.WithGreedyBaseline"
+    beside = [stage for stage in recipe.stages if Quantity.SCORE not in stage.needs and (stage.needs or _judges(stage))]
+    if Quantity.SCORE in recipe.needs and beside:
+        return f"it trains a scorer, which has neither log-probs nor values, but {_kind(beside[0])} reads such"
     if Quantity.VALUE in recipe.needs and not credit.gives_targets:
         return (
             f"a value loss needs targets, but {_kind(credit)} gives none; use hocket.credit.GAE or drop the value loss"
@@ -265,6 +273,11 @@ def _unmet(recipe: Recipe) -> str | None:
     if recipe.couples is Level.BATCH and update.minibatches > 1:
         return f"a loss couples the whole batch; set update.minibatches to 1, not {update.minibatches}"
     return None
+
+
+def _judges(stage: Stage) -> bool:
+    """Whether it reads what a policy says of its own decisions."""
+    return bool(stage.reads & {Column.REFERENCE, Column.VALUE, Column.PROXIMAL, Column.ENTROPY})
 
 
 def _kind(stage: object) -> str:

@@ -191,6 +191,11 @@ class Stage:
         return coarsest(part.couples for part in self.parts())
 
     @fact
+    def outputs(self) -> int:
+        """How many outputs of a scorer it reads; 0 where it reads no scores."""
+        return max((part.outputs for part in self.parts()), default=0)
+
+    @fact
     def least_samples(self) -> int:
         """How many samples of a scenario it compares at least."""
         return max((part.least_samples for part in self.parts()), default=1)
@@ -394,6 +399,11 @@ class Objective(Stage):
     """What is minimised. A regulariser is an objective too; terms add."""
 
     room = "objectives"
+
+    @fact
+    def held_out(self) -> str | None:
+        """Which metric of its terms held-out data are measured by, where a policy answers nothing; else None."""
+        return None
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         """Value and weight of every term; the weights contain the denominators."""

@@ -295,19 +295,23 @@ class Quantity(enum.StrEnum):
     ENTROPY = "entropy"
     VALUE = "value"
     KL_EXACT = "kl_exact"
+    SCORE = "score"
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What the current policy says about a batch's decisions; each `[T]`, zero where it was not evaluated.
 
-    `kl_exact` is KL(policy || reference) over all actions at each decision, in nats.
+    `kl_exact` is KL(policy || reference) over all actions at each decision, in nats. `score` `[T, K]` is what a scorer
+    gives: K numbers read after the decision, that the decision itself enters, unlike `value`, which is of the state
+    before it. A scorer has no log-probs: its `logp` is 0.
     """
 
     logp: Tensor
     entropy: Tensor | None = None
     value: Tensor | None = None
     kl_exact: Tensor | None = None
+    score: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

@@ -24,7 +24,7 @@ from hocket.core.components import is_component
 from hocket.core.examples import Example
 from hocket.recipe import Recipe
 from hocket.train.examples import replayed
-from hocket.train.kinds import kind_of
+from hocket.train.kinds import ACCURACY, RETURN, is_share, kind_of
 from hocket.train.settings import Config
 from hocket.train.suggestions import changed
 from hocket.train.trainer import Trainer
@@ -116,7 +116,7 @@ class LiveDisplay:
             self.rewards.append(row["reward/mean"])
         if "reward/shaped" in row:
             self.shaped.append(row["reward/shaped"])
-        measured = row.get("eval/accuracy", row.get("eval/return"))
+        measured = row.get(f"eval/{trainer.measure.name}")
         if measured is not None:
             self.evaluations.append((row["step"], measured))
         if self.bar is not None:
@@ -258,7 +258,7 @@ def role_lines(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     """What was gained, what changed in the answers, where things are and what to try next."""
     before, after, measure = summary["before"], summary["after"], summary["measure"]
-    share = measure == "accuracy"
+    share = is_share(measure)
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for heading in ("", "before", "after", "change"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -271,7 +271,8 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     table.add_row("[dim]95 % interval", _interval(before, share=share), _interval(after, share=share), "")
     table.add_row("[dim]unseen problems", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
     for name in [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]:
-        fraction = name != "length" and not name.startswith("reward/")
+        # Traits of answers are shares; what a loss tells of a scorer is in its own units.
+        fraction = measure in (ACCURACY.name, RETURN.name) and name != "length" and not name.startswith("reward/")
         label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
@@ -290,7 +291,7 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
         ("time", f"{clock(summary['seconds'])} for {summary['steps']} steps"),
         ("", ""),
         ("train on", resume),
-        ("measure", f"{program()} eval {folder}" + (" --samples 8" if share else "")),
+        ("measure", f"{program()} eval {folder}" + (" --samples 8" if measure == ACCURACY.name else "")),
         ("compare", f"{program()} recipes lists other methods, one --recipe away"),
     ):
         rest.add_row(name, escape(text))
@@ -318,7 +319,7 @@ def _example(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _interval(found: Mapping[str, Any], *, share: bool) -> str:
-    if "low" not in found:
+    if not math.isfinite(found.get("low", math.nan)):
         return "–"
     return f"[dim]{_value(found['low'], share=share)} – {_value(found['high'], share=share)}[/]"
 

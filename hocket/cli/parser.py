@@ -304,7 +304,7 @@ def _train(parser: _Parser) -> None:
         "--reward",
         metavar="FILE.py:FUNCTION[=WEIGHT]",
         action="append",
-        help="a reward function; several add up; `task` is the task's own verifier",
+        help="a reward function, or a scorer, model:RUN_OR_PATH[=WEIGHT]; several add up; `task` is the task's own",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")

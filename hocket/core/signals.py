@@ -74,6 +74,30 @@ def rewards_by_occurrence(batch: Batch) -> Tensor:
     return rewards
 
 
+def standing(batch: Batch, name: str) -> Tensor:
+    """The score `name` where it stands, `[E]` float64, NaN elsewhere: a trajectory's or turn's at its last decision.
+
+    Raises:
+        ConfigurationError: when the batch has no such score.
+    """
+    if name not in batch.scores:
+        known = ", ".join(batch.scores) or "none"
+        raise ConfigurationError(f"the data have no score {name!r}, only {known}; name one of these, or add it")
+    level, values = batch.scores[name]
+    seen = batch.occurrences
+    if level is Level.DECISION:
+        return values.double()
+    found = torch.full((len(seen),), torch.nan, dtype=torch.float64)
+    if level is Level.TURN:
+        _, starts = turn_visits(batch)
+        ends = torch.cat([starts[1:], torch.ones(min(1, len(starts)), dtype=torch.bool)])
+        found[ends] = values.double()[batch.turn[seen.decision[ends]]]
+        return found
+    last = batch.last()
+    found[last[last >= 0]] = values.double()[last >= 0]
+    return found
+
+
 def returns(batch: Batch) -> Tensor:
     """The undiscounted return of each trajectory, `[N]` float64."""
     total = segment_sum(rewards_by_occurrence(batch), batch.occurrences.trajectory, batch.trajectories)

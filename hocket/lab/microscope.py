@@ -132,6 +132,8 @@ def _told(episode: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
     """Raises `HocketError` naming the field a recipe needs and the batch lacks."""
+    if recipe.outputs:
+        raise HocketError(f"{recipe.name} learns a scorer, and a recorded batch does not hold its scores")
     if Column.REFERENCE in recipe.reads and "reference" not in read.batch.logp:
         raise HocketError(f"{recipe.name} needs logp_ref in every trajectory")
     if recipe.wants_value and read.batch.value is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hocket.core.batch import Batch, Level
+from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
@@ -69,18 +69,6 @@ class CausalLM(LanguageModel):
         policy._load_value_head(Path(where).expanduser())
         return policy
 
-    @property
-    def granularity(self) -> Level:
-        """A trajectory: one token costs as much as the whole sequence."""
-        return Level.TRAJECTORY
-
-    @property
-    def default_lr(self) -> float:
-        """1e-4 at a million parameters, falling with the square root of size (about 1e-6 at 7 billion); LoRA x 10."""
-        size = sum(parameter.numel() for parameter in self.model.parameters())
-        full: float = min(1e-3, 1e-4 * (1e6 / size) ** 0.5)
-        return full * 10 if self.lora else full
-
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Trainable parameters by part: `policy`, and `value` when there is a value head."""
         groups = {"policy": [parameter for parameter in self.model.parameters() if parameter.requires_grad]}
@@ -91,6 +79,11 @@ class CausalLM(LanguageModel):
     # ------------------------------------------------------------ what it says about a batch
 
     def require(self, needs: frozenset[Quantity]) -> None:
+        if Quantity.SCORE in needs:
+            raise ConfigurationError(
+                f"policy {self.name!r} writes answers and gives no scores; a recipe that reads scores trains a scorer "
+                "(hocket.policies.scorer.Scorer), in a run or a phase of its own"
+            )
         if Quantity.VALUE in needs and self._module.value_head is None:
             self._module.value_head = ValueHead(int(self.model.config.hidden_size)).to(self.device)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +16,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
-from hocket.policies.sequences import Row, final_rows, rows_of, targets
+from hocket.policies.sequences import Row, final_rows, rows_after, rows_of, targets
 from hocket.policies.value_head import ValueHead
 from hocket.types import Evaluation, Quantity
 
@@ -111,10 +110,7 @@ def mean_states(model: LanguageModel, batch: Batch, decisions: Tensor) -> Tensor
 
     A state is read at the token itself, so that it knows the whole response. No gradient.
     """
-    rows = [
-        Row(np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target)
-        for row in (rows_of(batch, decisions) if len(decisions) else [])
-    ]
+    rows = rows_after(batch, decisions)
     total = torch.zeros(batch.turns, int(model.model.config.hidden_size), dtype=torch.float64)
     with torch.no_grad(), model.applied():
         for part in model.parts(rows):

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, Replay, activation_cache_for
 from hocket.policies.copies import ModelCopies
@@ -103,6 +104,18 @@ class LanguageModel:
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self._module.parameters()).device
+
+    @property
+    def granularity(self) -> Level:
+        """A trajectory: one token costs as much as the whole sequence."""
+        return Level.TRAJECTORY
+
+    @property
+    def default_lr(self) -> float:
+        """1e-4 at a million parameters, falling with the square root of size (about 1e-6 at 7 billion); LoRA x 10."""
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        full: float = min(1e-3, 1e-4 * (1e6 / size) ** 0.5)
+        return full * 10 if self.lora else full
 
     @property
     def context_length(self) -> int | None:

@@ -27,6 +27,11 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     logging.disable_progress_bar()  # Loading takes a moment, and hocket shows its own progress.
 
     _check_place(where)
+    if is_classifier(read_config(where)):  # With tied embeddings it would load, and write at random.
+        raise ConfigurationError(
+            f"model {where!r} is a scorer and writes no answers; pay by it (--reward model:{where}), or choose another "
+            "model"
+        )
     settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
     model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
     if report["missing_keys"]:
@@ -35,6 +40,33 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
             "causal language model; choose another checkpoint"
         )
     return model.eval()
+
+
+def read_classifier(where: str, dtype: torch.dtype) -> Any:
+    """The model with a head of scores at a local folder or of a hub name, in evaluation mode.
+
+    Raises:
+        ConfigurationError: as `read_model`, and when its head is not that of a causal model.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    _check_place(where)
+    settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
+    # Missing weights would be drawn from torch's own generator before the report of them is here.
+    with torch.random.fork_rng(devices=[]):
+        model, report = _fetch(AutoModelForSequenceClassification, "model", where, settings)
+    if report["missing_keys"] or not isinstance(getattr(model, "score", None), torch.nn.Linear):
+        lacking = sorted(report["missing_keys"])[0] if report["missing_keys"] else "score.weight"
+        raise ConfigurationError(
+            f"model {where!r} lacks the weights of {lacking!r}, so it is no causal model with a head of scores; choose "
+            "another checkpoint"
+        )
+    return model.eval()
+
+
+def is_classifier(config: Any) -> bool:
+    """Whether a configuration, as `read_config` gives it, is of a model with a head of scores."""
+    return any(str(name).endswith("ForSequenceClassification") for name in config.architectures or ())
 
 
 def read_config(where: str) -> Any:

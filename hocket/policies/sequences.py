@@ -73,6 +73,14 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
     return rows
 
 
+def rows_after(batch: Batch, decisions: Tensor) -> list[Row]:
+    """`rows_of` with each place at the decision's own token instead of before it, so that what is read knows of it."""
+    return [
+        Row(np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target)
+        for row in (rows_of(batch, decisions) if len(decisions) else [])
+    ]
+
+
 def final_rows(batch: Batch) -> list[Row]:
     """The whole sequence of each truncated trajectory, read at its last token; targets are trajectories."""
     last = batch.last()

@@ -11,9 +11,11 @@ from typing import Any, TypeGuard
 
 from hocket.report.chart import Chart, Line, Point
 from hocket.report.reading import Recorded, Row, eval_interval
-from hocket.report.roles import MEASURES, each_agent, series
+from hocket.report.roles import MEASURES as SUMMED
+from hocket.report.roles import each_agent, series
+from hocket.train.kinds import ACCURACY, MEASURES, is_share
 
-EVALUATED_APART = {"n", "low", "high", "accuracy", "return", "length"}
+EVALUATED_APART = {"n", "low", "high", "length", *MEASURES}
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,11 @@ def success_line(run: Recorded, name: str) -> Line:
 
 
 def _success(run: Recorded) -> Chart:
-    share = run.measure == "accuracy"
-    title = "Accuracy on unseen problems" if share else "Return on unseen episodes"
+    share = is_share(run.measure)
+    what = MEASURES.get(run.measure, ACCURACY)
+    title = f"{what.title} on {what.each}"
     line = success_line(run, run.measure)
-    note = "Greedy, one attempt each." + (" Shaded: 95 % interval." if line.band else "")
+    note = ("Greedy, one attempt each." if what.answers else "") + (" Shaded: 95 % interval." if line.band else "")
     return Chart(title, [line], share=share, note=note)
 
 
@@ -181,7 +184,7 @@ def _agents(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
     lines = [Line(match[1] or match[2], points(rows, match[0])) for match in own]
     if any(line.points for line in lines):
         return [Chart("Reward per agent", lines)]
-    found = [Line(name, line, marks=True) for name, line in each_agent(steps, MEASURES["turn rewards per episode"])]
+    found = [Line(name, line, marks=True) for name, line in each_agent(steps, SUMMED["turn rewards per episode"])]
     return [Chart("Reward per agent", found, note=f"Turn rewards per episode. {_FEW}")] if len(found) > 1 else []
 
 

@@ -143,7 +143,7 @@ def never_rewarded(evidence: Evidence) -> Iterator[str]:
             f"No reward has been above 0 in {len(rewards)} steps, and no answer has matched the expected format: show "
             "the format in the prompt, reward it by itself, or begin with a model that was taught it."
         )
-    else:
+    elif max(rewards) == 0 or not evidence.signal:  # A reward model may well pay less than 0 for everything.
         yield (
             f"No reward has been above 0 in {len(rewards)} steps, so no answer is better than another: begin with "
             "easier scenarios or a stronger model, or give partial rewards."

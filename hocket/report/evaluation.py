@@ -14,7 +14,8 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.evaluate import evaluate, evaluate_samples
-from hocket.train.kinds import kind_of
+from hocket.train.held_out import measure_held_out
+from hocket.train.kinds import kind_of, measure_of
 from hocket.train.machine import Machine
 
 
@@ -43,12 +44,17 @@ def evaluate_run(
     rewards = parts.rewards_by_phase[-1]
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    greedy = run_async(evaluate(found_task, parts.player, rewards, **common))
-    rows: list[tuple[str, float, float, float]] = [
-        (f"greedy {kind.measure.name}", greedy.success, greedy.low, greedy.high)
-    ]
+    measure = measure_of(parts.lead.recipe, kind)
+    if measure.answers:
+        greedy = run_async(evaluate(found_task, parts.player, rewards, **common))
+    else:
+        greedy = run_async(measure_held_out(parts, n=n, key=key))
+    title = f"greedy {measure.name}" if measure.answers else measure.name.replace("_", " ")
+    rows: list[tuple[str, float, float, float]] = [(title, greedy.success, greedy.low, greedy.high)]
     if samples:
-        if not kind.measure.share:
+        if not measure.answers:
+            raise ConfigurationError(f"--samples is for policies that answer, and {source} is a scorer; drop it")
+        if not measure.share:
             raise ConfigurationError(
                 f"--samples is for tasks with right and wrong answers; drop it for {kind.name} tasks"
             )
@@ -59,6 +65,9 @@ def evaluate_run(
         "task": name,
         "n": greedy.n,
         "rows": rows,
-        "traits": {"mean length": greedy.length, **{f"share with {t}": v for t, v in greedy.traits.items()}},
+        "traits": {
+            "mean length": greedy.length,
+            **{f"share with {t}" if measure.answers else t: v for t, v in greedy.traits.items()},
+        },
         "decoding": dataclasses.asdict(config.decoding),
     }

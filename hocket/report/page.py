@@ -20,6 +20,7 @@ from hocket.report.reading import Recorded, read_run
 from hocket.report.roles import table
 from hocket.report.rollouts import rollouts
 from hocket.train.disk import write_atomic
+from hocket.train.kinds import ACCURACY, MEASURES, is_share
 
 HERE = Path(__file__).parent
 
@@ -157,11 +158,11 @@ def hero(run: Recorded) -> Hero | None:
     before, after = (measured(run.summary, when, run.measure) for when in ("before", "after"))
     if before is None or after is None:
         return None
-    share = run.measure == "accuracy"
+    share = is_share(run.measure)
     show = percent if share else plain
     n = (run.summary.get("after") or {}).get("n")
-    what = "Accuracy" if share else "Mean return"
-    where = f"{what} on {n:,.0f} unseen {'problems' if share else 'episodes'}" if is_number(n) else what
+    what = MEASURES.get(run.measure, ACCURACY)
+    where = f"{what.title} on {n:,.0f} {what.each}" if is_number(n) else what.title
     return Hero(
         what=where,
         before=show(before),
@@ -174,7 +175,7 @@ def hero(run: Recorded) -> Hero | None:
 
 def whiskers(evaluations: Sequence[Mapping[str, Any]], measure: str) -> Markup:
     """Before and after as dots with their 95 % intervals on one axis."""
-    share = measure == "accuracy"
+    share = is_share(measure)
     show = percent if share else plain
     known = [float(e[key]) for e in evaluations for key in (measure, "low", "high") if is_number(e.get(key))]
     low, high = (0.0, 1.0) if share else (min(known), max(known))
@@ -228,7 +229,7 @@ def _facts(run: Recorded) -> list[tuple[str, str]]:
     best = summary.get("best") or {}
     value = next((best[key] for key in ("success", run.measure) if is_number(best.get(key))), None)
     if value is not None:
-        show = percent if run.measure == "accuracy" else plain
+        show = percent if is_share(run.measure) else plain
         facts.append(("best measured", f"{show(value)} at step {best.get('step')}"))
     ended = summary.get("reason") or summary.get("exit")
     if ended:

@@ -18,7 +18,10 @@ def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: 
 
     Behaviour log-probs come from the sampler; only where it gave none (imported text) are they evaluated here. The
     proximal ones are the learner's own at the current weights, so that corrections see what separates the two.
+    Of a scorer, which decides nothing, nothing is filled.
     """
+    if not getattr(policy, "decides", True):
+        return batch
     decisions = policy_decisions(batch, policy.name)
     batch = _own(batch, reads, policy, decisions)
     if Column.REFERENCE in reads:

@@ -23,6 +23,7 @@ from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext
 from hocket.train.roles import settings_by_policy
+from hocket.train.scorer_rewards import is_scorer, scorer_reward, with_words_of
 from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ def build_parts(
     """
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    by_phase = with_judge(_rewards(config, task, rewards, workflow), judge)
+    scorers = {spec: scorer_reward(spec, config, precision, journal) for spec in config.reward if is_scorer(spec)}
+    found = _rewards(config, task, rewards, workflow, scorers)
+    words = policies.values() if kind_of(task).textual else ()
+    by_phase = with_judge(tuple(tuple(with_words_of(one, words) for one in phase) for phase in found), judge)
     stages = [*(stage for recipe, _ in config.phases for stage in recipe.stages), *itertools.chain(*by_phase)]
     if judge is not None and not any(asking(stages)):
         raise ConfigurationError(f"judge = {config.judge!r}: {config.method} asks no judge; drop it")
@@ -130,12 +134,19 @@ def seat_references(config: Config, parts: RunContext) -> None:
     parts.player = kind_of(parts.task).with_references(config, player, references)
 
 
-def _rewards(config: Config, task: Task, given: Sequence[Reward], workflow: Any) -> tuple[tuple[Reward, ...], ...]:
-    """For each phase the rewards given in Python and those of the flags, else its recipe's, else the task's own."""
-    loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD]))
+def _rewards(
+    config: Config, task: Task, given: Sequence[Reward], workflow: Any, scorers: Mapping[str, Reward]
+) -> tuple[tuple[Reward, ...], ...]:
+    """For each phase the rewards given in Python and those of the flags, else its recipe's, else the task's own.
+
+    `scorers` are those that flags name.
+    """
+    loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD and spec not in scorers]))
     kind = kind_of(task)
     own = kind.rewards(config, task, workflow)
-    named = tuple(one for spec in config.reward for one in (own if spec == TASK_REWARD else (next(loaded),)))
+    named: list[Reward] = []
+    for spec in config.reward:
+        named += own if spec == TASK_REWARD else [scorers[spec] if spec in scorers else next(loaded)]
     phases = tuple((*given, *named) or recipe.rewards or tuple(own) for recipe, _ in config.phases)
     recorded = (replayed(recipe) is not None for recipe, _ in config.phases)
     unpaid = any(not (found or is_recorded) for found, is_recorded in zip(phases, recorded, strict=True))

@@ -72,9 +72,7 @@ async def evaluate(
     """
     started = time.perf_counter()
     greedy = replace(decoding, temperature=0.0)
-    total = _count(task, n if among is None else max(n, among), split)
-    numbers = [place * total // min(n, total) for place in range(min(n, total))]
-    asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in numbers]
+    asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
     success = [_success(task, trajectory) for trajectory in played]
@@ -126,6 +124,12 @@ def _success(task: Task, trajectory: Trajectory) -> float:
     """A failed attempt, or one that nobody has an opinion on, is no success."""
     found = 0.0 if trajectory.failure else task.success(trajectory)
     return found if math.isfinite(found) else 0.0
+
+
+def spread(task: Task, n: int, among: int | None = None, split: Split = "eval") -> list[int]:
+    """The numbers of the scenarios that are measured, see `evaluate`."""
+    total = _count(task, n if among is None else max(n, among), split)
+    return [place * total // min(n, total) for place in range(min(n, total))]
 
 
 def _count(task: Task, n: int, split: Split = "eval") -> int:

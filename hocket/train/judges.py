@@ -8,7 +8,6 @@ import numbers
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hocket.core.components import load_object
@@ -23,8 +22,7 @@ from hocket.rewards.outside import call_outside
 from hocket.rewards.score import Journal
 from hocket.stages import Stage, walk
 from hocket.train.aio import run_async
-from hocket.train.checkpoint import Checkpoints, weights_in
-from hocket.train.models import model_path
+from hocket.train.models import model_folder
 from hocket.train.settings import Config
 from hocket.types import Decoding
 
@@ -55,7 +53,7 @@ class PolicyJudge(Judge):
         from hocket.workflows.chat import Chat
 
         super().__init__(model, journal)
-        template, where = config.chat_template, _weights(model, config.runs)
+        template, where = config.chat_template, model_folder(model, config.runs)
         policy = CausalLM.from_pretrained(
             where, name="judge", precision=precision, chat_template=template, key=Key.of(0)
         )
@@ -183,17 +181,6 @@ def judge_of(config: Config, journal: Journal | None, precision: Precision = "fp
     except ConfigurationError as error:
         forms = "write a model, a run, http://HOST:PORT/v1, FILE.py:FUNCTION or rule"
         raise ConfigurationError(f"judge = {named!r}: {error}; {forms}") from error
-
-
-def _weights(model: str, runs: str) -> str:
-    """The folder or name to read a model from."""
-    for folder in (Path(model), Path(runs) / model):
-        if (folder / "config.yaml").is_file():
-            found = weights_in(Checkpoints(folder / "checkpoints").latest())
-            if not found:
-                raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
-            return str(next(iter(found.values())))
-    return model_path(model)
 
 
 def _only_model(url: str, key_variable: str | None) -> str:

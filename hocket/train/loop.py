@@ -315,7 +315,9 @@ def credit_metrics(batch: Batch) -> Metrics:
     if seen.pairs is not None:
         signal = seen.weight != 0
     counted = seen.weight != 0
-    behaviour = batch.logp["behaviour"].values[seen.decision[counted]].double()
+    recorded = batch.logp["behaviour"]
+    counted &= recorded.present[seen.decision]  # A scorer has no log-probs.
+    behaviour = recorded.values[seen.decision[counted]].double()
     metrics = {
         "groups/with_signal": float(len(set(batch.scenario[seen.trajectory[signal]].tolist()))),
         # The mean of -log-prob over what was sampled estimates the sampling entropy per decision.

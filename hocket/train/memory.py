@@ -241,8 +241,8 @@ def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
         for number, row in enumerate(tokens)
     ]
     batch = pack(played)
-    now = policy.evaluate(batch, {Quantity.LOGP})
-    now.logp.sum().backward()  # type: ignore[no-untyped-call]
+    wanted = Quantity.LOGP if getattr(policy, "decides", True) else Quantity.SCORE
+    policy.evaluate(batch, {wanted}).get(wanted).sum().backward()  # type: ignore[no-untyped-call]
     policy.module.zero_grad(set_to_none=True)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.train.checkpoint import Checkpoints, weights_in
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.family import Precision
+    from hocket.policies.scorer import Scorer
     from hocket.policies.shared import SharedBaseCache
 
 
@@ -25,6 +29,17 @@ def model_path(model: str) -> str:
     if is_gguf(model):
         return str(gguf_checkpoint(model))
     return str(BASE) if model == "nano" else model
+
+
+def model_folder(model: str, runs: str) -> str:
+    """The folder or name to read a model from; of a run, by its path or its name in `runs`, the newest checkpoint."""
+    for folder in (Path(model), Path(runs) / model):
+        if (folder / "config.yaml").is_file():
+            found = weights_in(Checkpoints(folder / "checkpoints").latest())
+            if not found:
+                raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
+            return str(next(iter(found.values())))
+    return model_path(model)
 
 
 def configured_models(config: Config) -> list[Any]:
@@ -58,6 +73,28 @@ def load_policy(
         precision=precision,
         chat_template=config.chat_template,
         base_cache=base_cache,
+        key=Key.of(config.seed).derive("policy", name),
+    )
+    policy.module.to(device_of(config))
+    policy.end_of_turn = Chat(policy.tokenizer).stops
+    return policy
+
+
+def load_scorer(
+    config: Config, name: str, model: str | None = None, precision: Precision = "fp32", *, outputs: int
+) -> Scorer:
+    """The scorer `name` of a run as configured, before any training, with at least `outputs` outputs."""
+    from hocket.policies.scorer import Scorer
+    from hocket.train.machine import device_of
+    from hocket.workflows.chat import Chat
+
+    policy = Scorer.from_pretrained(
+        model_path(model or config.model),
+        name=name,
+        outputs=outputs,
+        lora=config.lora,
+        precision=precision,
+        chat_template=config.chat_template,
         key=Key.of(config.seed).derive("policy", name),
     )
     policy.module.to(device_of(config))

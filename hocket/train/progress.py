@@ -8,7 +8,7 @@ from typing import Any
 from hocket.core.signals import RIGHT
 from hocket.stages import State
 from hocket.train.evaluate import Evaluated
-from hocket.train.kinds.kind import Kind
+from hocket.train.kinds.kind import Kind, Measure
 from hocket.train.settings import Config
 from hocket.types import Trajectory
 
@@ -49,9 +49,9 @@ class Progress:
             self.best = {"success": found.success, "step": step}
 
 
-def summary(config: Config, kind: Kind, progress: Progress, reason: str) -> dict[str, Any]:
-    """What `summary.json` holds."""
-    measure = kind.measure.name
+def summary(config: Config, kind: Kind, progress: Progress, reason: str, measured: Measure) -> dict[str, Any]:
+    """What `summary.json` holds; `measured` is what evaluation averages."""
+    measure = measured.name
     before, after = progress.before.get(measure), progress.after.get(measure)
     return {
         "name": config.run,

@@ -21,8 +21,9 @@ from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated, evaluate
 from hocket.train.evaluations import Evaluations
 from hocket.train.examples import check_examples, check_lengths, replayed
+from hocket.train.held_out import measure_held_out
 from hocket.train.judges import asking, judge_of
-from hocket.train.kinds import kind_of
+from hocket.train.kinds import Measure, kind_of, measure_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
@@ -142,6 +143,11 @@ class Trainer:
         """The choices that were made about the machine."""
         return self.resources.machine
 
+    @property
+    def measure(self) -> Measure:
+        """What evaluation averages in the present phase."""
+        return measure_of(self.parts.lead.recipe, kind_of(self.task))
+
     def say(self, message: str) -> None:
         """Tells the observer, and keeps the sentence in `messages.txt`."""
         self.recorder.say(message)
@@ -242,9 +248,14 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """Greedy success on `n` unseen scenarios with the current weights. No judge is asked: success is the task's."""
+        """Greedy success on `n` unseen scenarios with the current weights. No judge is asked: success is the task's.
+
+        A policy that answers nothing is measured by its loss on them, see `hocket.train.held_out`.
+        """
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
+        if parts.lead.recipe.objective.held_out is not None:
+            return run_async(measure_held_out(parts, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
         work = evaluate(
             self.task,
@@ -283,7 +294,7 @@ class Trainer:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
-        return summary(self.config, kind_of(self.task), self.progress, reason)
+        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure)
 
     def state(self) -> State:
         """Everything but weights, as one tree."""

@@ -25,6 +25,8 @@ from hocket.train.trainer import Trainer
 OFFLINE = tuple(
     sorted(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, (Demonstrations, Preferences)))
 )
+SCORERS = tuple(name for name, recipe in all_recipes().items() if recipe.outputs)
+"""They train a scorer, on the task that they are for; see `tests/train/test_scorer_rewards.py`."""
 LATENT = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, LatentThoughts))
 MASKED = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, DelayedNucleus))
 """Their masks are over tokens; a controller refuses them in a sentence."""
@@ -81,7 +83,7 @@ def measured(row: dict[str, Any], name: str) -> list[float]:
     return [value for key, value in row.items() if key == name or key.endswith(f"/{name}")]
 
 
-@pytest.mark.parametrize("name", sorted(set(all_recipes()) - set(LATENT)))
+@pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*LATENT, *SCORERS}))
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl") if offline else "sums"
@@ -96,7 +98,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(all_recipes()) - {*OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH})
+    "name", sorted(set(all_recipes()) - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH})
 )
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)

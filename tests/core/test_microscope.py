@@ -44,7 +44,9 @@ def document(seed: int = 0, *, groups: int = 3, samples: int = 4) -> dict[str, A
 
 
 RECORDABLE = sorted(
-    name for name, recipe in all_recipes().items() if not any(isinstance(one, Annotator) for one in recipe.reads)
+    name
+    for name, recipe in all_recipes().items()
+    if not recipe.outputs and not any(isinstance(one, Annotator) for one in recipe.reads)
 )
 
 

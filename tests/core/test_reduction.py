@@ -20,7 +20,9 @@ from hocket.train.learner import Learner
 from hocket.types import Evaluation, Quantity, Terms
 from hocket.update.problem import Problem
 
-SPLITTABLE = sorted(name for name, recipe in all_recipes().items() if not recipe.credit.needs_baseline)
+SPLITTABLE = sorted(
+    name for name, recipe in all_recipes().items() if not (recipe.credit.needs_baseline or recipe.outputs)
+)
 
 
 def problem_for(recipe: Recipe, policy: TablePolicy, batch: Batch) -> tuple[Problem, Batch]:

@@ -75,7 +75,7 @@ def test_every_number_is_finite(name: str) -> None:
             *(value for field in ("advantages", "gradient", "weight") for row in seen[field] for value in row),
         ]
         assert all(math.isfinite(value) for value in numbers), kind
-    assert ran or name in UNSEEN, "it ran on no batch at all"
+    assert ran or name in UNSEEN or find(name).outputs, "it ran on no batch at all"
 
 
 UNSEEN: frozenset[str] = frozenset({"optimal-token-baseline", "tw-grpo"})

@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measure:
-    """What evaluation averages: a share of right answers, or a return.
+    """What evaluation averages: a share of right answers, a return, or how well a scorer does on held-out data.
 
     Attributes:
         name: in metrics (`eval/NAME`), summaries and studies.
-        share: whether values are successes in [0, 1], which can be right or wrong, so that pass@k means something.
+        share: whether values are successes in [0, 1], which can be right or wrong.
+        title: of what it is a measure, in words. each: what it is over. answers: whether a policy acts to be measured.
     """
 
-    name: Literal["accuracy", "return"]
+    name: Literal["accuracy", "return", "pair_accuracy", "label_accuracy", "explained"]
     share: bool
+    title: str = "Accuracy"
+    each: str = "unseen problems"
+    answers: bool = True
 
     def interval(self, values: Sequence[float]) -> tuple[float, float]:
         """The 95 % interval of the mean of independent values."""
@@ -35,7 +39,29 @@ class Measure:
 
 
 ACCURACY = Measure("accuracy", share=True)
-RETURN = Measure("return", share=False)
+RETURN = Measure("return", False, "Mean return", "unseen episodes")
+
+HELD_OUT = {
+    "pairs/accuracy": Measure("pair_accuracy", True, "Pairs told right", "unseen pairs", answers=False),
+    "labels/accuracy": Measure("label_accuracy", True, "Labels told right", "unseen labels", answers=False),
+    "scores/explained": Measure("explained", False, "Share of variance explained", "unseen scores", answers=False),
+}
+"""What is measured by a metric of a loss (`Objective.held_out`) on data that was not trained on."""
+
+
+MEASURES: Mapping[str, Measure] = {one.name: one for one in (RETURN, *HELD_OUT.values(), ACCURACY)}
+"""By name."""
+
+
+def is_share(measure: str) -> bool:
+    """Whether what evaluation averages, by its name, is a share in [0, 1], shown in per cent."""
+    return measure in MEASURES and MEASURES[measure].share
+
+
+def measure_of(recipe: Recipe, kind: Kind) -> Measure:
+    """What the evaluation of a run averages: its kind's measure, or that of a recipe whose policy answers nothing."""
+    named = recipe.objective.held_out
+    return kind.measure if named is None else HELD_OUT[named]
 
 
 class Kind(ABC):

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from hocket.core.columns import ANSWER
 from hocket.core.errors import ConfigurationError
 from hocket.engine.barrier import Barrier
+from hocket.engine.mute import MuteEngine
 from hocket.recipe import Recipe
+from hocket.recipes import find as find_recipe
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
-from hocket.train.models import configured_models, load_policy, model_path
+from hocket.train.models import configured_models, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.settings import Config, RoleSettings
 from hocket.train.suggestions import lengths_of
@@ -30,8 +32,8 @@ from hocket.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
     from hocket.engine.requests import Engine
-    from hocket.policies.causal_lm import CausalLM
     from hocket.policies.family import Precision
+    from hocket.policies.language_model import LanguageModel
 
 
 class Text(Kind):
@@ -97,7 +99,7 @@ def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
 
 def _seated(
     config: Config, flow: Workflow, journal: Journal | None, precision: Precision
-) -> tuple[dict[str, CausalLM], dict[str, Actor]]:
+) -> tuple[dict[str, LanguageModel], dict[str, Actor]]:
     """The trained policies, and who plays each role of a workflow."""
     from hocket.policies.shared import SharedBaseCache
     from hocket.train.endpoints import outside_actor
@@ -106,7 +108,7 @@ def _seated(
     unknown = [role for role in config.roles if role not in flow.roles]
     if unknown:
         raise ConfigurationError(f"roles.{unknown[0]}: the workflow has the roles {', '.join(flow.roles)}")
-    policies: dict[str, CausalLM] = {}
+    policies: dict[str, LanguageModel] = {}
     engines: dict[str, Engine] = {}
     barrier = Barrier()  # One for all engines: each runs when every live workflow waits, on whichever of them.
     making, base_cache, own = Engines(config, barrier, journal), SharedBaseCache(), settings_by_policy(config)
@@ -122,16 +124,32 @@ def _seated(
             continue
         refuse_strays(role, settings)
         name = policy_of(role, settings, config.phases[0][0].cast)
-        if name not in policies:
-            policies[name] = load_policy(config, name, settings.model, precision, base_cache)
+        outputs = _outputs(config, own.get(name, settings))
+        if name not in policies and outputs:
+            policies[name] = load_scorer(config, name, settings.model, precision, outputs=outputs)
+            engines[name] = MuteEngine(name)
+        elif name not in policies:
+            writer = load_policy(config, name, settings.model, precision, base_cache)
             # A frozen policy stays its base, so that no adapter is computed for it.
-            policies[name].adapted &= not own.get(name, settings).frozen
-            engines[name] = making.of(policies[name])
+            writer.adapted &= not own.get(name, settings).frozen
+            policies[name], engines[name] = writer, making.of(writer)
         actors[role] = Actor(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
     taken = next((role for role, actor in actors.items() if not actor.learns and role in policies), None)
     if taken is not None:
         raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
     return policies, actors
+
+
+def _outputs(config: Config, settings: RoleSettings) -> int:
+    """How many scores are learnt where the first phase trains a scorer in a role; 0 where it trains another policy."""
+    recipe = find_recipe(settings.recipe) if settings.recipe else config.phases[0][0]
+    other = next((phase for phase, _ in config.phases[1:] if bool(phase.outputs) != bool(recipe.outputs)), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"{recipe.name} and {other.name} train different networks, one scores and one writes; give each a "
+            "run of its own, and pay by the first with --reward model:RUN"
+        )
+    return recipe.outputs
 
 
 def _labeller(task: Task) -> Labeller | None:

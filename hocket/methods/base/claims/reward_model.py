@@ -1,0 +1,92 @@
+"""What holds of reward models from pairs, labels, numbers and steps."""
+
+import math
+import tempfile
+from typing import Any
+
+import numpy as np
+import torch
+
+import hocket
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.credit.pairs import AllPairs
+from hocket.credit.read_at import ReadAt
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.objectives.scores import BradleyTerry, LabelledScore, RegressedScore
+from hocket.recipes import find
+from hocket.rewards.combine import WeightedSum
+from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
+
+claim = Claims("reward-model", "derived here")
+
+
+def _pairs(count: int, seed: int) -> tuple[Any, torch.Tensor]:
+    """A batch of pairs of unequal lengths, read at their ends, and random scores of all its decisions."""
+    draw, played = Key.of(seed).numpy(), []
+    for number in range(count):
+        for sample in range(2):
+            turn = Turn("a", "policy", np.array([1]), draw.integers(0, 9, draw.integers(1, 6)))
+            scores = {"preference": Score(1.0 - sample)}
+            played.append(Trajectory(Scenario(str(number)), [turn], sample, scores=scores))
+    batch = WeightedSum()(pack(played), {})
+    batch = batch.but(occurrences=ReadAt(AllPairs())(batch))
+    return batch, torch.from_numpy(draw.normal(size=(batch.decisions, 1)) * 2)
+
+
+def _slope(objective: BradleyTerry, batch: Any, scores: torch.Tensor) -> torch.Tensor:
+    at = scores.clone().requires_grad_()
+    loss = objective(Evaluation(logp=torch.zeros(len(at), dtype=at.dtype), score=at), batch).total()
+    return torch.autograd.grad(loss, at)[0][:, 0]
+
+
+@claim("A pair's gradient is sigmoid(r_l - r_w) at its ends, over the number of pairs, and 0 elsewhere")
+def _() -> Finding:
+    batch, scores = _pairs(12, 0)
+    ends, found = batch.last(), _slope(BradleyTerry(), batch, scores)
+    by_hand = torch.zeros(len(scores), dtype=torch.float64)
+    for better, worse in batch.occurrences.pairs.tolist():
+        wins = 1 / (1 + math.exp(float(scores[ends[worse], 0] - scores[ends[better], 0])))
+        by_hand[ends[better]] -= (1 - wins) / 12
+        by_hand[ends[worse]] += (1 - wins) / 12
+    return below(EXACT, largest_difference=gap(found, by_hand))
+
+
+@claim("A constant added to all rewards changes nothing but the centring term", "Eisenstein et al., arXiv:2312.09244")
+def _() -> Finding:
+    batch, scores = _pairs(6, 1)
+    moved = {
+        str(centring): gap(_slope(BradleyTerry(centring=centring), batch, one), _slope(BradleyTerry(), batch, scores))
+        for centring in (0.0, 0.01)
+        for one in (scores + 3,)
+    }
+    return Finding(moved["0.0"] < EXACT < 1e-3 < moved["0.01"], say(gradient_moves_by_with_centring=moved))
+
+
+@claim("With a margin the loss asks for a larger gap of what is told apart by more", "arXiv:2307.09288, equation 2")
+def _() -> Finding:
+    batch, scores = _pairs(6, 2)
+    margin = torch.arange(6, dtype=torch.float64)
+    plain, asked = (
+        _slope(BradleyTerry(), one, scores)[batch.last()[batch.occurrences.pairs[:, 0]]]
+        for one in (batch, batch.credited(pair_margin=margin))
+    )
+    pull = (asked / plain).tolist()
+    return Finding(pull[0] == 1 and all(one > 1 for one in pull[1:]), say(pull_relative_to_no_margin=pull))
+
+
+@claim("After 60 steps on graded sums more unseen pairs are told right, by three standard errors", slow=True)
+def _() -> Finding:
+    with tempfile.TemporaryDirectory() as folder:
+        quiet: dict[str, Any] = {"evaluation.n": 400, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
+        run = hocket.train(recipe="reward-model", steps=60, runs=folder, **quiet)
+        before, after = (run.summary[when]["pair_accuracy"] for when in ("before", "after"))
+    error = math.sqrt((before * (1 - before) + after * (1 - after)) / 400)
+    return Finding(after - before > 3 * error, say(before=before, after_60_steps=after, standard_error=error))
+
+
+claim.shipped(find("reward-model"), without={"credit": AllPairs()})
+claim.shipped(find("reward-model-centred"), "objective")
+claim.shipped(find("reward-binary"), without={"objective": RegressedScore(of="label")})
+claim.shipped(find("reward-regression"), without={"objective": LabelledScore(of="reward")})
+claim.shipped(find("process-reward"), "rollout", "credit")

@@ -1,0 +1,123 @@
+"""Recorded answers whose steps, or whose turns, are labelled: what process reward models learn from."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Tokenizer, tokenizer_of
+from hocket.types import Assignment, Experience, Score, Trajectory
+
+
+@dataclass(frozen=True)
+class LabelledSteps(Rollout):
+    """One trajectory per scenario, source `expert`, with a score `label` where a step or a turn has ended.
+
+    With `steps`, a list of texts in the scenario's metadata, the response is these joined, and `metadata["labels"]` has
+    one label per step: it stands at the decision with which the step and the separator after it are told, the last
+    one at the end of the response (Lightman et al., arXiv 2305.20050; Uesato et al., arXiv 2211.14275). Without steps
+    `metadata["demonstration"]` is a list of messages, and labels are of its assistant turns. A label is true, false, a
+    probability, or null for no opinion. No other score is asked.
+
+    Attributes:
+        separator: what stands between steps.
+
+    Raises:
+        ConfigurationError: on a call, for a scenario without these, or with another number of labels.
+    """
+
+    separator: str = "\n"
+
+    @property
+    def samples(self) -> int:
+        """One."""
+        return 1
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """Each scenario's answer with its labels."""
+        trajectories = await play([self._assigned(asking) for asking in asked])
+        words = tokenizer_of(play)
+        for trajectory in trajectories:
+            labels = [None if one is None else float(one) for one in trajectory.scenario.metadata["labels"]]
+            steps = trajectory.scenario.metadata.get("steps")
+            trajectory.scores["label"] = (
+                _of_turns(trajectory, labels) if steps is None else self._of_steps(trajectory, steps, labels, words)
+            )
+        return Experience(trajectories)
+
+    def _assigned(self, asking: Assignment) -> Assignment:
+        scenario = asking.scenario
+        steps, labels = scenario.metadata.get("steps"), scenario.metadata.get("labels")
+        given = steps if steps is not None else scenario.metadata.get("demonstration")
+        if not isinstance(labels, (list, tuple)) or not isinstance(given, (list, tuple)) or not given:
+            raise ConfigurationError(
+                f"scenario {scenario.id!r} needs 'steps' (texts), or a 'demonstration' of several messages, and "
+                "'labels' in its metadata"
+            )
+        wrong = next((one for one in labels if one is not None and not _is_label(one)), None)
+        if wrong is not None:
+            raise ConfigurationError(
+                f"scenario {scenario.id!r}: the label {wrong!r} is neither true, false nor in [0, 1]"
+            )
+        if steps is not None:
+            if len(steps) != len(labels) or not all(isinstance(step, str) and step for step in steps):
+                raise ConfigurationError(
+                    f"scenario {scenario.id!r} has {len(steps)} steps and {len(labels)} labels; give each step some "
+                    "text and a label"
+                )
+            said = self.separator.join(steps)
+            scenario = replace(scenario, metadata={**scenario.metadata, "demonstration": said})
+        return replace(asking, scenario=scenario, samples=1, first=0, source="expert")
+
+    def _of_steps(
+        self, trajectory: Trajectory, steps: Sequence[str], labels: Sequence[float | None], words: Tokenizer | None
+    ) -> Score:
+        if words is None:
+            raise ConfigurationError("steps are pieces of text, and this task's decisions are no words")
+        action = trajectory.turns[-1].action.tolist()
+        told = words.decode(action)
+        begin = told.find(self.separator.join(steps))
+        if begin < 0:
+            raise ConfigurationError(
+                f"scenario {trajectory.scenario.id!r}: the chat template changes the words of its steps, so their ends "
+                "cannot be found; trim them"
+            )
+
+        def length_to(place: int) -> int:
+            return len(words.decode(action[: place + 1]))
+
+        values: list[float | None] = [None] * len(action)
+        ends = [*accumulate(len(step) + len(self.separator) for step in steps[:-1])]
+        for end, label in zip(ends, labels, strict=False):
+            reached = bisect.bisect_left(range(len(action) - 1), begin + end, key=length_to)
+            values[reached] = label
+        values[-1] = labels[-1]
+        return Score(values, Level.DECISION)
+
+
+def _of_turns(trajectory: Trajectory, labels: Sequence[float | None]) -> Score:
+    if len(labels) != len(trajectory.turns):
+        raise ConfigurationError(
+            f"scenario {trajectory.scenario.id!r} has {len(trajectory.turns)} assistant turns and {len(labels)} "
+            "labels; give each one"
+        )
+    return Score(labels, Level.TURN)
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) and 0 <= value <= 1
