@@ -145,7 +145,7 @@ def _() -> Finding:
 @claim("A yes is graded by match, letters by their share without a wrong one, open answers by shared words.")
 def _() -> Finding:
     (reward,) = CURR_REFT.rewards
-    cases = [
+    cases: list[tuple[str, Any, str, float | None]] = [
         ("<answer>Yes. </answer>", "yes", "binary", 1.0),
         ("no", "yes", "binary", 0.0),
         ("AC", "ac", "choice", 1.0),

@@ -94,7 +94,8 @@ def _() -> Finding:
     renewed = [bench.step().metrics["mask/refreshed"] for _ in range(7)]
     names = ("rollout.samples", "rollout.mass", "update.every", "update.epochs", "update.minibatches")
     settings = [value_at(NLPO, name) for name in names]
-    return Finding(renewed == [0, 0, 1, 0, 0, 1, 0] and settings == [1, 0.9, 20, 4, 4], say(renewed=str(renewed)))
+    holds = settings == [1, 0.9, 20, 4, 4] and value_at(NLPO, "update.clip_norm") == value_at(PPO_RLHF, "update.clip_norm")
+    return Finding(holds and renewed == [0, 0, 1, 0, 0, 1, 0], say(renewed=str(renewed)))
 
 
 @claim("Masked tokens have probability and gradient exactly 0.")
@@ -213,6 +214,11 @@ def _() -> Finding:
     holds = ahead and min(min(some)[0] for some in ends.values()) >= 0.8
     return Finding(holds, say(reward_at_equal_KL_charge=rewards, perplexity_under_the_starting_model=odd))
 
+
+claim.spares(
+    "int(problem.memory.get('steps', 0)) + 1 -> int(problem.memory.get('steps', 0)) - 1",
+    "counted downwards, every so many steps as well",
+)
 
 claim.shipped(NLPO, "rollout", "update")
 claim.shipped(NLPO, "shaping", steps=2)
