@@ -258,5 +258,8 @@ def _() -> Finding:
     return Finding(columns[3] < columns[1] - 0.2 and least > 0.2 and kept > -0.05, saw)
 
 
+claim.spares("right + int(step) -> right - int(step)", "the steps lie alike on both sides")
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "yes and no are equally likely")
+
 claim.shipped(CURR_REFT_SELF, without={"rollout.least": 0.0})
 claim.shipped(CURR_REFT, without={"curriculum.stages": ("open",)}, steps=3, settings={"curriculum.per_stage": 16})

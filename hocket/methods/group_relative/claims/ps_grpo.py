@@ -86,8 +86,12 @@ def _() -> Finding:
         gaps.append(gap(shaped(recipe, rows), wanted))
     letters = shaped(PS_GRPO.but({"shaping.0.column": "label", "shaping.0.similarity": "exact"}), rows)
     first = fmean((fmean(t[0] == "a" for t in NINE["q"]), fmean(t[0] == "a" for t in NINE["r"])))
+    bare = [said(name, "", 0.5, label=name, info={"origin": "q"}) | {"text": ""} for name in "pq"]
+    worded = [said(name, name, 0.5, label="", info={"origin": "q"}) for name in "pq"]
+    by_label = PS_GRPO.but({"shaping.0.column": "label", "shaping.0.similarity": "exact"})
+    holds = shaped(by_label, bare) == [0.0, 0.0] and shaped(by_label, worded) == [1.0, 1.0]
     silent = [said("p", "", reward, info={"origin": "q"}) for reward in (0.0, 0.25, 1.0)]
-    holds = shaped(PS_GRPO, silent) == [0.0, 0.25, 1.0] and abs(letters[0] - first) < EXACT
+    holds &= shaped(PS_GRPO, silent) == [0.0, 0.25, 1.0] and abs(letters[0] - first) < EXACT
     return below(EXACT, holds, off_by_hand=max(gaps))
 
 

@@ -4,13 +4,14 @@ import functools
 import itertools
 import math
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
@@ -20,6 +21,7 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.toys.control import LONGEST, Array, Process, cart_pole, softened
 from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.base.ppo import PPO
 from hocket.methods.group_relative import trpo as method
 from hocket.methods.group_relative.trpo import TRPO, acting_weights, divergence, fisher_vector, policy_before, write
 from hocket.nano import BASE
@@ -115,6 +117,73 @@ def _() -> Finding:
         off.append(abs(divergence(problem, before) - half * length**2))
     orders = [math.log2(coarse / fine) for coarse, fine in itertools.pairwise(off)]
     return Finding(min(orders) > 2.5, say(what_the_model_misses_falls_with_the_length_to_the_power=min(orders)))
+
+
+def by_hand(update: Any, problem: Problem, batch: Batch) -> tuple[torch.Tensor, float, float, float]:
+    """The logits after a step, its KL, trials and whether none was good, from the table alone."""
+    start = cast(Any, problem.policy).logits.detach().clone()
+    rows, actions = (np.concatenate(one).tolist() for one in (batch.observation, [batch.action.numpy()]))
+    advantage, old = batch.occurrences.advantage, batch.logp["behaviour"].values.double()
+    first, places = torch.log_softmax(start, -1)[rows], range(len(rows))
+
+    def loss(logits: torch.Tensor) -> torch.Tensor:
+        return -((torch.log_softmax(logits, -1)[rows, actions] - old).exp() * advantage).mean()
+
+    moving = start.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(moving), moving)
+    size, tokens = start.numel(), start.shape[1]
+    fisher = update.damping * torch.eye(size, dtype=torch.float64)
+    for place in places:
+        chance, own = first[place].exp(), slice(rows[place] * tokens, (rows[place] + 1) * tokens)
+        fisher[own, own] += (torch.diag(chance) - torch.outer(chance, chance)) / len(rows)
+    # Conjugate gradients find the best of the span of g, Fg, FFg, ... until the residual is small.
+    target = -slope.flatten()
+    span, best = [target / target.norm()], torch.zeros_like(target)
+    for _ in range(update.iterations):
+        basis = torch.stack(span, 1)
+        best = basis @ torch.linalg.solve(basis.T @ fisher @ basis, basis.T @ target)
+        further = target - fisher @ best
+        if further.norm() <= 1e-5 * target.norm():
+            break
+        for _ in range(2):
+            further = further - basis @ (basis.T @ further)
+        span.append(further / further.norm())
+    whole = (2 * update.radius / (best @ fisher @ best)).sqrt() * best.view_as(start)
+    for trial in range(update.trials):
+        logits = start + update.backtrack**trial * whole
+        moved = float((first.exp() * (first - torch.log_softmax(logits, -1)[rows])).sum(1).mean())
+        if moved <= update.radius and loss(logits) < loss(start):
+            return logits, moved, trial + 1.0, 0.0
+    return start, 0.0, float(update.trials), 1.0
+
+
+@claim("A step is the formula's, by hand: sqrt(2 delta / x'Fx) x, shortened until KL and loss hold, else none.")
+def _() -> Finding:
+    gaps, trials = [], []
+    step = method.TrustRegionStep
+    short, rough = step(radius=0.05, damping=1e-4, backtrack=0.97), step(radius=0.5, iterations=2, damping=0.3)
+    for update in (TRPO.update, short, rough, step(radius=0.05, damping=1e-4, trials=1)):
+        problem, batch = laboratory()
+        logits, *figures = by_hand(update, problem, batch)
+        metrics = update.step(problem, Key.of(0))
+        names = ("update/kl", "update/trials", "update/skipped")
+        gaps += [gap(cast(Any, problem.policy).logits, logits), gap([metrics[name] for name in names], figures)]
+        trials.append(figures[1:])
+    settings = [value_at(TRPO, f"update.{name}") for name in ("radius", "iterations", "damping", "backtrack", "trials")]
+    holds = settings == [0.01, 10, 0.01, 0.5, 10] and trials[1][0] > 2 and trials[-1] == [1.0, 1.0]
+    return Finding(holds and max(gaps) < EXACT, say(trials_and_skipped=str(trials), off_by_hand=max(gaps)))
+
+
+@claim("After the step the critic alone learns, as PPO's does: 4 epochs of 4 mini-batches.")
+def _() -> Finding:
+    plain = {"update.clip_norm": None}
+    ours, theirs = (Bench(summing(2, 3, 2), one.but(plain), seed=0, start=uneven(Key.of(6))) for one in (TRPO, PPO))
+    updates = ours.step().metrics["update/gradients"]
+    theirs.step()
+    values = [cast(torch.Tensor, one.policy.module.values) for one in (ours, theirs)]
+    norms = [value_at(one, "update.clip_norm") for one in (TRPO, PPO)]
+    apart, moved = gap(*values), gap(values[0], 0.0)
+    return Finding(apart < EXACT < moved and updates == 16 and norms[0] == norms[1], say(off=apart, moved=moved))
 
 
 @claim("CartPole: the KL after each step is at most delta.", slow=True)
