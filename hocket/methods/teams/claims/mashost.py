@@ -241,7 +241,11 @@ def _() -> Finding:
     steps = [value for value in some.scores["step"].value if value is not None]  # type: ignore[union-attr]
     off += [gap(steps, [-0.1] * 7 + [0.0]), abs(worth_of(some, "cost") + 2 * 0.05)]
     settings = [value_at(MASHOST, f"credit.{name}") for name in ("weight", "apart", "turn.baseline", "turn.gamma")]
-    holds &= settings == [1.0, True, "none", 0.0] and value_at(MASHOST, "objective.aggregate") == "turn-mean"
+    holds &= (
+        settings == [1.0, True, "none", 0.0]
+        and MASHOST.workflow == flow.name
+        and value_at(MASHOST, "objective.aggregate") == "turn-mean"
+    )
     return Finding(holds and max(off) < EXACT, say(off_by_hand=max(off), ends=str(ends)))
 
 
@@ -304,5 +308,9 @@ def _() -> Finding:
     holds &= all(fmean(both[one]) > fmean(alone[one]) - 0.01 for one in (right, right_after))
     return Finding(holds, lines(**both) + "; without the action reward " + lines(**alone))
 
+
+claim.spares("mashost: credit.turn.ddof = 40", "an action's reward is taken as it is, over no deviation")
+claim.spares("mashost: credit.turn.epsilon = 3.9999999999999996e-05", "an action's reward is taken as it is")
+claim.spares("mashost: credit.turn.epsilon = 0.0", "an action's reward is taken as it is")
 
 claim.shipped(MASHOST, without={"credit.weight": 0.0}, trains=("controller",))
