@@ -172,7 +172,8 @@ def _estimates() -> Finding:
     # The judge says yes more seldom than it errs; always; of more than verifiers reject of what is right; never asked.
     odd = [[*appealed("-----", 1.0), *appealed("n" * 8 + "--")], [*appealed("-" * 9, 1.0), *appealed("yyyy")]]
     odd += [[*appealed("--", 1.0), *appealed("yyyyn" * 2)], appealed("--", 1.0), appealed("nnnnn")]
-    gaps = []
+    odd += [[*appealed("-" * 60, 1.0), *appealed(said)] for said in ("yyn" * 2 + "----", "yyn" * 8 + "-" * 8)]
+    gaps = [method.false_negative_rate(0, 10, 0.2, 0.15) - 1]
     arms: list[tuple[Any, float, tuple[float, float], float, int, float]]
     arms = [(shipped, 0.0, (0.0, 0.0), 1.0, 16, 0.0), (faded, 0.2, (0.1, 0.25), 0.5, 4, 0.3)]
     for correction, rho0, judge, momentum, least, initial in arms:
@@ -218,6 +219,9 @@ def _appealing() -> Finding:
     allowed = len(found.trajectories) == 3200 and {one.sample for one, _ in heard} == {0, 2, 3, 4, 5, 6}
     right = all(said == (one.sample % 3 == 2) for one, said in heard)
     counts = [found.metrics[name] for name in ("appeals", "appeals/upheld")]
+    nobody = method.NOISY_VERIFIER_APPEALS.but({"rollout.judge": None}).rollout
+    bare = asyncio.run(nobody.collect(asked[:9], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    allowed &= bare.metrics["appeals"] == 0
     apart = abs(len(heard) - 600) / math.sqrt(2400 * 0.25 * 0.75)
     holds = allowed and right and counts == [len(heard), sum(said for _, said in heard)] and apart < 4
     return Finding(holds, say(appeals_of_2400=len(heard), upheld=counts[1], standard_errors_off_a_quarter=apart))
