@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, cast
 from unittest import mock
@@ -17,7 +18,8 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.by_hand import Counted, off, stale_rows
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.control import LONGEST, Array, Process, cart_pole, softened
 from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.methods.base.grpo import GRPO
@@ -174,6 +176,41 @@ def _() -> Finding:
     return Finding(holds and max(gaps) < EXACT, say(trials_and_skipped=str(trials), off_by_hand=max(gaps)))
 
 
+@claim(
+    "The surrogate is the plain ratio times the advantage, counted by hand: nothing is clipped; the rate is constant."
+)
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        return torch.cat([-(one.logp - one.old).exp() * one.advantage for one in answers]).mean(), {}
+
+    alone = TRPO.but(credit=GRPO.credit, regularisers=())
+    gaps = [off(alone, rows, loss) for rows in stale_rows("trpo", count=2)]
+    rates = [TRPO.update.lr_factor(step, 10) for step in (1, 10)]
+    return below(EXACT, rates == [1.0, 1.0], off_by_hand=max(gaps))
+
+
+@claim("Differences are taken some 1e-4 nats away, however large weights are; residuals end 1e-5 of what they were.")
+def _() -> Finding:
+    moved, left = [], []
+    for size in (1.0, 1e4, 1e6):
+        problem, _ = laboratory()
+        policy: Any = problem.policy
+        with torch.no_grad():
+            policy.logits.add_(size)  # Which changes no chance.
+        before, acting = policy_before(problem), acting_weights(problem)
+        vector = torch.from_numpy(Key.of(9).numpy().normal(size=policy.logits.numel()))
+        start = method.flat(acting, acting).detach()
+        reach = method._reach(problem, vector, before, acting)
+        write(start + reach * vector, acting)
+        moved.append(divergence(problem, before))
+        scaled = vector * 10.0 ** -(3 * math.log10(size) / 2)
+        curves = torch.linspace(0.1, 3, len(vector), dtype=torch.float64)
+        found = method.conjugate_gradient(lambda v, curves=curves: curves * v, scaled, 50)  # type: ignore[misc]
+        left.append(float((curves * found - scaled).norm() / scaled.norm()))
+    holds = max(moved) <= 4e-4 and min(moved[1:]) > 5e-6 and 1e-7 < min(left) <= max(left) <= 1e-5
+    return Finding(holds, say(nats=str(moved), residuals=str(left)))
+
+
 @claim("After the step the critic alone learns, as PPO's does: 4 epochs of 4 mini-batches.")
 def _() -> Finding:
     plain = {"update.clip_norm": None}
@@ -221,5 +258,51 @@ def _() -> Finding:
     saw = say(tokens=batch.decisions, curvature_along_the_gradient=curvature, by_the_KL=by_KL, KL_of_a_step=moved)
     return Finding(abs(curvature / by_KL - 1) < 0.02 and 0 < moved <= update.radius, saw)
 
+
+claim.spares("trpo: objective.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("here + reach * vector -> here - reach * vector", "KL is nearly alike on both sides")
+claim.spares(
+    "0.001 * float(here.norm()) / max(float(vector.norm()), 1e-30) -> 0.001 * float(here.norm())",
+    "where the search for a reach begins",
+)
+claim.spares(
+    "0.001 * float(here.norm()) -> 0.001",
+    "where the search for a reach begins",
+)
+claim.spares("1e-30 -> 4.0000000000000003e-29", "only keeps a division by 0 away")
+claim.spares(
+    "min(0.5, max(0.01, (NEARBY / moved) ** 0.5)) -> max(0.5, max(0.01, (NEARBY / moved) ** 0.5))",
+    "how fast the reach is found",
+)
+claim.spares("0.5 -> 20.0", "how fast the reach is found")
+claim.spares("max(0.01, (NEARBY / moved) ** 0.5) -> min(0.01, (NEARBY / moved) ** 0.5)", "how fast the reach is found")
+claim.spares("0.01 -> 0.4", "how fast the reach is found")
+claim.spares("(NEARBY / moved) ** 0.5 -> NEARBY / moved", "how fast the reach is found")
+claim.spares("NEARBY / moved -> NEARBY", "how fast the reach is found")
+claim.spares(
+    "not math.isfinite(metrics['gradient/norm'] + report['loss']) or metrics['gradient/norm'] == 0 -> "
+    "not math.isfinite(metrics['gradient/norm'] + report['loss']) and metrics['gradient/norm'] == 0",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "metrics['gradient/norm'] + report['loss'] -> metrics['gradient/norm'] - report['loss']",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "metrics['gradient/norm'] + report['loss'] -> metrics['gradient/norm']",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "not math.isfinite(curvature) or curvature <= 0 -> not math.isfinite(curvature) and curvature <= 0",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "problem.clip(self.clip_norm) + report['loss'] -> problem.clip(self.clip_norm) - report['loss']",
+    "finite when both are",
+)
+claim.spares(
+    "problem.clip(self.clip_norm) + report['loss'] -> problem.clip(self.clip_norm)",
+    "finite when both are",
+)
 
 claim.shipped(TRPO, "update")
