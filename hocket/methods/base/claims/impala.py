@@ -126,3 +126,8 @@ def _() -> Finding:
     row = episode(REWARDS, VALUES, [0.5, 2.0, 0.1, 1.0])
     ours, plain = (credited(one, row)[0] for one in (VTrace(), GAE(gamma=DISCOUNT, lam=1.0, whiten=False)))
     return Finding(gap(ours, plain) > 0.5, say(largest_difference=gap(ours, plain)))
+
+
+claim.spares("impala: objective.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("impala: regularisers.0.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("impala: regularisers.1.horizon = 5120", "no length divides a mean over tokens")

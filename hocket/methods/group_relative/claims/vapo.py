@@ -116,5 +116,8 @@ def _() -> Finding:
     )
 
 
+claim.spares("vapo: regularisers.0.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("vapo: regularisers.1.horizon = 5120", "no length divides a mean over tokens")
+
 claim.shipped(VAPO, without={"credit": PPO.credit})
 claim.shipped(VAPO, without={"regularisers": PPO.regularisers})
