@@ -287,8 +287,10 @@ def _() -> Finding:
 
     async def score(played: Sequence[Trajectory]) -> None:
         for one in played:
-            values = [worths[one.scenario.id]] if one.sample == 3 else tried[one.scenario.id]
-            one.scores["reward"] = Score((values[0] if one.sample == 3 else values[one.sample - 4]) or 0.0)
+            value = worths[one.scenario.id] if one.sample == 3 else tried[one.scenario.id][one.sample - 4]
+            one.scores["reward"] = Score(
+                9.0 if value is None else value
+            )  # What failed is worth nothing, whatever it has.
 
     def named(dialogue: Trajectory, turns: Sequence[Turn]) -> int | None:
         return None if dialogue.scenario.id == "s5" else 1
@@ -309,7 +311,11 @@ def _() -> Finding:
         holds &= [one is other for one, other in zip(bad.turns, better.turns, strict=True)] == [True] * 3 + [False] * 2
         figures.append([found.metrics[f"rollout/{name}"] for name in ("bad", "mended", "reward")])
     shipped = [value_at(SDPO, name) for name in ("rollout.continuations", "rollout.judge.rollouts", "credit.turns")]
-    holds &= gap(figures, [[3.0, 1.0, 0.58], [5.0, 2.0, 0.58]]) < EXACT and shipped == [5, 4, 3]
+    holds &= (
+        gap(figures, [[3.0, 1.0, 0.58], [5.0, 2.0, 0.58]]) < EXACT
+        and shipped == [5, 4, 3]
+        and value_at(SDPO, "rollout.judge") == ProbedTurns(most=1, least=0.0)
+    )
     return Finding(holds, say(bad_mended_and_mean_reward=str(figures)))
 
 
