@@ -94,7 +94,8 @@ def _() -> Finding:
     renewed = [bench.step().metrics["mask/refreshed"] for _ in range(7)]
     names = ("rollout.samples", "rollout.mass", "update.every", "update.epochs", "update.minibatches")
     settings = [value_at(NLPO, name) for name in names]
-    holds = settings == [1, 0.9, 20, 4, 4] and value_at(NLPO, "update.clip_norm") == value_at(PPO_RLHF, "update.clip_norm")
+    norms = [value_at(one, "update.clip_norm") for one in (NLPO, PPO_RLHF)]
+    holds = settings == [1, 0.9, 20, 4, 4] and norms[0] == norms[1]
     return Finding(holds and renewed == [0, 0, 1, 0, 0, 1, 0], say(renewed=str(renewed)))
 
 
