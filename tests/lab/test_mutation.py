@@ -9,7 +9,7 @@ import pytest
 from hocket.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.mutants import of_code, of_recipe
-from hocket.lab.claims.mutation import mutate
+from hocket.lab.claims.mutation import mutate, within
 from hocket.recipes import find
 
 SOURCE = """
@@ -69,3 +69,18 @@ def test_survivors_are_listed_by_the_command_line(capsys: pytest.CaptureFixture[
     unnoticed = [one for one in row["mutants"] if one["killed"] is None and one["reason"] is None]
     assert code == (1 if unnoticed else 0)
     assert len(unnoticed) < len(row["mutants"])
+
+
+def test_a_mutant_ends_although_it_takes_every_error_for_a_failed_episode() -> None:
+    def endless() -> str | None:
+        while True:
+            try:
+                while True:
+                    pass
+            except Exception:
+                continue
+
+    assert within(0.2, endless) == "it does not end"
+    assert within(5.0, lambda: "a claim") == "a claim"
+    assert within(5.0, lambda: None) is None
+    assert within(5.0, lambda: str(1 / 0)) == "ZeroDivisionError: division by zero"

@@ -11,7 +11,7 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -82,21 +82,36 @@ def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
     if task.place < 0:
         return None, len(mutants), _killed(task)
     mutant = mutants[task.place]
-    signal.signal(signal.SIGALRM, _expired)
-    signal.setitimer(signal.ITIMER_REAL, task.limit)
-    try:
+
+    def run() -> str | None:
         _put_in_place(name, mutant)
-        killed = _killed(task)
-    except Exception as error:
-        killed = f"{type(error).__name__}: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        return _killed(task)
+
+    killed = within(task.limit, run)
     reason = None if killed is not None else _reason(task.row, mutant)
     return Outcome(mutant.name, mutant.line, killed, reason), len(mutants), killed
 
 
+class _Expired(BaseException):
+    """Time is up; no `Exception`, which those who play episodes would take for a failed one and go on."""
+
+
+def within(seconds: float, run: Callable[[], str | None]) -> str | None:
+    """What `run` returns, its error in words, or that it did not end in time. Uses the process's alarm."""
+    signal.signal(signal.SIGALRM, _expired)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return run()
+    except _Expired:
+        return "it does not end"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def _expired(*_: object) -> None:
-    raise TimeoutError("it does not end")
+    raise _Expired
 
 
 def _put_in_place(name: str, mutant: Mutant) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from statistics import fmean
 
+import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
@@ -18,7 +22,8 @@ from hocket.methods.agents.mpo_meta_plan import MPO_META_PLAN
 from hocket.methods.base.sft import SFT
 from hocket.recipe import Recipe
 from hocket.rollout.named_turns import worth
-from hocket.types import Evaluation, Message, Scenario, Trajectory
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Evaluation, Message, Replay, Scenario, Score, Trajectory, Turn
 from hocket.workflows.advised import Advised
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome
@@ -239,5 +244,98 @@ def _() -> Finding:
     figures = say(off_DPO_counted_anew_from_Q=max(gaps), gradient_on_words_of_the_agent=max(agents))
     return Finding(max(gaps) < 1e-9 and max(agents) == 0, figures)
 
+
+@claim("As shipped 5 plans, each played 5 times: further runs replay the plan alone, drawn like its scenario's first.")
+def _() -> Finding:
+    asked: list[list[Assignment]] = []
+
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        """Samples 0 and 3 of a scenario draw one plan, sample 2 fails."""
+        asked.append([*asking])
+        found = []
+        for one in asking:
+            for sample in range(one.first, one.first + one.samples):
+                plan = np.array([10 + (sample - 7) % 3])
+                turns = [*(one.replay.turns if one.replay else ())] or [Turn("adviser", "adviser", plan[:0], plan)]
+                turns.append(Turn("agent", "agent", plan[:0], np.array([sample]), parent=turns[0]))
+                failure = "lost" if sample == 9 else None
+                found.append(Trajectory(one.scenario, turns, sample, failure=failure))
+        return found
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        scored.extend(played)
+
+    scored = list[Trajectory]()
+    wanted = [Assignment(Scenario(name, "?"), first=7) for name in "ab"]
+    experience = asyncio.run(
+        MPO_META_PLAN.rollout.collect(wanted, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    )
+    found, (first, again) = experience.trajectories, asked
+    numbers = [(one.scenario.id, one.sample) for one in found]
+    whole = scored == found and len(found) == len({*numbers}) == 50 and {n for _, n in numbers} == {*range(7, 32)}
+    firsts = all(one.samples == 5 and one.first == 7 and one.replay == Replay(sample=7) for one in first)
+    replays = [one.replay for one in again if one.replay is not None]
+    firsts &= [one.samples for one in again] == [4] * 10 and all(
+        len(one.turns) == 1 and one.sample == 7 for one in replays
+    )
+    # By scenario and plan in order; plans drawn twice are one, that of the failed run counts by the others.
+    plans = [one.turns[0].action.tolist() for one in found[::5]]
+    firsts &= plans == [[10], [11], [12], [10], [11]] * 2
+    shared = [len({id(one.turns[0]) for one in found[start : start + 25] if not one.failure}) for start in (0, 25)]
+    holds = whole and firsts and shared == [3, 3] and experience.metrics == {"rollout/plans": 6.0}
+    once = MPO_META_PLAN.but({"rollout.runs": 1, "rollout.plans": 3}).rollout
+    asked.clear()
+    single = asyncio.run(once.collect(wanted, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    holds &= (
+        MPO_META_PLAN.workflow == "advised?every=false&lead=Plan" and len(single.trajectories) == 6 and len(asked) == 1
+    )
+    return Finding(holds, say(runs=len(found), plans_by_scenario=str(shared)))
+
+
+@claim("By hand: the first of the best plans against the first of the worst, by mean return, if they differ by more.")
+def _() -> Finding:
+    # By scenario what the runs of its plans earn.
+    worths = [[[0.0, 1.0], [0.75, 0.5], [0.5], [0.625, 0.625]], [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], [[0.5, 0.5]]]
+    worths += [[[0.2], [0.7]], [[3e8, 3e8, 3e8 + 1e-6], [3e8] * 3], [[-1.0], [-2.0], [-1.0], [-2.0]]]
+    seen = {}
+    for margin in (0.0, 0.3):
+        played, plans = list[Trajectory](), list[list[Turn]]()
+        for number, scenario in enumerate(worths):
+            plans.append([])
+            for plan, rewards in enumerate(scenario):
+                turn = Turn(
+                    "adviser", "adviser", np.zeros(1, np.int64), np.array([plan, 1]), logp=np.zeros(2, np.float32)
+                )
+                plans[-1].append(turn)
+                for reward in rewards:
+                    act = Turn(
+                        "agent",
+                        "agent",
+                        np.zeros(1, np.int64),
+                        np.array([2]),
+                        logp=np.zeros(1, np.float32),
+                        parent=turn,
+                    )
+                    one = Trajectory(Scenario(f"s{number}"), [turn, act], len(played))
+                    one.scores["reward"] = Score(reward)
+                    played.append(one)
+        recipe = MPO_META_PLAN.but({"credit.margin": margin})
+        packed = pack(played)
+        credited, _ = recipe.compute_credit(packed, recipe.init(), {})
+        pairs = credited.occurrences.pairs
+        assert pairs is not None
+        seen[margin] = [
+            [(played[i].scenario.id, int(played[i].turns[0].action[0])) for i in two] for two in pairs.tolist()
+        ]
+        firsts = [
+            played.index(next(o for o in played if o.turns[0] is played[i].turns[0])) == i for i in pairs.flatten()
+        ]
+        seen[margin] *= all(firsts)
+    best = [[("s0", 1), ("s0", 0)], [("s3", 1), ("s3", 0)], [("s5", 0), ("s5", 1)]]
+    return Finding(seen == {0.0: best, 0.3: best[1:]}, say(pairs=str(seen[0.0])))
+
+
+claim.spares("1e-12 -> 4e-11", "only makes up for rounding")
+claim.spares("max(map(abs, quality)) -> min(map(abs, quality))", "where best and worst nearly tie, all are of one size")
 
 claim.shipped(MPO_META_PLAN, "rollout", "credit", sees=lambda run: {"pairs": run.mean("adviser/pairs/total")})

@@ -6,13 +6,17 @@ import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean
+from typing import Any, cast
 
+import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.core.packing import pack
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.talks import played_by
@@ -23,8 +27,9 @@ from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns
 from hocket.stages import Grade, Play
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
+from hocket.train.ledger import Ledger
 from hocket.train.loop import collect, learn_from
-from hocket.types import Evaluation, Message, Scenario, Trajectory, Turn
+from hocket.types import Assignment, Evaluation, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
@@ -187,6 +192,131 @@ def _() -> Finding:
                 outside = max(outside, own)
     holds = partner == 0 and outside == 0 and moved >= 8 and len(pairs) >= 4
     return Finding(holds, say(gradient_of_partner=partner, outside_the_segment=outside, turns_with_gradient=moved))
+
+
+@claim(
+    "By hand: best against worst, in k turns of the agent's own of each from the first that differs; none left, none."
+)
+def _() -> Finding:
+    rng, wrong, pairs = Key.of(8).derive("segments").numpy(), 0, 0
+
+    def turn(before: Turn | None, place: int) -> Turn:
+        forced = np.array([True, bool(rng.random() < 0.4)])
+        action, role = rng.integers(9, size=2), ("agent", "partner")[place % 2]
+        return Turn(role, "p", action[:0], action, np.zeros(2, np.float32), role=role, parent=before, forced=forced)
+
+    arms: list[tuple[int | None, str | None]]
+    arms = [(1, None), (2, "agent"), (None, "agent"), (3, "nobody"), (None, None)]
+    for number in range(30):
+        (k, role), margin = arms[number % 5], 0.3 * (number % 2)
+        played = list[Trajectory]()
+        for scenario in "abc":
+            turns, stem = list[Turn](), 0
+            for _ in range(3):
+                turns = turns[: int(rng.integers(0, stem + 1))]
+                for place in range(len(turns), int(rng.integers(len(turns), 9))):
+                    turns.append(turn(turns[-1] if turns else None, place))
+                stem = len(turns)
+                one = Trajectory(Scenario(scenario), [*turns], len(played))
+                one.scores["reward"] = Score(float(rng.integers(5)) / 4)
+                played.append(one)
+        packed = pack(played)
+        recipe = SDPO.but({"credit.turns": k, "credit.role": role, "credit.margin": margin})
+        seen, found, inside = (
+            recipe.compute_credit(packed, recipe.init(), {})[0].occurrences,
+            [],
+            set[tuple[int, int]](),
+        )
+        for first in (0, 3, 6):
+            own = {}
+            for at in range(first, first + 3):
+                free = [one for one in played[at].turns if one.forced is not None and not one.forced.all()]
+                own[at] = [one for one in free if role != "agent" or one.role == role]
+            counts = [
+                at for at in own if any(not one.forced.all() for one in played[at].turns if one.forced is not None)
+            ]
+            if not counts:
+                continue
+            value = {at: float(cast(Any, played[at].scores["reward"].value)) for at in counts}
+            two = max(counts, key=lambda at: value[at]), min(counts, key=lambda at: value[at])
+            common = [one is other for one, other in zip(own[two[0]], own[two[1]], strict=False)]
+            start = [*common, False].index(False)
+            rest = [own[at][start:] for at in two]
+            if k is not None:
+                rest = [one[: min(k, *map(len, rest))] for one in rest]
+            if value[two[0]] - value[two[1]] > margin and all(rest):
+                found.append([*two])
+                inside |= {(at, id(one)) for at, segment in zip(two, rest, strict=True) for one in segment}
+        assert seen.pairs is not None
+        pairs += len(found)
+        wrong += seen.pairs.tolist() != found
+        place = 0
+        for at, dialogue in enumerate(played):
+            for said in dialogue.turns:
+                for forced in cast(Any, said.forced):
+                    wrong += bool(seen.weight[place]) != ((at, id(said)) in inside and not forced)
+                    place += 1
+    return Finding(wrong == 0 and pairs > 30, say(batches=30, pairs=pairs, otherwise_than_by_hand=wrong))
+
+
+@claim("As shipped 5 dialogues go on from before the turn named; the first of the best is kept if it is worth more.")
+def _() -> Finding:
+    asked: list[list[Assignment]] = []
+    worths: dict[str, float | None] = {"s0": 0.5, "s1": 0.9, "s2": None, "s3": 0.75, "s4": 0.5, "s5": 0.25}
+    tried: dict[str, list[float | None]] = {
+        "s0": [0.25, 0.75, 1.0, 1.0, None],
+        "s1": [1.0] * 5,
+        "s3": [0.0] * 5,
+        "s4": [0.5, 0.0, None, 0.25, 0.5],
+    }
+
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        asked.append([*asking])
+        found = []
+        for one in asking:
+            for number in range(one.samples):
+                turns = [*(one.replay.turns if one.replay else ())]
+                for place in range(len(turns), 5):  # What is said at the turn itself is said alike.
+                    words = np.array([place + 10 * (one.first + number) * (place > 2)])
+                    role = ("agent", "partner")[place % 2]
+                    turns.append(Turn(role, role, words[:0], words, role=role, parent=turns[-1] if turns else None))
+                gone = worths[one.scenario.id] if one.replay is None else tried[one.scenario.id][number]
+                failure = "lost" if gone is None else None
+                found.append(Trajectory(one.scenario, turns, one.first + number, failure=failure))
+        return found
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        for one in played:
+            value = worths[one.scenario.id] if one.sample == 3 else tried[one.scenario.id][one.sample - 4]
+            one.scores["reward"] = Score(
+                9.0 if value is None else value
+            )  # What failed is worth nothing, whatever it has.
+
+    def named(dialogue: Trajectory, turns: Sequence[Turn]) -> int | None:
+        return None if dialogue.scenario.id == "s5" else 1
+
+    figures, holds = [], True
+    for good in (0.75, None):
+        asked.clear()
+        rollout = SDPO.but({"rollout.judge": NamedBy(named), "rollout.role": "agent", "rollout.good": good}).rollout
+        asking = [Assignment(Scenario(name, "?"), first=3) for name in worths]
+        found = run_async(rollout.collect(asking, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        again = ["s0", "s4"] if good else ["s0", "s1", "s3", "s4"]
+        kept = [("s0", 3), ("s0", 6)] + ([] if good else [("s1", 3), ("s1", 4)])
+        holds &= [(one.scenario.id, one.sample) for one in found.trajectories] == kept
+        holds &= len(found.discarded) == 6 + 5 * len(again) - len(kept)
+        holds &= [(one.scenario.id, one.samples, one.first) for one in asked[1]] == [(name, 5, 4) for name in again]
+        holds &= all(one.replay is not None and len(one.replay.turns) == 2 for one in asked[1])
+        bad, better = found.trajectories[:2]
+        holds &= [one is other for one, other in zip(bad.turns, better.turns, strict=True)] == [True] * 3 + [False] * 2
+        figures.append([found.metrics[f"rollout/{name}"] for name in ("bad", "mended", "reward")])
+    shipped = [value_at(SDPO, name) for name in ("rollout.continuations", "rollout.judge.rollouts", "credit.turns")]
+    holds &= (
+        gap(figures, [[3.0, 1.0, 0.58], [5.0, 2.0, 0.58]]) < EXACT
+        and shipped == [5, 4, 3]
+        and value_at(SDPO, "rollout.judge") == ProbedTurns(most=1, least=0.0)
+    )
+    return Finding(holds, say(bad_mended_and_mean_reward=str(figures)))
 
 
 @claim("The error turn is found by playing on from every history.", "derived")

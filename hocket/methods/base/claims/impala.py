@@ -1,13 +1,15 @@
 """IMPALA's claims."""
 
+import math
 from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.credit.gae import GAE
 from hocket.credit.vtrace import VTrace
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.impala import IMPALA
 from hocket.stages import Credit
@@ -63,6 +65,43 @@ def _() -> Finding:
     return Finding(before < 1e-9 and abs(targets[1][2] - targets[0][2]) > 4, say(reached_back=before))
 
 
+@claim("Advantages, loss and all gradients are the formulas', counted by hand; cut episodes end in their value.")
+def _() -> Finding:
+    rng, gaps = Key.of(1).derive("claims", "impala").numpy(), []
+    for _ in range(5):
+        rows, loss, count = list[dict[str, Any]](), 0.0, 0
+        for number in range(4):
+            size = int(rng.integers(1, 7))
+            row: dict[str, Any] = {"group": str(number), "scores": {"end": float(rng.random())}}
+            row |= {name: (-rng.random(size) - 0.1).tolist() for name in ("logp", "logp_proximal", "logp_behaviour")}
+            row |= {name: rng.normal(size=size).tolist() for name in ("value", "entropy")}
+            row |= {"token_scores": {"earned": rng.normal(size=size).tolist()}, "truncated": number == 0}
+            rows.append({**row, "final_value": 0.7})
+            count += size
+        made = inspect_rows(IMPALA.but({"combine.weights": {"end": 1.0, "earned": 1.0}}), rows)
+        for row, credit, slope, of_v, of_h in zip(
+            rows,
+            *(made[name] for name in ("advantages", "gradient", "gradient_value", "gradient_entropy")),
+            strict=True,
+        ):
+            rewards, values = [*row["token_scores"]["earned"]], [*row["value"], 0.7 * row["truncated"]]
+            rewards[-1] += row["scores"]["end"]
+            target, wanted = values[-1], list[float]()
+            for t in reversed(range(len(rewards))):
+                weight = min(1.0, math.exp(row["logp_proximal"][t] - row["logp_behaviour"][t]))
+                advantage = weight * (rewards[t] + 0.99 * target - values[t])
+                step = weight * (rewards[t] + 0.99 * values[t + 1] - values[t])
+                target = values[t] + step + 0.99 * weight * (target - values[t + 1])
+                wanted.insert(0, advantage)
+                loss += (
+                    0.5 * (values[t] - target) ** 2 - advantage * row["logp"][t] - 0.01 * row["entropy"][t]
+                ) / count
+                gaps += [abs(of_v[t] - (values[t] - target) / count), abs(of_h[t] + 0.01 / count)]
+            gaps += [gap(credit, wanted), gap(slope, [-one / count for one in wanted])]
+        gaps.append(abs(made["loss"] - loss))
+    return below(EXACT, value_at(IMPALA, "update.epochs") == 1, off_by_hand=max(gaps))
+
+
 @claim("The fixed point is the value of the policy cut at rho: of the learner's own where no ratio reaches rho.")
 def _() -> Finding:
     rng, off = Key.of(0).derive("claims", "impala").numpy(), {"cut": 0.0, "uncut": 0.0}
@@ -87,3 +126,8 @@ def _() -> Finding:
     row = episode(REWARDS, VALUES, [0.5, 2.0, 0.1, 1.0])
     ours, plain = (credited(one, row)[0] for one in (VTrace(), GAE(gamma=DISCOUNT, lam=1.0, whiten=False)))
     return Finding(gap(ours, plain) > 0.5, say(largest_difference=gap(ours, plain)))
+
+
+claim.spares("impala: objective.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("impala: regularisers.0.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("impala: regularisers.1.horizon = 5120", "no length divides a mean over tokens")

@@ -6,21 +6,29 @@ to reason.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import replace
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from hocket.core.keys import Key
+from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.training import accuracy, trained
 from hocket.lab.world import Answer, World
-from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF
-from hocket.types import Scenario
+from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF, posed
+from hocket.stages import Reward
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("curr-reft", "arXiv:2503.07065")
 PROBLEMS, UPDATES = 3, 75
@@ -72,6 +80,125 @@ def orders_compared(vague: str, *names: str) -> dict[str, list[float]]:
         name: [3 * one.success() for one in trained(world, base.but(changes[name]), UPDATES, prompts=PROBLEMS, lr=0.2)]
         for name in names
     }
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Endless questions whose answers are whole numbers, negative ones and large ones too."""
+
+    def size(self, split: str) -> int | None:
+        return None
+
+    def scenario(self, split: str, number: int) -> Scenario:
+        return Scenario(f"n{number}", "How many?", answer=f"{number % 3000 - 1500:,}", metadata={"kept": 1})
+
+
+@claim("Formats come by position alone: 320 yes/no questions, 320 choices, then open ones, as shipped; or drawn alike.")
+def _() -> Finding:
+    task, ledger, key, curriculum = cast(Any, Numbers()), Ledger(), Key.of(0), cast(Any, CURR_REFT.curriculum)
+
+    def formats(asked: int, count: int) -> list[str]:
+        return [one.metadata["format"] for one in curriculum(task, asked, count, ledger, key)]
+
+    staged = formats(0, 1300) == ["binary"] * 320 + ["choice"] * 320 + ["open"] * 660
+    at_once, plain = curriculum(task, 312, 16, ledger, key), Shuffled()(task, 312, 16, ledger, key)
+    alone = [one for place in range(312, 328) for one in curriculum(task, place, 1, ledger, key)]
+    staged &= at_once == alone and [one.origin for one in at_once] == [one.id for one in plain]
+    own = replace(curriculum, pose=lambda one, form, key: replace(one, answer=form))
+    told = [one.answer for one in own(task, 319, 2, ledger, key)]
+    drawn = [replace(curriculum, order="shuffled").format_at(place, key) for place in range(900)]
+    counts = [drawn.count(form) for form in FORMS]
+    holds = staged and told == ["binary", "choice"] and all(abs(count - 300) < 60 for count in counts)
+    return Finding(holds and curriculum.prompts == 16, say(staged=staged, drawn_of_900=str(counts)))
+
+
+NEAR = {-10, -3, -2, -1, 1, 2, 3, 10}
+
+
+@claim("Yes/no is asked of the right number or one near it, half and half; a choice is of four numbers, one right.")
+def _() -> Finding:
+    apart, offered, letters, holds, shown = Counter[bool](), set[int](), Counter[str](), True, set[int]()
+    for number in range(400):
+        plain = Numbers().scenario("train", 7 * number)
+        right = int(str(plain.answer).replace(",", ""))
+        asked, choice = (posed(plain, form, Key.of(number)) for form in FORMS[:2])
+        (said,) = re.findall(r"^How many\? Is it (-?\d+)\? Answer yes or no\.$", str(asked.prompt))
+        apart[asked.answer == "yes"] += 1
+        holds &= (asked.answer == "yes") == (int(said) == right) and asked.answer in ("yes", "no")
+        shown |= {int(said) - right} - {0}
+        options = dict(re.findall(r"([A-Z])\) (-?\d+)", str(choice.prompt)))
+        holds &= [*options] == [*"ABCD"] and options[str(choice.answer)] == str(right)
+        offered |= {int(one) - right for one in options.values()}
+        letters[str(choice.answer)] += 1
+        holds &= asked.id != plain.id and asked.origin == plain.id and asked.metadata["kept"] == 1
+    holds &= shown == NEAR and offered == NEAR | {0} and min(letters.values()) > 60
+    others = [
+        Scenario("a", "Who?", "me"),
+        Scenario("b", ({"role": "user", "content": "?"},), "7"),
+        Scenario("c", "?", "7"),
+    ]
+    stay = [posed(one, form, Key.of(0)) for one, form in zip(others, ("choice", "binary", "open"), strict=True)]
+    same = stay == [replace(one, metadata={"format": "open"}) for one in others]
+    return Finding(holds and same and abs(apart[True] - 200) < 50, say(yes_of_400=apart[True], right_at=str(letters)))
+
+
+@claim("A yes is graded by match, letters by their share without a wrong one, open answers by shared words.")
+def _() -> Finding:
+    (reward,) = CURR_REFT.rewards
+    cases: list[tuple[str, Any, str, float | None]] = [
+        ("<answer>Yes. </answer>", "yes", "binary", 1.0),
+        ("no", "yes", "binary", 0.0),
+        ("AC", "ac", "choice", 1.0),
+    ]
+    cases += [("A", "AC", "choice", 0.5), ("A", "ACD", "choice", 1 / 3), ("AB", "AC", "choice", 0.0)]
+    cases += [("", "AC", "choice", 0.0), ("two pears", "two apples", "open", 0.5), ("7.0", 7, "open", 1.0)]
+    rows = []
+    for text, answer, form, _ in [*cases, ("A", "A C", "", 0.5), ("7", None, "open", None)]:
+        turn = Turn("solo", "solo", np.zeros(1, np.int64), np.ones(1, np.int64), text=text)
+        rows.append(Trajectory(Scenario("s", "?", answer, {"format": form} if form else {}), [turn]))
+    given = asyncio.run(reward(rows, key=Key.of(0)))
+    wanted = [*(one[-1] for one in cases), 2 / 3, None]
+    return Finding(given == wanted and reward.weight == 1.0, say(grades=str(given)))
+
+
+@dataclass(frozen=True)
+class Says(Reward):
+    """What a judge says by a sample's number; asked of nothing it fails."""
+
+    name: str = "judge"
+    weight: float = 1.0
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
+        return [(None, 0.5, 0.4)[max(one.sample, 0) % 3] for one in trajectories] if trajectories[0] else []
+
+
+@claim(
+    "As shipped those of 8 samples are learnt from that score 1/2 or more in all; with a judge, if it does not object."
+)
+def _() -> Finding:
+    async def play(asked: Sequence[Assignment]) -> list[Trajectory]:
+        turn = Turn("solo", "solo", np.zeros(1, np.int64), np.ones(1, np.int64))
+        return [
+            Trajectory(one.scenario, [turn], sample, failure="lost" if sample == 7 else None)
+            for one in asked
+            for sample in range(one.samples)
+        ]
+
+    def kept(rollout: Any, least: int = 4) -> tuple[list[int], float]:
+        async def score(played: Sequence[Trajectory]) -> None:
+            for one in played:
+                one.scores.update(a=Score(0.25), b=Score(0.25 if one.sample >= least else 0.2))
+
+        asked = [Assignment(Scenario(name, "?")) for name in "ab"]
+        found = asyncio.run(rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        complete = len(found.trajectories) + len(found.discarded) == 16
+        return [one.sample for one in found.trajectories] * complete, found.metrics["rollout/kept"]
+
+    shipped = CURR_REFT_SELF.rollout
+    judged = CURR_REFT_SELF.but({"rollout.judge": Says()}).rollout
+    seen = [kept(shipped), kept(judged), kept(shipped, 9), kept(judged, 9)]
+    wanted = [([4, 5, 6] * 2, 6 / 16), ([4, 6] * 2, 4 / 16), ([], 0.0), ([], 0.0)]
+    return Finding(seen == wanted, say(kept_and_their_share=str(seen)))
 
 
 @claim(
@@ -130,6 +257,9 @@ def _() -> Finding:
     saw = lines(new_skill_before_and_after_RL_and_self_training=columns[::2], old_skill=columns[1::2])
     return Finding(columns[3] < columns[1] - 0.2 and least > 0.2 and kept > -0.05, saw)
 
+
+claim.spares("right + int(step) -> right - int(step)", "the steps lie alike on both sides")
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "yes and no are equally likely")
 
 claim.shipped(CURR_REFT_SELF, without={"rollout.least": 0.0})
 claim.shipped(CURR_REFT, without={"curriculum.stages": ("open",)}, steps=3, settings={"curriculum.per_stage": 16})

@@ -5,14 +5,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
+from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.bandit import minimised
 from hocket.lab.bench import Bench, Player
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
@@ -144,12 +148,67 @@ def _() -> Finding:
     ledger, world, rates = Ledger(), World(4, 2, 1, reward=lambda q, a: 0.0), (1.0, 0.9, 0.5, 0.0)
     for number, rate in enumerate(rates):
         ledger.record(f"lab/{number}", 1, rate)
-    asked = Counter(ByFailure(prompts=1, pool=4)(world, 4 + n, 1, ledger, KEY)[0].id for n in range(2000))
+    asking: Any = KIMI_K1_5.but({"curriculum.pool": 4}).curriculum
+    asked = Counter(asking(world, 4 + n, 1, ledger, KEY)[0].id for n in range(2000))
     shares = [asked[f"lab/{number}"] / 2000 for number in range(4)]
     expected = [(1.05 - rate) / math.fsum(1.05 - one for one in rates) for rate in rates]
     errors = max(abs(a - b) / math.sqrt(b * (1 - b) / 2000) for a, b in zip(shares, expected, strict=True))
     figures = say(asked=str(shares), expected=line(expected), largest_error=errors)
     return Finding(errors < 4.5, f"{figures} standard errors")
+
+
+@claim("each of the pool is asked once first, then different ones as often as one likes; a pool of 256, 16 a step")
+def _() -> Finding:
+    world, ledger, asking = World(6, 2, 1, reward=lambda q, a: 0.0), Ledger(), ByFailure(pool=4)
+
+    def asked(start: int, count: int, one: ByFailure = asking, seen: Ledger = ledger) -> list[str]:
+        return [scenario.id for scenario in one(world, start, count, seen, KEY)]
+
+    plain = [scenario.id for scenario in Shuffled()(world, 0, 6, ledger, KEY)]
+    first = asked(0, 4) == plain[:4] and asked(1, 2) == plain[1:3] and asked(0, 6, ByFailure(pool=10)) == plain
+    across, twice = asked(2, 5), asked(4, 8)
+    first &= len(across) == 5 and across[:2] == plain[2:4] and set(across[2:]) < set(plain[:4])
+    apart = twice == asked(4, 4) + asked(8, 4) and sorted(twice[:4]) == sorted(twice[4:]) == sorted(plain[:4])
+    apart &= twice[:4] != twice[4:]
+    settings = [value_at(KIMI_K1_5, f"curriculum.{name}") for name in ("pool", "prompts")]
+    return Finding(
+        first and apart and settings == [256, 16], say(asked_twice=str(twice), pool_and_prompts=str(settings))
+    )
+
+
+@claim("a success rate is the mean of the last 4 groups, cut to [0, 1]", "derived")
+def _() -> Finding:
+    world = World(4, 2, 1, reward=lambda q, a: 0.0)
+    asking: Any = KIMI_K1_5.but({"curriculum.pool": 4}).curriculum
+
+    def asked(*history: float) -> list[str]:
+        ledger = Ledger()
+        for step, mean in enumerate(history, 1):
+            ledger.record("lab/0", step, mean)
+        return [one.id for n in range(100) for one in asking(world, 4 + 4 * n, 4, ledger, KEY)]
+
+    solved = asked(1, 1, 1, 1)
+    forgot, cut = asked(0, 0, 0, 0, 0, 0, 1, 1, 1, 1) == solved, asked(3) == solved and asked(-2) == asked()
+    return Finding(forgot and cut and asked(0, 1, 1, 1) != solved, say(forgot=forgot, cut=cut))
+
+
+@claim("loss and gradient are the formula's with tau 0.1, counted by hand after the warm-up; two updates of a batch")
+def _() -> Finding:
+    def placed(members: Sequence[Counted]) -> list[float]:
+        lengths = [len(one.row["logp"]) for one in members]
+        width, values = max(lengths) - min(lengths), []
+        for one, length in zip(members, lengths, strict=True):
+            score = 0.5 - (length - min(lengths)) / width if width else 0.0
+            values.append(one.reward + 0.5 * (score if one.reward >= 0.5 else min(0.0, score)))
+        return [value - fmean(values) for value in values]
+
+    def loss(answers: Sequence[Counted]) -> tuple[Tensor, dict[str, float]]:
+        drifts = torch.stack([(one.logp - one.old).sum() for one in answers])
+        wanted = torch.stack([one.advantage[0] for one in answers])
+        return ((wanted - 0.1 * drifts) ** 2).mean() / (2 * 0.1), {}
+
+    gaps = [off(KIMI_K1_5, rows, loss, placed, {"progress": 0.5}) for rows in stale_rows("kimi", masked=False)]
+    return below(EXACT, value_at(KIMI_K1_5, "update.epochs") == 2, off_by_hand=max(gaps))
 
 
 @claim(
@@ -163,6 +222,10 @@ def _() -> Finding:
     signs = [(slope > 0) - (slope < 0) for slope in slopes]
     return Finding(signs == [-1, 0, 1, 1, 1], say(of_verdicts_and_lengths=str(kinds), signs_of_gradients=str(signs)))
 
+
+claim.spares(
+    "long2short-dpo: credit.margin = 1.0", "pairs are made by verdict and length, not by how far rewards lie apart"
+)
 
 claim.shipped(KIMI_K1_5, "objective")
 claim.shipped(KIMI_K1_5, "shaping", steps=2, settings={"steps": 2})

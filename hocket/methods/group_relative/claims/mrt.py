@@ -8,18 +8,30 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, answer_of
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.mrt import MRT, ProgressBonus, cumulative_regret, progress, progress_to_go
+from hocket.methods.group_relative.mrt import (
+    FORCED_VALUES,
+    MRT,
+    ProgressBonus,
+    block_ends,
+    cumulative_regret,
+    progress,
+    progress_to_go,
+)
 from hocket.recipe import Recipe
-from hocket.types import Assignment
+from hocket.rollout.branches import ANSWER, CLOSED, OPENED
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("mrt", "derived")
 
@@ -59,6 +71,90 @@ def _() -> Finding:
     own, to_go = ([row[0] for row in rows] for rows in credited([0.3, 0.6, 0.6], [0.3, 0.2, 1.0]))
     figures = f"first block of guess (0.6) and explore (1.0): {lines(own=own, to_go=to_go)}"
     return Finding(own[0] > own[1] and to_go[0] < to_go[1], figures)
+
+
+@claim(
+    "Advantages, loss and gradient are the formula's, counted by hand; alpha 1, answers without values get no bonus."
+)
+def _() -> Finding:
+    def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
+        found = []
+        for one, outcome in zip(members, standardised(members), strict=True):
+            known = one.row["info"]["forced_values"] or [0.0]
+            gains = [after - before for before, after in itertools.pairwise(known)] or [0.0]
+            blocks = torch.tensor(one.row["segment"])[one.where].tolist()
+            found.append(
+                torch.tensor([outcome + gains[min(block, len(gains) - 1)] for block in blocks], dtype=torch.float64)
+            )
+        return found
+
+    gaps = []
+    for rows in stale_rows("mrt"):
+        for number, row in enumerate(rows):  # The last block takes what lies beyond.
+            row["info"]["forced_values"] = (None, [0.5], [0.25, 0.75], [0.0, 0.5, 0.25], [0.5, 0.0, 0.5, 1.0])[
+                number % 5
+            ]
+        gaps.append(off(MRT, rows, credit=credit))
+    return below(EXACT, off_by_hand=max(gaps))
+
+
+class Letters:
+    """Tokens are letters. What was thought after so many of them is what an answer is worth."""
+
+    def __init__(self, *thoughts: str) -> None:
+        self.thoughts, self.asked, self.tokenizer = thoughts, list[Assignment](), self
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(map(ord, text))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(map(chr, tokens))
+
+    async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
+        self.asked += asked
+        return [self.played(one, one.first + number) for one in asked for number in range(one.samples)]
+
+    def played(self, asking: Assignment, sample: int) -> Trajectory:
+        begun = self.decode(asking.prefix)
+        text = f"{begun}7</answer>" if begun else self.thoughts[int(asking.scenario.id)]
+        action = np.array(self.encode(text))
+        return Trajectory(asking.scenario, [Turn("solo", "solo", action[:0], action)], sample, source=asking.source)
+
+    def worth(self, one: Trajectory) -> float:
+        """Of a forced answer what begins it says; of the others, what the scenario does; of odd numbers half of it."""
+        begun = one.turns[0].action if one.source == "own" else one.turns[0].action[: -len("7</answer>")]
+        return (0.5 if one.sample % 2 else 1.0) * len(begun) / 64
+
+    async def score(self, played: Sequence[Trajectory]) -> None:
+        for one in played:
+            one.scores["reward"] = Score(self.worth(one))
+
+
+@claim(
+    "As shipped: 8 samples, their thoughts in 4 blocks; 2 answers of 16 tokens after each but the last, and at first."
+)
+def _() -> Finding:
+    plays = Letters("<think>abcdefgh</think><answer>7</answer>", "x<think>abc</think>7", "no thought at all")
+    asked = [Assignment(Scenario(str(number), "?")) for number in range(3)]
+    work = MRT.rollout.collect(asked, play=plays, score=plays.score, ledger=Ledger(), key=Key.of(0))
+    found = asyncio.run(work)
+    # Where the blocks end, in letters; (8, 11) is cut at 8.75, 9.5 and 10.25.
+    ends = [[9, 11, 13, 15], [9, 10, 11], [4, 8, 13, 17]]
+    gaps, regrets, own = [], [], [one for one in found.trajectories if one.source == "own"]
+    for place, one in enumerate(own):
+        cuts, text = ends[place // 8], plays.thoughts[place // 8]
+        begun = [ANSWER, *(text[:cut] + (CLOSED if OPENED in text else "") + ANSWER for cut in cuts[:-1])]
+        known = [*(0.75 * len(prefix) / 64 for prefix in begun), plays.worth(one)]
+        regrets.append(sum(1 - value for value in known[1:]))
+        blocks = [min(sum(cut <= letter for cut in cuts), len(cuts) - 1) for letter in range(len(text))]
+        gaps += [gap(FORCED_VALUES.get(one), known), gap(one.turns[0].segment, blocks)]
+    gaps.append(abs(found.metrics["rollout/regret"] - fmean(regrets)))
+    forced = plays.asked[3:]
+    short = all((one.samples, one.budget) == (2, len(one.prefix) + 16) and one.source == "baseline" for one in forced)
+    numbers = [(one.scenario.id, one.sample) for one in [*own, *found.discarded]]
+    apart = len({*numbers}) == len(numbers) == 24 + 2 * (1 + 8 * 3 + 1 + 8 * 2 + 1 + 8 * 3)
+    whole = block_ends(4, 16, 3) == [8, 12, 16] and block_ends(3, 3, 4) == [3]
+    return below(EXACT, short, apart, whole, off_by_hand=max(gaps))
 
 
 SAY = 4
@@ -106,5 +202,11 @@ def _() -> Finding:
     saw += f", {lines(regret_after_1_to_9_tries=regret, of_MRT=own_regret)}"
     return Finding(own_right >= right - 0.01 and min(shorter) > 0.2 and lower, f"GRPO and MRT: {saw}")
 
+
+claim.spares(
+    "asking.first + NUMBERED + place * self.tries -> asking.first + NUMBERED - place * self.tries",
+    "numbers must differ, no more",
+)
+claim.spares("asking.first + NUMBERED -> asking.first - NUMBERED", "numbers must differ, no more")
 
 claim.shipped(MRT, "credit")

@@ -1,25 +1,32 @@
 """NLPO's claims."""
 
 import functools
+import itertools
 import math
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.core.batch import Batch
+from hocket.core.batch import Batch, Level, Recorded
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.core.signals import REWARD
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.by_hand import stale_rows
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.quick_worlds import summing, uneven
+from hocket.lab.toys.rewarded import document
 from hocket.lab.world import World
+from hocket.methods.group_relative.nlpo import adapted
 from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.heads import read_head
@@ -52,6 +59,44 @@ def _() -> Finding:
 def nuclei(batch: Batch) -> NDArray[np.bool_]:
     """What may be said at every decision, `[T, tokens]`."""
     return np.concatenate([turn for turn in batch.allowed if turn is not None])
+
+
+@claim("The charge is beta times the log-ratio of the whole distributions where both are known; beta follows the KL.")
+def _() -> Finding:
+    gaps, charge = list[float](), cast(Any, NLPO.shaping[0])
+    for rows, beta in itertools.product(stale_rows("nlpo", count=2), (0.1, 0.3)):
+        batch = RecordedBatch(document(rows)).batch
+        noise = torch.from_numpy(Key.of(1).numpy().random((4, batch.decisions)))
+        part, ref, whole = batch.logp["behaviour"], batch.logp["reference"], Recorded(-noise[0], noise[1] < 0.5)
+        part, ref = Recorded(part.values, noise[2] < 0.7), Recorded(ref.values, noise[3] < 0.8)
+        batch = batch.but(logp={**batch.logp, "unmasked": whole, "behaviour": part, "reference": ref})
+        paid, state = charge(batch, {"coefficient": beta})
+        wanted, counted = [], []
+        for place, known in enumerate((ref.present & ~batch.forced & (whole.present | part.present)).tolist()):
+            own = whole.values[place] if whole.present[place] else part.values[place]
+            apart = float(own.double() - ref.values[place].double()) if known else 0.0
+            wanted.append(-beta * apart)
+            counted += [apart] * known
+        error = max(-0.2, min(0.2, fmean(counted) / 0.1 - 1))
+        given = paid.scores[REWARD[Level.DECISION]].values
+        gaps += [gap(given, wanted), abs(state["coefficient"] - beta * (1 + 0.1 * error))]
+    moved = [adapted(0.5, divergence, 0.2, 0.3) for divergence in (0.0, 0.18, 0.22, 5.0)]
+    gaps.append(gap(moved, [0.5 * (1 + 0.3 * error) for error in (-0.2, -0.1, 0.1, 0.2)]))
+    return below(EXACT, charge.init() == {"coefficient": 0.1}, off_by_hand=max(gaps))
+
+
+@claim(
+    "The copy becomes the policy after every so many steps: 20 as shipped, of 4 epochs in 4 parts; its nucleus is 0.9."
+)
+def _() -> Finding:
+    often = NLPO.but({"rollout.samples": 2, "update.every": 3, "update.epochs": 1, "update.minibatches": 1})
+    bench = Bench(summing(2, 5, 3), often, seed=1, start=LIKE_LANGUAGE)
+    renewed = [bench.step().metrics["mask/refreshed"] for _ in range(7)]
+    names = ("rollout.samples", "rollout.mass", "update.every", "update.epochs", "update.minibatches")
+    settings = [value_at(NLPO, name) for name in names]
+    norms = [value_at(one, "update.clip_norm") for one in (NLPO, PPO_RLHF)]
+    holds = settings == [1, 0.9, 20, 4, 4] and norms[0] == norms[1]
+    return Finding(holds and renewed == [0, 0, 1, 0, 0, 1, 0], say(renewed=str(renewed)))
 
 
 @claim("Masked tokens have probability and gradient exactly 0.")
@@ -170,6 +215,11 @@ def _() -> Finding:
     holds = ahead and min(min(some)[0] for some in ends.values()) >= 0.8
     return Finding(holds, say(reward_at_equal_KL_charge=rewards, perplexity_under_the_starting_model=odd))
 
+
+claim.spares(
+    "int(problem.memory.get('steps', 0)) + 1 -> int(problem.memory.get('steps', 0)) - 1",
+    "counted downwards, every so many steps as well",
+)
 
 claim.shipped(NLPO, "rollout", "update")
 claim.shipped(NLPO, "shaping", steps=2)

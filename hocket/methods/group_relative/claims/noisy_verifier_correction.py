@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims import pages
-from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.documents import random_document
-from hocket.lab.microscope import inspect, relation
-from hocket.lab.toys.rewarded import line
+from hocket.lab.microscope import RecordedBatch, inspect, relation
+from hocket.lab.toys.rewarded import answer, document, line
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
 from hocket.methods.base.grpo import GRPO
@@ -25,7 +29,8 @@ from hocket.methods.group_relative.noisy_verifier_correction import AppealedCorr
 from hocket.recipe import Recipe
 from hocket.rewards.judge import NoisyJudge
 from hocket.stages import Reward
-from hocket.types import Trajectory
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("noisy-verifier-correction", "arXiv:2510.00915")
 BACKWARD, FORWARD = method.NOISY_VERIFIER, method.NOISY_VERIFIER_FORWARD
@@ -117,6 +122,120 @@ def _affine() -> Finding:
     holds &= "equal" not in answer and kept["centred"] == {f"proportional (x {1 / 0.55:.4g})"}
     every = {**kept, "scaled, rates per answer": answer}
     return Finding(holds, "10 batches: " + "; ".join(f"{name}: {', '.join(sorted(k))}" for name, k in every.items()))
+
+
+@claim("Advantages, loss and gradient of both are the formulas', counted by hand: rates 0.1, or an answer's own.")
+def _by_hand() -> Finding:
+    def rates(one: Counted) -> tuple[float, float]:
+        told = one.row["info"]
+        return told.get("false_positive", 0.1), told.get("false_negative", 0.1)
+
+    def cleaned(members: Sequence[Counted]) -> list[float]:
+        values = [(one.reward - rates(one)[0]) / (1 - sum(rates(one))) for one in members]
+        return [value - fmean(values) for value in values]
+
+    def weighed(members: Sequence[Counted]) -> list[float]:
+        return [one.reward - 1 + rates(one)[1] for one in members]
+
+    gaps = []
+    for rows in stale_rows("noisy verifiers"):
+        for number, row in enumerate(rows):
+            row["info"] |= ({"false_positive": 0.3}, {"false_negative": 0.2}, {})[number % 3]
+        gaps += [off(BACKWARD, rows, credit=cleaned), off(FORWARD, rows, credit=weighed)]
+    return below(EXACT, off_by_hand=max(gaps))
+
+
+def estimated(seen: Sequence[float], rho0: float, judge: tuple[float, float]) -> float:
+    """rho1 from answers accepted, rejected, appealed and upheld: what is missing over all that is right."""
+    accepted, rejected, appealed, upheld = seen
+    missing = rejected * min(1.0, max(0.0, (upheld / appealed - judge[0]) / (1 - sum(judge))))
+    right = (accepted + missing - rho0 * (accepted + rejected)) / (1 - rho0)
+    return min(missing / right if right > 0 else 0.0, 0.95 - rho0)
+
+
+def appealed(verdicts: str, reward: float = 0.0) -> list[dict[str, Any]]:
+    """Answers by what the judge said of them: y, n, or nothing."""
+    said_of = {"y": 1.0, "n": 0.0, "-": None}
+    return [answer(reward, 2, info={"appeal": said_of[one]}) for one in verdicts]
+
+
+@claim(
+    "The rate estimated from appeals is the formula's, by hand: as shipped from 16 appeals on, older ones faded else."
+)
+def _estimates() -> Finding:
+    (shipped,), faded = (
+        method.NOISY_VERIFIER_APPEALS.shaping,
+        AppealedCorrection("backward", 0.2, 0.3, 4, 0.5, 0.1, 0.25),
+    )
+    few = [*appealed("--", 1.0), *appealed("yynnnnn" + "-" * 4)]
+    many = [*appealed("---", 0.5), *appealed("yynynnnnn" + "-" * 9)]
+    # The judge says yes more seldom than it errs; always; of more than verifiers reject of what is right; never asked.
+    odd = [[*appealed("-----", 1.0), *appealed("n" * 8 + "--")], [*appealed("-" * 9, 1.0), *appealed("yyyy")]]
+    odd += [[*appealed("--", 1.0), *appealed("yyyyn" * 2)], appealed("--", 1.0), appealed("nnnnn")]
+    odd += [[*appealed("-" * 60, 1.0), *appealed(said)] for said in ("yyn" * 2 + "----", "yyn" * 8 + "-" * 8)]
+    gaps = [method.false_negative_rate(0, 10, 0.2, 0.15) - 1]
+    arms: list[tuple[Any, float, tuple[float, float], float, int, float]]
+    arms = [(shipped, 0.0, (0.0, 0.0), 1.0, 16, 0.0), (faded, 0.2, (0.1, 0.25), 0.5, 4, 0.3)]
+    for correction, rho0, judge, momentum, least, initial in arms:
+        for steps in ([few, many], *([one] for one in odd), [few, few, many]):
+            state, seen = correction.init(), [0.0] * 4
+            for rows in steps:
+                batch = RecordedBatch(document(rows)).batch
+                changed, state = correction(batch, state)
+                rewards = [row["scores"]["reward"] for row in rows]
+                said = [row["info"]["appeal"] for row in rows if row["info"]["appeal"] is not None]
+                right = sum(one >= 0.5 for one in rewards)
+                new = [right, len(rows) - right, len(said), sum(said)]
+                seen = [momentum * old + one for old, one in zip(seen, new, strict=True)]
+                rho1 = estimated(seen, rho0, judge) if seen[2] >= least else initial
+                wanted = [r - 1 + rho1 if correction is shipped else (r - rho0) / (1 - rho0 - rho1) for r in rewards]
+                gaps.append(gap(changed.scores["reward"].values, wanted))
+    return below(EXACT, off_by_hand=max(gaps))
+
+
+@claim(
+    "As shipped each of 8 answers that was rejected, and did not fail, is appealed with probability 1/4, to its number."
+)
+def _appealing() -> Finding:
+    async def play(asked: Sequence[Assignment]) -> list[Trajectory]:
+        played = []
+        for one in asked:
+            for sample in range(one.samples):
+                turn = Turn("solo", "solo", np.zeros(1, np.int64), np.ones(1, np.int64), text=f"so {sample % 3}")
+                failure = "lost" if sample == 7 else None
+                played.append(Trajectory(one.scenario, [turn], sample, failure=failure))
+        return played
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        for one in played:  # Some parts alone are less than what accepts.
+            one.scores.update(a=Score(0.25 * (one.sample % 2)), b=Score(0.25 if one.sample < 2 else 0.2))
+
+    asked, rollout = (
+        [Assignment(Scenario(str(n), "?", answer=2)) for n in range(400)],
+        method.NOISY_VERIFIER_APPEALS.rollout,
+    )
+    found = asyncio.run(rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    heard = [(one, said) for one in found.trajectories if (said := method.APPEAL.get(one)) is not None]
+    allowed = len(found.trajectories) == 3200 and {one.sample for one, _ in heard} == {0, 2, 3, 4, 5, 6}
+    right = all(said == (one.sample % 3 == 2) for one, said in heard)
+    counts = [found.metrics[name] for name in ("appeals", "appeals/upheld")]
+    nobody = method.NOISY_VERIFIER_APPEALS.but({"rollout.judge": None}).rollout
+    bare = asyncio.run(nobody.collect(asked[:9], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    allowed &= bare.metrics["appeals"] == 0
+    apart = abs(len(heard) - 600) / math.sqrt(2400 * 0.25 * 0.75)
+    holds = allowed and right and counts == [len(heard), sum(said for _, said in heard)] and apart < 4
+    return Finding(holds, say(appeals_of_2400=len(heard), upheld=counts[1], standard_errors_off_a_quarter=apart))
+
+
+@claim("Rates that are no probabilities, or of a verifier no better than chance, are refused.")
+def _refused() -> Finding:
+    refused = []
+    for rates in ((-0.1, 0.2), (0.2, -0.1), (0.5, 0.5), (0.7, 0.4), (0.9, 0.05), (0.05, 0.9), (0.0, 0.0)):
+        try:
+            NoiseCorrection("backward", *rates)
+        except ValueError:
+            refused.append(rates)
+    return Finding(refused == [(-0.1, 0.2), (0.2, -0.1), (0.5, 0.5), (0.7, 0.4)], say(refused=str(refused)))
 
 
 def right(question: int, answer: Answer) -> float:
@@ -228,6 +347,12 @@ q = (said - f0) / (1 - f0 - f1).
 if __name__ == "__main__":
     pages.write("noisy-verifiers", PAGE, claim)
 
+
+claim.spares("noisy-verifier-forward: credit.epsilon = 4e-07", "no deviation is taken")
+claim.spares("noisy-verifier-forward: credit.epsilon = 0.0", "no deviation is taken")
+claim.spares("noisy-verifier-forward: credit.ddof = 40", "no deviation is taken")
+claim.spares("noisy-verifier-appeals: rollout.judge.weight = 40.0", "a judge's verdict is read as it is")
+claim.spares("noisy-verifier-appeals: rollout.judge.weight = 0.0", "a judge's verdict is read as it is")
 
 claim.shipped(method.NOISY_VERIFIER, "shaping")
 claim.shipped(method.NOISY_VERIFIER_FORWARD, "shaping")

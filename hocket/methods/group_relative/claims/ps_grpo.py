@@ -6,22 +6,26 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
+from unittest import mock
 
 import torch
 
+from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import document, lines, said, shaped
 from hocket.lab.toys.training import answers_of, trained
 from hocket.lab.world import World
 from hocket.methods.group_relative.ps_grpo import PS_GRPO, GroupSimilarity
-from hocket.rewards.similarity import bleu, rouge_1
+from hocket.rewards.similarity import SIMILARITIES, bleu, rouge_1, rouge_l
+from hocket.train.ledger import Ledger
+from hocket.types import Scenario
 
 claim = Claims("ps-grpo", "arXiv:2510.04392")
 NINE = {"p": ["a b", "a c", "d"], "q": ["a b", "d", "d"], "r": ["c", "a b", "a b"]}
@@ -58,6 +62,100 @@ def _() -> Finding:
     short = bleu("yes it is", "yes it is", effective_order=False)
     saw = f"{say(earned=earned)}; without effective order BLEU of a three-word text with itself is {short:.3f}"
     return Finding(all(value == 1.0 for values in earned.values() for value in values) and short < 1, saw)
+
+
+@claim("The reward is the formula, by hand: of paraphrases, of one question alone, and with a part of the verdict.")
+def _() -> Finding:
+    texts = {**NINE, "alone": ["a b", "a b c", "d"], "single": ["a b"]}
+    rows = [said(name, text, 0.5 * (text == "d"), label=text[0]) for name, own in texts.items() for text in own]
+    for row in rows:
+        row["info"] = {"origin": "q"} if row["group"] in NINE else {}
+    gaps = []
+    forms: list[tuple[dict[str, Any], Callable[[str, str], float], float]]
+    forms = [({}, bleu, 0.0), ({"similarity": "rouge-l", "accuracy": 0.4}, rouge_l, 0.4)]
+    for changes, measure, part in forms:
+        wanted = []
+        for number, row in enumerate(rows):
+            mine, group = row["text"], str(row["group"])
+            rest = [own for name, own in NINE.items() if name != group]
+            if group not in NINE:
+                rest = [[one["text"] for n, one in enumerate(rows) if one["group"] == group and n != number]]
+            alike = [fmean(measure(mine, one) for one in own) for own in rest if own]
+            wanted.append(part * row["scores"]["reward"] + (fmean(alike) if alike else 0.0))
+        recipe = PS_GRPO.but({f"shaping.0.{name}": value for name, value in changes.items()})
+        gaps.append(gap(shaped(recipe, rows), wanted))
+    letters = shaped(PS_GRPO.but({"shaping.0.column": "label", "shaping.0.similarity": "exact"}), rows)
+    first = fmean((fmean(t[0] == "a" for t in NINE["q"]), fmean(t[0] == "a" for t in NINE["r"])))
+    bare = [said(name, "", 0.5, label=name, info={"origin": "q"}) | {"text": ""} for name in "pq"]
+    worded = [said(name, name, 0.5, label="", info={"origin": "q"}) for name in "pq"]
+    by_label = PS_GRPO.but({"shaping.0.column": "label", "shaping.0.similarity": "exact"})
+    holds = shaped(by_label, bare) == [0.0, 0.0] and shaped(by_label, worded) == [1.0, 1.0]
+    silent = [said("p", "", reward, info={"origin": "q"}) for reward in (0.0, 0.25, 1.0)]
+    holds &= shaped(PS_GRPO, silent) == [0.0, 0.25, 1.0] and abs(letters[0] - first) < EXACT
+    return below(EXACT, holds, off_by_hand=max(gaps))
+
+
+@claim("A sample is compared with as many others as asked for, drawn without replacement, anew in every step.")
+def _() -> Finding:
+    rows = [said(name, f"{name} {n}", info={"origin": "q"}) for name in "pqrs" for n in range(3)]
+    batch = PS_GRPO.combine(RecordedBatch(document(rows)).batch, {})
+    few, seen = GroupSimilarity("exact", others=2, rollouts=2), list[list[tuple[str, str]]]()
+
+    def noted(one: str, other: str) -> float:
+        seen[-1].append((one, other))
+        return 0.0
+
+    with mock.patch.dict(SIMILARITIES, {"exact": noted}):
+        for step in (1, 2, 2):
+            seen.append([])
+            few(batch.but(step=step))
+        for one in (replace(few, rollouts=None), replace(few, others=None)):
+            seen.append([])
+            one(batch)
+    sizes = []
+    for drawn in seen:
+        per = [[other for one, other in drawn if one == row["text"]] for row in rows]
+        kinds = [Counter(other[0] for other in own) for own in per]
+        sets = zip(per, rows, kinds, strict=True)
+        apart = all(len({*own}) == len(own) and row["group"] not in kind for own, row, kind in sets)
+        sizes.append([*{tuple(sorted(kind.values())) for kind in kinds}] * apart)
+    holds = sizes == [[(2, 2)]] * 3 + [[(3, 3)], [(2, 2, 2)]] and seen[1] == seen[2] != seen[0]
+    apart = len({tuple(other for one, other in seen[0] if one == f"p {n}") for n in range(3)}) > 1
+    return Finding(holds and apart, say(compared_by_paraphrase=str(sizes)))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Scenarios by number, so many or endless."""
+
+    questions: int | None
+
+    def size(self, split: str) -> int | None:
+        return self.questions
+
+    def scenario(self, split: str, number: int) -> Scenario:
+        return Scenario(str(number))
+
+
+@claim("As shipped families of 4 consecutive scenarios come one after another, in random order, each once per pass.")
+def _() -> Finding:
+    families: Any = PS_GRPO.curriculum
+
+    def asked(start: int, count: int, size: int | None, key: int = 0) -> list[int]:
+        return [int(one.id) for one in families(Counted(size), start, count, Ledger(), Key.of(key))]
+
+    passes = [asked(42 * number, 42, 42) for number in range(3)]
+    holds, orders = passes[0] + passes[1] == asked(0, 84, 42), []
+    for one in passes:
+        cuts = [place for place in range(42) if one[place] % 4 == 0]
+        whole = [one[cut : cut + (4 if one[cut] < 40 else 2)] for cut in cuts]
+        holds &= all(family == [*range(family[0], min(family[0] + 4, 42))] for family in whole)
+        holds &= sorted(itertools.chain(*whole)) == [*range(42)]
+        orders.append([family[0] for family in whole])
+    endless = [asked(5, 10, None, key) for key in range(3)]
+    holds &= all(one == [*range(one[0], one[0] + 10)] and one[0] % 4 == 1 for one in endless)
+    apart = orders[0] != orders[1] != orders[2] and len({one[0] for one in endless}) == 3
+    return Finding(holds and apart and families.prompts == 16, say(first_families=str([one[:3] for one in orders])))
 
 
 WOODS = ("oak", "pine", "fir", "elm", "ash")
@@ -123,6 +221,8 @@ def _() -> Finding:
     rates = lines(accuracy_before=before.success(), accuracy=right, where_passages_are_mostly_wrong=misled)
     return Finding(min(agreed) > start_agreed + 0.3 and max(misled) < 0.3, f"{saw}, {rates}")
 
+
+claim.spares("ps-grpo: shaping.0.seed = 40", "nothing is drawn as shipped, and any seed draws alike")
 
 claim.shipped(PS_GRPO, "shaping")
 claim.shipped(PS_GRPO, "curriculum")

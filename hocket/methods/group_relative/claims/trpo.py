@@ -3,23 +3,27 @@
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.by_hand import Counted, off, stale_rows
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.control import LONGEST, Array, Process, cart_pole, softened
 from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.base.ppo import PPO
 from hocket.methods.group_relative import trpo as method
 from hocket.methods.group_relative.trpo import TRPO, acting_weights, divergence, fisher_vector, policy_before, write
 from hocket.nano import BASE
@@ -117,6 +121,108 @@ def _() -> Finding:
     return Finding(min(orders) > 2.5, say(what_the_model_misses_falls_with_the_length_to_the_power=min(orders)))
 
 
+def by_hand(update: Any, problem: Problem, batch: Batch) -> tuple[torch.Tensor, float, float, float]:
+    """The logits after a step, its KL, trials and whether none was good, from the table alone."""
+    start = cast(Any, problem.policy).logits.detach().clone()
+    rows, actions = (np.concatenate(one).tolist() for one in (batch.observation, [batch.action.numpy()]))
+    advantage, old = batch.occurrences.advantage, batch.logp["behaviour"].values.double()
+    first, places = torch.log_softmax(start, -1)[rows], range(len(rows))
+
+    def loss(logits: torch.Tensor) -> torch.Tensor:
+        return -((torch.log_softmax(logits, -1)[rows, actions] - old).exp() * advantage).mean()
+
+    moving = start.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(moving), moving)
+    size, tokens = start.numel(), start.shape[1]
+    fisher = update.damping * torch.eye(size, dtype=torch.float64)
+    for place in places:
+        chance, own = first[place].exp(), slice(rows[place] * tokens, (rows[place] + 1) * tokens)
+        fisher[own, own] += (torch.diag(chance) - torch.outer(chance, chance)) / len(rows)
+    # Conjugate gradients find the best of the span of g, Fg, FFg, ... until the residual is small.
+    target = -slope.flatten()
+    span, best = [target / target.norm()], torch.zeros_like(target)
+    for _ in range(update.iterations):
+        basis = torch.stack(span, 1)
+        best = basis @ torch.linalg.solve(basis.T @ fisher @ basis, basis.T @ target)
+        further = target - fisher @ best
+        if further.norm() <= 1e-5 * target.norm():
+            break
+        for _ in range(2):
+            further = further - basis @ (basis.T @ further)
+        span.append(further / further.norm())
+    whole = (2 * update.radius / (best @ fisher @ best)).sqrt() * best.view_as(start)
+    for trial in range(update.trials):
+        logits = start + update.backtrack**trial * whole
+        moved = float((first.exp() * (first - torch.log_softmax(logits, -1)[rows])).sum(1).mean())
+        if moved <= update.radius and loss(logits) < loss(start):
+            return logits, moved, trial + 1.0, 0.0
+    return start, 0.0, float(update.trials), 1.0
+
+
+@claim("A step is the formula's, by hand: sqrt(2 delta / x'Fx) x, shortened until KL and loss hold, else none.")
+def _() -> Finding:
+    gaps, trials = [], []
+    step = method.TrustRegionStep
+    short, rough = step(radius=0.05, damping=1e-4, backtrack=0.97), step(radius=0.5, iterations=2, damping=0.3)
+    for update in (TRPO.update, short, rough, step(radius=0.05, damping=1e-4, trials=1)):
+        problem, batch = laboratory()
+        logits, *figures = by_hand(update, problem, batch)
+        metrics = update.step(problem, Key.of(0))
+        names = ("update/kl", "update/trials", "update/skipped")
+        gaps += [gap(cast(Any, problem.policy).logits, logits), gap([metrics[name] for name in names], figures)]
+        trials.append(figures[1:])
+    settings = [value_at(TRPO, f"update.{name}") for name in ("radius", "iterations", "damping", "backtrack", "trials")]
+    holds = settings == [0.01, 10, 0.01, 0.5, 10] and trials[1][0] == 2 and trials[-1] == [1.0, 1.0]
+    return Finding(holds and max(gaps) < EXACT, say(trials_and_skipped=str(trials), off_by_hand=max(gaps)))
+
+
+@claim(
+    "The surrogate is the plain ratio times the advantage, counted by hand: nothing is clipped; the rate is constant."
+)
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        return torch.cat([-(one.logp - one.old).exp() * one.advantage for one in answers]).mean(), {}
+
+    alone = TRPO.but(credit=GRPO.credit, regularisers=())
+    gaps = [off(alone, rows, loss) for rows in stale_rows("trpo", count=2)]
+    rates = [TRPO.update.lr_factor(step, 10) for step in (1, 10)]
+    return below(EXACT, rates == [1.0, 1.0], off_by_hand=max(gaps))
+
+
+@claim("Differences are taken some 1e-4 nats away, however large weights are; residuals end 1e-5 of what they were.")
+def _() -> Finding:
+    moved, left = [], []
+    for size in (1.0, 1e4, 1e6):
+        problem, _ = laboratory()
+        policy: Any = problem.policy
+        with torch.no_grad():
+            policy.logits.add_(size)  # Which changes no chance.
+        before, acting = policy_before(problem), acting_weights(problem)
+        vector = torch.from_numpy(Key.of(9).numpy().normal(size=policy.logits.numel()))
+        start = method.flat(acting, acting).detach()
+        reach = method._reach(problem, vector, before, acting)
+        write(start + reach * vector, acting)
+        moved.append(divergence(problem, before))
+        scaled = vector * 10.0 ** -(3 * math.log10(size) / 2)
+        curves = torch.linspace(0.1, 3, len(vector), dtype=torch.float64)
+        found = method.conjugate_gradient(lambda v, curves=curves: curves * v, scaled, 50)  # type: ignore[misc]
+        left.append(float((curves * found - scaled).norm() / scaled.norm()))
+    holds = max(moved) <= 4e-4 and min(moved[1:]) > 5e-6 and 1e-7 < min(left) <= max(left) <= 1e-5
+    return Finding(holds, say(nats=str(moved), residuals=str(left)))
+
+
+@claim("After the step the critic alone learns, as PPO's does: 4 epochs of 4 mini-batches.")
+def _() -> Finding:
+    plain = {"update.clip_norm": None}
+    ours, theirs = (Bench(summing(2, 3, 2), one.but(plain), seed=0, start=uneven(Key.of(6))) for one in (TRPO, PPO))
+    updates = ours.step().metrics["update/gradients"]
+    theirs.step()
+    values = [cast(torch.Tensor, one.policy.module.values) for one in (ours, theirs)]
+    norms = [value_at(one, "update.clip_norm") for one in (TRPO, PPO)]
+    apart, moved = gap(*values), gap(values[0], 0.0)
+    return Finding(apart < EXACT < moved and updates == 16 and norms[0] == norms[1], say(off=apart, moved=moved))
+
+
 @claim("CartPole: the KL after each step is at most delta.", slow=True)
 def _() -> Finding:
     played = [cart_pole("trpo", seed) for seed in SEEDS]
@@ -152,5 +258,51 @@ def _() -> Finding:
     saw = say(tokens=batch.decisions, curvature_along_the_gradient=curvature, by_the_KL=by_KL, KL_of_a_step=moved)
     return Finding(abs(curvature / by_KL - 1) < 0.02 and 0 < moved <= update.radius, saw)
 
+
+claim.spares("trpo: objective.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("here + reach * vector -> here - reach * vector", "KL is nearly alike on both sides")
+claim.spares(
+    "0.001 * float(here.norm()) / max(float(vector.norm()), 1e-30) -> 0.001 * float(here.norm())",
+    "where the search for a reach begins",
+)
+claim.spares(
+    "0.001 * float(here.norm()) -> 0.001",
+    "where the search for a reach begins",
+)
+claim.spares("1e-30 -> 4.0000000000000003e-29", "only keeps a division by 0 away")
+claim.spares(
+    "min(0.5, max(0.01, (NEARBY / moved) ** 0.5)) -> max(0.5, max(0.01, (NEARBY / moved) ** 0.5))",
+    "how fast the reach is found",
+)
+claim.spares("0.5 -> 20.0", "how fast the reach is found")
+claim.spares("max(0.01, (NEARBY / moved) ** 0.5) -> min(0.01, (NEARBY / moved) ** 0.5)", "how fast the reach is found")
+claim.spares("0.01 -> 0.4", "how fast the reach is found")
+claim.spares("(NEARBY / moved) ** 0.5 -> NEARBY / moved", "how fast the reach is found")
+claim.spares("NEARBY / moved -> NEARBY", "how fast the reach is found")
+claim.spares(
+    "not math.isfinite(metrics['gradient/norm'] + report['loss']) or metrics['gradient/norm'] == 0 -> "
+    "not math.isfinite(metrics['gradient/norm'] + report['loss']) and metrics['gradient/norm'] == 0",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "metrics['gradient/norm'] + report['loss'] -> metrics['gradient/norm'] - report['loss']",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "metrics['gradient/norm'] + report['loss'] -> metrics['gradient/norm']",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "not math.isfinite(curvature) or curvature <= 0 -> not math.isfinite(curvature) and curvature <= 0",
+    "one of two guards against numbers that are not finite",
+)
+claim.spares(
+    "problem.clip(self.clip_norm) + report['loss'] -> problem.clip(self.clip_norm) - report['loss']",
+    "finite when both are",
+)
+claim.spares(
+    "problem.clip(self.clip_norm) + report['loss'] -> problem.clip(self.clip_norm)",
+    "finite when both are",
+)
 
 claim.shipped(TRPO, "update")

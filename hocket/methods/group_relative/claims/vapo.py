@@ -1,9 +1,12 @@
 """VAPO's claims."""
 
+import math
 from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
+from hocket.lab.by_hand import stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.ppo import PPO
@@ -59,6 +62,43 @@ def _() -> Finding:
     return below(1e-12, right > 0, off=off)
 
 
+@claim("Advantages, loss and all gradients are the formulas', counted by hand: 8 samples, 4 epochs of 4 mini-batches.")
+def _() -> Finding:
+    gaps = []
+    for rows in stale_rows("vapo", count=3, masked=False, longest=45, samples=3):
+        size = sum(len(row["logp"]) for row in rows)
+        ends, raws, targets = list[float](), list[list[float]](), list[list[float]]()
+        for row in rows:
+            length = len(row["logp"])
+            ends.append(0.6 if row["truncated"] else 0.0)
+            row["final_value"] = 0.6
+            lam, value = max(0.0, 1 - 1 / (0.05 * length)), [*row["value"], ends[-1]]
+            rewards = [0.0] * (length - 1) + [row["scores"]["reward"]]
+            raw, whole = [0.0] * (length + 1), [0.0] * length + [ends[-1]]
+            for t in reversed(range(length)):
+                raw[t] = rewards[t] + value[t + 1] - value[t] + lam * raw[t + 1]
+                whole[t] = rewards[t] + whole[t + 1]
+            raws.append(raw[:-1])
+            targets.append(whole[:-1])
+        every = torch.tensor([one for raw in raws for one in raw], dtype=torch.float64)
+        made, loss = inspect_rows(VAPO, rows), 0.0
+        right = sum(len(row["logp"]) for row in rows if row["scores"]["reward"] >= 0.5)
+        for row, raw, whole, given, of_v in zip(
+            rows, raws, targets, made["advantages"], made["gradient_value"], strict=True
+        ):
+            wanted = [(one - float(every.mean())) / (float(every.std()) + 1e-8) for one in raw]
+            gaps.append(gap(given, wanted))
+            for t, a in enumerate(wanted):
+                ratio = math.exp(row["logp"][t] - row["logp_proximal"][t])
+                loss -= min(ratio * a, min(max(ratio, 0.8), 1.28) * a) / size
+                loss += 0.5 * (row["value"][t] - whole[t]) ** 2 / size
+                loss -= 0.1 * row["logp"][t] / right if row["scores"]["reward"] >= 0.5 else 0.0
+                gaps.append(abs(of_v[t] - (row["value"][t] - whole[t]) / size))
+        gaps.append(abs(made["loss"] - loss))
+    settings = [value_at(VAPO, name) for name in ("rollout.samples", "update.epochs", "update.minibatches")]
+    return below(EXACT, settings == [8, 4, 4], off_by_hand=max(gaps))
+
+
 @claim("Praised tokens may rise to 1.28 times their probability, blamed ones fall to 0.8.")
 def _() -> Finding:
     ratios = torch.tensor([0.7, 0.79, 0.81, 1.21, 1.27, 1.29], dtype=torch.float64)
@@ -75,6 +115,9 @@ def _() -> Finding:
         silent == {1.0: [1.29], 0.0: [0.7, 0.79]}, say(silent_when_right=str(silent[1.0]), wrong=str(silent[0.0]))
     )
 
+
+claim.spares("vapo: regularisers.0.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("vapo: regularisers.1.horizon = 5120", "no length divides a mean over tokens")
 
 claim.shipped(VAPO, without={"credit": PPO.credit})
 claim.shipped(VAPO, without={"regularisers": PPO.regularisers})

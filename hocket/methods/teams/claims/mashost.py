@@ -11,13 +11,14 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import group_relative, lines
-from hocket.methods.teams.mashost import EXIT, MASHOST, BuiltTeam, Graph, Member, read_step, written
+from hocket.methods.teams.mashost import EXIT, MASHOST, BuiltTeam, Graph, Member, Step, read_step, without, written
 from hocket.objectives.entropy import EntropyBonus
-from hocket.testing import rehearse
+from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
 
 claim = Claims("mashost", "catalogue; Yang et al., arXiv 2506.08507; action reward and weights chosen here")
@@ -179,6 +180,79 @@ def _() -> Finding:
     return Finding(max(off) < 1e-9, say(**dict(zip(actions, steps, strict=True))))
 
 
+@claim(
+    "an action is the last line after the thought: a node and its edges, a deletion, exit, or nothing", "chosen here"
+)
+def _() -> Finding:
+    graph, roles = (Member(SOLVER), Member(CHECKER, (0,))), (SOLVER, CHECKER, "co_pilot")
+    cases: list[tuple[str, Step | None]] = [(EXIT, "exit"), ("I add one.\n\n  Solver. \n", Member(SOLVER)), ("", None)]
+    cases += [("delete 1\n</think> checker from 1, 2", Member(CHECKER, (0, 1))), ("co_pilot", Member("co_pilot"))]
+    cases += [("CHECKER  from 2 and 1", Member(CHECKER, (0, 1))), ("checker from 1,1", Member(CHECKER, (0,)))]
+    cases += [("delete 1", 0), ("delete 2", 1), ("delete 3", None), ("delete 0", None), ("delete 0001", None)]
+    cases += [("solver from 3", None), ("solver from 0", None), ("solver from 1, 3", None), ("parrot", None)]
+    cases += [("solver from", None), ("exit now", None), ("solver from 0001", None), ("exit\nsolver it is", None)]
+    wrong = [text for text, step in cases if read_step(text, graph, roles, 3) != step]
+    full = (*graph, Member(SOLVER, (0, 1)))
+    wrong += [text for text in ("solver", "checker from 1") if read_step(text, full, roles, 3) is not None]
+    long = tuple(Member(SOLVER) for _ in range(120))
+    steps: list[Step] = ["exit", 0, 1, 119, Member(SOLVER), Member(CHECKER, (0,)), Member(CHECKER, (0, 7, 118))]
+    again = all(read_step(written(one), long, roles, 200) == one for one in steps)
+    chain = (Member("a"), Member("b", (0,)), Member("c", (0, 1)), Member("d", (1, 2)))
+    rest = [without(chain, place) for place in range(4)]
+    left = [[member.reads for member in one] for one in rest]
+    gone = left == [[(), (0,), (0, 1)], [(), (0,), (1,)], [(), (0,), (1,)], [(), (0,), (0, 1)]]
+    return Finding(not wrong and again and gone, say(cases=len(cases) + 2, read_otherwise=str(wrong)))
+
+
+def rehearsed(flow: BuiltTeam, *actions: str, **said: str) -> tuple[Trajectory, list[str], list[str]]:
+    """What came of these actions, what the controller was shown at each, and what the checker was told."""
+    parts = {"controller": Part(*actions), **{role: Part(otherwise=said.get(role, WRONG)) for role in flow.members}}
+    question = Scenario("q", "What?", answer=RIGHT)
+    (played,) = rehearse(flow, question, parts, verifier=lambda text, asked: float(text == asked.answer))
+    parts["controller"].assert_done()
+    return played, parts["controller"].questions, parts["checker"].questions
+
+
+@claim("as shipped an agent costs 0.05, an edge 0.01, an action 0.1; agents act at once, 400 letters of each are read")
+def _() -> Finding:
+    flow, wordy = BuiltTeam(), "word  " * 100
+    actions = ["planner", "solver from 1", "checker from 1, 2", EXIT]
+    played, shown, heard = rehearsed(flow, *actions, planner="plan  it", solver=wordy, checker=RIGHT)
+    cut = ("word " * 100)[:400]
+    seen = ["What?\nTeam: nobody yet", "What?\nTeam:\n1 planner: plan it"]
+    seen += [f"{seen[1]}\n2 solver from 1: {cut}", f"{seen[1]}\n2 solver from 1: {cut}\n3 checker from 1, 2: {RIGHT}"]
+    told = [f"What?\nAgent 1 (planner): plan it\nAgent 2 (solver): {cut}"]
+    steps = [value for value in played.scores["step"].value if value is not None]  # type: ignore[union-attr]
+    off = [gap(steps, [-0.1, -0.1, 0.9, 0.0]), abs(worth_of(played, "cost") + 3 * 0.05 + 3 * 0.01)]
+    holds = shown == seen and heard == told and played.info["exited"] and played.info["actions"] == 4
+    # Built first, agents act afterwards, whoever is read before its reader; a wrong one may spoil what was right.
+    actions = ["checker", "planner from 1", "solver from 2", EXIT]
+    played, shown, heard = rehearsed(replace(flow, live=False), *actions, checker=RIGHT)
+    steps = [value for value in played.scores["step"].value if value is not None]  # type: ignore[union-attr]
+    off += [gap(steps, [0.9, -1.1, -0.1, 0.0]), abs(worth_of(played, "cost") + 3 * 0.05 + 2 * 0.01)]
+    holds &= shown[-1] == "What?\nTeam:\n1 checker\n2 planner from 1\n3 solver from 2" and heard == ["What?"]
+    # Nothing that can be carried out: eight actions, and the first member alone; exit at once: nobody answers.
+    lost, _, _ = rehearsed(flow, *["who?"] * 8, solver=RIGHT)
+    none, _, _ = rehearsed(flow, EXIT)
+    ends = [(team(one), worth_of(one, "cost"), one.info["actions"], one.info["exited"]) for one in (lost, none)]
+    holds &= ends == [(1.0, -0.05, 8, False), (0.0, 0.0, 1, True)] and none.answer == ""
+    # An agent too many is none; a deleted one is paid for and gone.
+    some, _, _ = rehearsed(flow, *[SOLVER] * 5, "delete 4", "delete 1", EXIT)
+    steps = [value for value in some.scores["step"].value if value is not None]  # type: ignore[union-attr]
+    off += [gap(steps, [-0.1] * 7 + [0.0]), abs(worth_of(some, "cost") + 2 * 0.05)]
+    settings = [value_at(MASHOST, f"credit.{name}") for name in ("weight", "apart", "turn.baseline", "turn.gamma")]
+    holds &= (
+        settings == [1.0, True, "none", 0.0]
+        and MASHOST.workflow == flow.name
+        and value_at(MASHOST, "objective.aggregate") == "turn-mean"
+    )
+    return Finding(holds and max(off) < EXACT, say(off_by_hand=max(off), ends=str(ends)))
+
+
+def worth_of(played: Trajectory, name: str) -> float:
+    return float(played.scores[name].value)  # type: ignore[arg-type]
+
+
 @claim("node and edges are drawn from one joint distribution")
 def _() -> Finding:
     bench, sums, counts = building(1.0, 0), [], []
@@ -234,5 +308,9 @@ def _() -> Finding:
     holds &= all(fmean(both[one]) > fmean(alone[one]) - 0.01 for one in (right, right_after))
     return Finding(holds, lines(**both) + "; without the action reward " + lines(**alone))
 
+
+claim.spares("mashost: credit.turn.ddof = 40", "an action's reward is taken as it is, over no deviation")
+claim.spares("mashost: credit.turn.epsilon = 3.9999999999999996e-05", "an action's reward is taken as it is")
+claim.spares("mashost: credit.turn.epsilon = 0.0", "an action's reward is taken as it is")
 
 claim.shipped(MASHOST, without={"credit.weight": 0.0}, trains=("controller",))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 from hocket import tasks
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.core.components import value_at
+from hocket.core.keys import Key
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
+from hocket.lab.toys.rewarded import group_relative
 from hocket.methods.teams.waltzrl import WALTZRL, ConversationFeedback
 from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
@@ -115,6 +119,29 @@ def _() -> Finding:
     (played,) = rehearse(flow, Scenario("s", "?"), both, verifier=lambda text, _: float(text == "right"))
     off.append(gap(played.scores["own"].value, [0.0, 1.0, 1.0]))
     return Finding(max(off) < 1e-12, say(cases=len(off), rewards_off=max(off)))
+
+
+@claim("a turn is compared with the same agent's at its place; feedback learns alone for 20 steps, then both")
+def _() -> Finding:
+    rng, rows = Key.of(3).derive("waltz").numpy(), list[dict[str, Any]]()
+    for number in range(9):
+        turns = int(rng.integers(1, 5))
+        row: dict[str, Any] = {"group": f"s{number % 2}", "scores": {}, "turn": [n // 2 for n in range(2 * turns)]}
+        row |= {"agent": (["conversation", "feedback"] * 2)[:turns], "logp": [-1.0] * (2 * turns)}
+        rows.append({**row, "turn_scores": [{"own": float(rng.random())} for _ in range(turns)]})
+    wanted = []
+    for row in rows:
+        peers = [one["turn_scores"] for one in rows if one["group"] == row["group"]]
+        credit = []
+        for place in range(len(row["turn_scores"])):
+            there = [one for one in peers if place < len(one)]
+            values = group_relative([one[place]["own"] for one in there])
+            credit.append(values[there.index(row["turn_scores"])])
+        wanted.append([credit[turn] for turn in row["turn"]])
+    off = gap(inspect_rows(WALTZRL.but({"combine.weights": {"own": 1.0}}), rows)["advantages"], wanted)
+    settings = [value_at(WALTZRL, f"cast.{name}") for name in ("first", "order", "together")]
+    shipped = settings == [20, ("feedback", "conversation"), True] and WALTZRL.workflow == ConversationFeedback.name
+    return Finding(shipped and off < 1e-12, say(turns=sum(len(row["turn_scores"]) for row in rows), off_by_hand=off))
 
 
 @claim("the recipe's task has requests to answer and to refuse, and its verdict is right for both")
