@@ -86,7 +86,7 @@ def told(number: int, length: int, *, right: bool) -> dict[str, Any]:
         "label": label,
         "embedding": [1.0 + number % 3, 1.0, float(right)],
         "history": {"rewards": [0.5]},
-        "metadata": {"budget": 4},
+        "metadata": {"budget": 4, "group": "a"},
         "origin": None,
         "pieces": ["two "] * length,
         "exit": number,

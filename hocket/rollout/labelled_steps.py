@@ -6,10 +6,11 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
+from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Tokenizer, tokenizer_of
 from hocket.types import Assignment, Experience, Score, Trajectory
@@ -33,6 +34,8 @@ class LabelledSteps(Rollout):
     """
 
     separator: str = "\n"
+
+    replays: ClassVar[Example | None] = Example.STEPS
 
     @property
     def samples(self) -> int:

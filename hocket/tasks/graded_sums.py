@@ -34,16 +34,23 @@ class GradedSums(TextTask):
     Args:
         noise: share of the pairs and labels that are the wrong way round in training.
         margins: whether pairs carry a `margin`, the difference of the members' scores.
+        dissent: the share of pairs judged by annotators of the group `brief`, who prefer an answer without a thought to
+            a worked one, both right; the metadata's `group` says so, and is `thorough` for the others.
         size: training scenarios, which come again in every pass; None for problems without end.
     """
 
-    def __init__(self, noise: float = 0.0, margins: bool = False, size: int | None = None) -> None:
+    def __init__(
+        self, noise: float = 0.0, margins: bool = False, dissent: float = 0.0, size: int | None = None
+    ) -> None:
         if not 0 <= noise < 0.5:
             raise ConfigurationError(f"task graded_sums: noise must lie in [0, 0.5), not {noise}")
+        if not 0 <= dissent <= 1:
+            raise ConfigurationError(f"task graded_sums: dissent must lie in [0, 1], not {dissent}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task graded_sums: size must be at least 1, not {size}")
-        self.name = f"graded_sums?noise={noise}" if noise else "graded_sums"
-        self.noise, self.margins, self.count = noise, margins, size
+        told = "&".join(f"{name}={share:g}" for name, share in (("noise", noise), ("dissent", dissent)) if share)
+        self.name = "graded_sums" + (f"?{told}" if told else "")
+        self.noise, self.margins, self.dissent, self.count = noise, margins, dissent, size
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -59,9 +66,12 @@ class GradedSums(TextTask):
         right, wrong = written(terms, None, rng), written(terms, str(rng.choice(FLAWS)), rng)
         stepped = steps_of(terms, [None, None, "slip", "loose"][int(rng.integers(4))], rng)
         listed = [right, *(written(terms, flaw, rng) for flaw in rng.choice(FLAWS, size=3, replace=False).tolist())]
+        brief = bool(rng.random() < self.dissent)
+        pair = (f"<answer>{answer}</answer>", right) if brief else (right, wrong)
         told: dict[str, Any] = {
-            "chosen": wrong if flipped else right,
-            "rejected": right if flipped else wrong,
+            "chosen": pair[flipped],
+            "rejected": pair[not flipped],
+            "group": "brief" if brief else "thorough",
             "demonstration": right if good else wrong,
             "label": good != flipped,
             "steps": [step for step, _ in stepped],
@@ -70,7 +80,7 @@ class GradedSums(TextTask):
             "scores": [graded(one, answer) for one in listed],
         }
         if self.margins:
-            told["margin"] = graded(right, answer) - graded(wrong, answer)
+            told["margin"] = 0.0 if brief else graded(right, answer) - graded(wrong, answer)
         question = question_of(expression_of(terms))
         return Scenario(f"graded_sums/{split}/{number}", question, answer, told, seed=number)
 
@@ -118,7 +128,9 @@ def _off(rng: np.random.Generator) -> int:
 
 def from_settings(name: str, settings: Mapping[str, str]) -> GradedSums:
     """The task with these settings."""
-    return GradedSums(**checked(name, settings, {"noise": float, "margins": bool, "size": int | None}))
+    return GradedSums(
+        **checked(name, settings, {"noise": float, "margins": bool, "dissent": float, "size": int | None})
+    )
 
 
 GRADED_SUMS = TaskForm(

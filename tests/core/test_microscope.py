@@ -37,11 +37,19 @@ def document(seed: int = 0, *, groups: int = 3, samples: int = 4) -> dict[str, A
                     "text": f"<answer>{sample}</answer>",
                     "label": str(sample % 3),
                     "embedding": [1.0, float(sample), 2.0],
-                    "info": {"pieces": ["two "] * size, "metadata": {"budget": 3}, "exit": sample, "beliefs": [0.5]},
+                    "info": {
+                        "pieces": ["two "] * size,
+                        "exit": sample,
+                        "beliefs": [0.5],
+                        "metadata": {"budget": 3, "group": "a"},
+                    },
                 }
             )
     return {"version": 1, "trajectories": rows}
 
+
+COSTLY = ("safe-rlhf-v",)
+"""Recipes that read a second score, named `cost`."""
 
 RECORDABLE = sorted(
     name
@@ -53,6 +61,8 @@ RECORDABLE = sorted(
 @pytest.mark.parametrize("name", RECORDABLE)
 def test_every_recipe_answers_in_the_inputs_order_and_whatever_that_order_is(name: str) -> None:
     plain = document()
+    for row in plain["trajectories"] if name in COSTLY else ():
+        row["scores"] = {"reward": row["scores"]["correct"], "cost": 0.5}
     backwards = {**plain, "trajectories": plain["trajectories"][::-1]}
     found, mirrored = inspect(find(name), plain), inspect(find(name), backwards)
     assert found["loss"] == pytest.approx(mirrored["loss"], rel=1e-9, abs=1e-12)

@@ -17,7 +17,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.stages import Objective
 from hocket.train.learner import Learner
-from hocket.types import Evaluation, Quantity, Terms
+from hocket.types import Evaluation, Quantity, Score, Terms
 from hocket.update.problem import Problem
 
 SPLITTABLE = sorted(
@@ -44,6 +44,8 @@ def problem_for(recipe: Recipe, policy: TablePolicy, batch: Batch) -> tuple[Prob
 
 def gradient_of(recipe: Recipe, seed: int, *, chunk: int, order: list[int] | None = None) -> tuple[float, torch.Tensor]:
     trajectories = random_trajectories(seed)
+    for number, trajectory in enumerate(trajectories if recipe.name == "safe-rlhf-v" else ()):
+        trajectory.scores["cost"] = Score(number % 3 / 2)
     if order is not None:
         trajectories = [trajectories[i] for i in order]
     policy = TablePolicy(5, 4, seed=1, chunk=chunk)
