@@ -1,6 +1,7 @@
 """EGPO's claims."""
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -69,7 +70,7 @@ def _() -> Finding:
         gaps = iterated(random_game(10, "gap", number), 0.01, 2.0, 1200, extra=True, every=100)
         ends.append(gaps[-1])
         kept = [math.log(one) for one in gaps[1:] if one > 1e-12]
-        steps = [a - b for a, b in zip(kept, kept[1:], strict=False)]
+        steps = [a - b for a, b in pairwise(kept)]
         bends.append(max(steps) / min(steps) if min(steps) > 0 else math.inf)
     return Finding(max(ends) < 1e-8 and max(bends) < 3, say(last=max(ends), fastest_over_slowest_fall=max(bends)))
 
