@@ -26,6 +26,7 @@ class PeerComparison:
         differs: what separates it from the recipe as shipped, in words.
         gradient_only: their values differ even then, their gradients do not.
         proximal: the learner's log-probs before the update are known besides the sampler's.
+        samples: answers of a prompt. others: the last of them is not the policy's, and no two earn the same.
     """
 
     name: str
@@ -35,6 +36,8 @@ class PeerComparison:
     differs: str
     gradient_only: bool = False
     proximal: bool = False
+    samples: int = 4
+    others: bool = False
 
     def settled(self) -> Recipe:
         """The recipe with the changes."""
@@ -66,7 +69,7 @@ def distance(entry: PeerComparison, recipe: Recipe, *, gap: float, batches: int 
     value = gradient = 0.0
     factors: list[float | None] = []
     for number in range(batches):
-        document = _document(number, gap, entry.proximal)
+        document = _document(number, gap, entry)
         batch = Padded.of(document)
         theirs = entry.loss(batch)
         (pulled,) = torch.autograd.grad(theirs, batch.logp)
@@ -81,11 +84,14 @@ def distance(entry: PeerComparison, recipe: Recipe, *, gap: float, batches: int 
     return Distance(value, gradient, tuple(factors))
 
 
-def _document(number: int, gap: float, proximal: bool) -> dict[str, Any]:
+def _document(number: int, gap: float, entry: PeerComparison) -> dict[str, Any]:
     """A random batch without what only some recipes read: truncation, segments, unless asked for a proximal policy."""
-    document = random_document(Key.of(number).derive("peers"), gap=gap, graded=number % 2 == 1)
-    for row in document["trajectories"]:
+    graded = number % 2 == 1 or entry.others
+    document = random_document(Key.of(number).derive("peers"), gap=gap, graded=graded, samples=entry.samples)
+    for place, row in enumerate(document["trajectories"]):
         row["truncated"] = False
-        for name in ("segment",) if proximal else ("segment", "logp_proximal"):
+        if entry.others and place % entry.samples == entry.samples - 1:
+            row["source"] = "imported"
+        for name in ("segment",) if entry.proximal else ("segment", "logp_proximal"):
             row.pop(name)
     return document

@@ -1,4 +1,4 @@
-"""TRL's losses of preferences: DPOTrainer, KTOTrainer, CPOTrainer and ORPOTrainer of 1.16, BCOTrainer of 1.12."""
+"""TRL's losses of preferences: DPO, KTO, CPO and ORPO of 1.16, BCO, Nash-MD and XPO of 1.12."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.nn.functional import logsigmoid
 
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.padded import Padded
+from hocket.objectives.divergence import KLToReference
 from hocket.objectives.links import (
     Aot,
     AotUnpaired,
@@ -213,7 +214,27 @@ def trl_bco(batch: Padded, beta: float = 0.1) -> Tensor:
     return torch.where(good, -logsigmoid(beta * ratio - delta), -logsigmoid(delta - beta * ratio)).mean()
 
 
+def trl_nash_md(batch: Padded, beta: float = 0.1) -> Tensor:
+    """NashMDTrainer, the rewards being the probabilities of winning less 1/2."""
+    own = (batch.logp * batch.mask).sum(1)
+    log_ratio = ((batch.logp - batch.reference) * batch.mask).detach()
+    return (beta * (log_ratio * batch.logp).sum(1) - batch.reward * own).mean()
+
+
+def trl_xpo(batch: Padded, *, beta: float = 0.1, alpha: float = 1e-5, loss: str = "sigmoid") -> Tensor:
+    """XPOTrainer: of each two answers the second is the reference's."""
+    own, reference = (((one * batch.mask).sum(1)).view(-1, 2) for one in (batch.logp, batch.reference))
+    rewards = batch.by_group()
+    sign = torch.where(rewards[:, 0] >= rewards[:, 1], 1.0, -1.0)
+    logits = sign * ((own[:, 0] - reference[:, 0]) - (own[:, 1] - reference[:, 1]))
+    losses = -logsigmoid(beta * logits) if loss == "sigmoid" else (logits - 1 / (2 * beta)) ** 2
+    return (losses + alpha * own[:, 1]).mean()
+
+
 NAME = "TRL 1.16"
+
+TOKEN_CHARGE = KLToReference(estimator="k2", coefficient=0.1, aggregate="sequence-sum")
+"""NashMDTrainer's charge for leaving the reference."""
 
 ENTRIES: Sequence[PeerComparison] = (
     PeerComparison(f"{NAME}, DPOTrainer", trl_dpo, "dpo", {}, "equal as shipped"),
@@ -299,6 +320,33 @@ ENTRIES: Sequence[PeerComparison] = (
         {},
         "equal as shipped, at the first step; density ratios are not there",
         proximal=True,
+    ),
+    PeerComparison(
+        "TRL 1.12, NashMDTrainer",
+        trl_nash_md,
+        "nash-md",
+        {"shaping": (), "regularisers": (TOKEN_CHARGE,)},
+        "at given probabilities of winning, less 1/2; there a token is charged for itself alone (the gradient of k2), "
+        "and the opponent is sampled from logits mixed token by token, here from whole answers",
+        gradient_only=True,
+    ),
+    PeerComparison(
+        "TRL 1.12, XPOTrainer",
+        trl_xpo,
+        "xpo",
+        {},
+        "equal as shipped but for ties, which there prefer the policy's answer",
+        samples=2,
+        others=True,
+    ),
+    PeerComparison(
+        "TRL 1.12, XPOTrainer, loss_type ipo, alpha 0.1",
+        functools.partial(trl_xpo, loss="ipo", alpha=0.1),
+        "xpo",
+        {"objective.link": Squared(), "regularisers.0.coefficient": 0.1},
+        "objective.link = Squared, and the weight of optimism",
+        samples=2,
+        others=True,
     ),
 )
 

@@ -1,0 +1,108 @@
+"""MNPO's claims."""
+
+import torch
+from torch import Tensor
+
+from hocket.lab.bandit import minimised
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import below, gap, same_gradient, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.toys.answers import AnswerPolicy, Updating
+from hocket.lab.toys.games import UNEVEN, GameBandit, exploitability, random_game, regularised_gap, rule_of
+from hocket.methods.base.dpo import ONLINE_DPO
+from hocket.methods.preference.inpo import INPO
+from hocket.methods.preference.mnpo import MNPO, population_weights
+from hocket.recipe import Recipe
+
+claim = Claims("mnpo", "arXiv:2509.23102")
+FLAT = torch.full((3,), 1 / 3, dtype=torch.float64).log()
+REFERENCE = torch.log_softmax(torch.tensor([0.3, -0.4, 0.1], dtype=torch.float64), -1)
+
+
+def on(recipe: Recipe, matrix: Tensor) -> Recipe:
+    return recipe.but({"shaping.0.wins.rule": rule_of(matrix), "objective.beta": 0.5, "update.epochs": 1})
+
+
+def walked(recipe: Recipe, matrix: Tensor, steps: int) -> list[Tensor]:
+    """The log-probs before each update and after the last; answers are sampled once each."""
+    updating, logits = Updating(recipe, lr=0.05), torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64)
+    path = [torch.log_softmax(logits, 0)]
+    for _ in range(steps):
+        bandit = GameBandit((0, 0, 0), path[-1], REFERENCE, (1, 1, 1))
+        policy = AnswerPolicy(bandit, path[-1])
+        updating.step(bandit, policy)
+        path.append(torch.log_softmax(policy.logits.detach(), 0))
+    return path
+
+
+@claim("One opponent gives INPO's updates, to the last bit.")
+def _() -> Finding:
+    matrix = random_game(3, "one")
+    one, other = (walked(on(recipe, matrix), matrix, 4) for recipe in (MNPO.but({"update.opponents": 1}), INPO))
+    three = walked(on(MNPO, matrix), matrix, 4)
+    apart = gap(three[-1], other[-1])
+    return Finding(gap(one[-1], other[-1]) == 0 and apart > 1e-4, say(one=gap(one[-1], other[-1]), three=apart))
+
+
+@claim("With r = 1 it is IPO: the population is no anchor.")
+def _() -> Finding:
+    ipo = ONLINE_DPO.but(
+        {"shaping": INPO.shaping, "credit": INPO.credit, "objective.link": INPO.objective.link}  # type: ignore[attr-defined]
+    )
+    return same_gradient(MNPO.but({"objective.measure.old": 0.0}), ipo)
+
+
+@claim("An update is a step on (h - (2P - 1)/(2 eta))^2, h taken to the weighted past policies.")
+def _() -> Finding:
+    matrix, gaps = random_game(3, "population"), []
+    for decay in (1.0, 0.5):
+        path = walked(on(MNPO.but({"update.decay": decay}), matrix), matrix, 5)
+        for t in range(5):
+            past = [path[max(t - j, 0)] for j in range(min(3, t + 1))]
+            shares = population_weights(len(past), decay)
+            anchor = REFERENCE / 3 + 2 / 3 * torch.stack([w * one for w, one in zip(shares, past, strict=True)]).sum(0)
+            logits = path[t].clone().requires_grad_()
+            d = torch.log_softmax(logits, 0) - anchor
+            terms = [(d[i] - d[j] - (2 * matrix[i, j] - 1) / (2 * 0.5)) ** 2 for i, j in ((0, 1), (0, 2), (1, 2))]
+            (slope,) = torch.autograd.grad(torch.stack(terms).mean(), logits)
+            gaps.append(gap(path[t + 1], torch.log_softmax(path[t] - 0.05 * slope, 0)))
+    return below(1e-12, off=max(gaps))
+
+
+def rounds(matrix: Tensor, opponents: int, eta: float, tau: float, count: int) -> Tensor:
+    """The policy after rounds whose loss is minimised exactly: ref^r prod_j pi_{t-j}^((1-r) l_j) exp(P pi_t / eta)."""
+    past = [torch.log_softmax(torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64), 0)]
+    for _ in range(count):
+        known = past[:opponents]
+        shares = population_weights(len(known), 1.0)
+        anchor = torch.stack([share * one for share, one in zip(shares, known, strict=True)]).sum(0)
+        won = matrix @ past[0].exp() / eta
+        past.insert(0, torch.log_softmax(tau / eta * FLAT + (1 - tau / eta) * anchor + won, 0))
+    return past[0].exp()
+
+
+@claim("Where preferences cycle, rounds close the regularised duality gap, and DPO on Bradley-Terry ends at a corner.")
+def _() -> Finding:
+    eta, tau = 3.0, 0.3
+    ours = {count: rounds(UNEVEN, count, eta, tau, 400) for count in (1, 3)}
+    gaps = {count: regularised_gap(UNEVEN, policy, FLAT.exp(), tau) for count, policy in ours.items()}
+
+    def likelihood(reward: Tensor) -> Tensor:
+        return -(UNEVEN * torch.nn.functional.logsigmoid(reward[:, None] - reward)).sum()
+
+    rewards = minimised(likelihood, torch.zeros(3, dtype=torch.float64)).log()
+    # DPO's optimum for these rewards at a weak leash.
+    dpo = torch.softmax(rewards / 0.01, 0)
+    found = exploitability(UNEVEN, dpo)
+    return Finding(
+        max(gaps.values()) < 1e-6 and float(dpo.max()) > 0.99 and found > 0.09,
+        say(one_opponent=gaps[1], three=gaps[3], dpo_largest=float(dpo.max()), dpo_exploitability=found),
+    )
+
+
+def met(run: ShippedRun) -> dict[str, float]:
+    """How many opponents there were beyond the sampler, on average."""
+    return {"past selves": run.mean("population/opponents") - 1}
+
+
+claim.shipped(MNPO, "update", settings={"curriculum.prompts": 4}, steps=3, sees=met)

@@ -1,0 +1,84 @@
+"""P3O's claims."""
+
+from typing import Any
+
+import torch
+
+from hocket.lab.bandit import Bandit
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import batches, below, gap, gradient, same_gradient, say
+from hocket.methods.base.rloo import RLOO
+from hocket.methods.preference.p3o import P3O
+
+claim = Claims("p3o", "arXiv:2310.00212")
+BARE = P3O.but({"shaping": ()})
+OPEN: dict[str, Any] = {"objective.low": None, "objective.high": None}
+
+
+@claim("At the policy that sampled it is RLOO of two samples, and of more.")
+def _() -> Finding:
+    two, four = (same_gradient(BARE, RLOO, 20, "on policy", samples=k, gap=0.0, graded=True) for k in (2, 4))
+    return Finding(two.holds and four.holds, f"two: {two.saw}; four: {four.saw}")
+
+
+@claim("What is added to every reward of a prompt changes nothing.")
+def _() -> Finding:
+    gaps = []
+    for batch in batches(20, "shift", samples=2, graded=True):
+        moved = {**batch, "trajectories": [dict(row) for row in batch["trajectories"]]}
+        for row in moved["trajectories"]:
+            row["scores"] = {"reward": row["scores"]["reward"] + 3.0 * (1 + int(row["id"][0]))}
+        gaps.append(gap(gradient(BARE, batch), gradient(BARE, moved)))
+    return below(1e-12, off=max(gaps))
+
+
+def drifts(batch: dict[str, Any]) -> list[float]:
+    """Each answer's log-ratio to the proximal policy."""
+    return [sum(row["logp"]) - sum(row["logp_proximal"]) for row in batch["trajectories"]]
+
+
+@claim("Off the policy a pair weighs w_1 w_2; each clip removes what it says.")
+def _() -> Finding:
+    """Two samples a prompt: the gradient of an answer is one number for all its decisions."""
+    gaps, cuts = [], {"separate": 0, "joint": 0}
+    for batch in batches(20, "off", samples=2, graded=True, gap=0.3):
+        rows, drift = batch["trajectories"], drifts(batch)
+        ratio = [float(torch.tensor(one, dtype=torch.float64).exp()) for one in drift]
+        for clip in ("open", "separate", "joint"):
+            wanted: list[float] = []
+            for a in range(0, len(rows), 2):
+                better = rows[a]["scores"]["reward"] - rows[a + 1]["scores"]["reward"]
+                whole = ratio[a] * ratio[a + 1]
+                for place, sign in ((a, 1.0), (a + 1, -1.0)):
+                    judged, towards = (ratio[place], sign * better) if clip == "separate" else (whole, better)
+                    cut = clip != "open" and ((towards > 0 and judged > 1.2) or (towards < 0 and judged < 0.8))
+                    cuts[clip] = cuts.get(clip, 0) + cut
+                    each = 0.0 if cut else -sign * better * whole / 2 / (len(rows) / 2)
+                    wanted += [each] * len(rows[place]["logp"])
+            recipe = BARE.but(OPEN if clip == "open" else {"objective.clip": clip})
+            gaps.append(gap(gradient(recipe, batch), wanted))
+    return below(1e-10, min(cuts["separate"], cuts["joint"]) > 0, off=max(gaps))
+
+
+@claim(
+    "On a softmax over answers the pairs' gradient averages to the policy gradient, also from older samples.", "derived"
+)
+def _() -> Finding:
+    rewards, gaps = (0.3, 1.0, -0.5), []
+    reward = torch.tensor(rewards, dtype=torch.float64)
+    now = torch.log_softmax(torch.tensor([0.2, -0.1, 0.5], dtype=torch.float64), 0)
+    for old in (now, torch.log_softmax(torch.tensor([1.0, 0.0, -0.4], dtype=torch.float64), 0)):
+        total = torch.zeros(3, dtype=torch.float64)
+        for i in range(3):
+            for j in range(3):
+                copies = [(i == k) + (j == k) for k in range(3)]
+                bandit = Bandit(rewards, old, old, copies)
+                logits, recipe = now.clone().requires_grad_(), BARE.but(OPEN)
+                (slope,) = torch.autograd.grad(bandit.loss(recipe, logits, bandit.batch(recipe)), logits)
+                total -= (old[i] + old[j]).exp() * slope
+        policy = now.exp()
+        gaps.append(gap(total, policy * (reward - policy @ reward)))
+    return Finding(max(gaps) < 1e-12, say(on_policy=gaps[0], older=gaps[1]))
+
+
+claim.shipped(P3O, settings={"curriculum.prompts": 8, "update.lr": 1e-4})
