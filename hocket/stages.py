@@ -395,6 +395,11 @@ class Objective(Stage):
 
     room = "objectives"
 
+    @fact
+    def held_out(self) -> str | None:
+        """Which metric of its terms held-out data are measured by, where a policy answers nothing; else None."""
+        return None
+
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         """Value and weight of every term; the weights contain the denominators."""
         raise NotImplementedError

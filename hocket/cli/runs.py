@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     for heading in ("", "value", "95 % interval", "n"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, value, low, high in found["rows"]:
-        table.add_row(name, f"{value:.4f}", f"{low:.4f} – {high:.4f}", str(found["n"]))
+        ends = f"{low:.4f} – {high:.4f}" if math.isfinite(low) else ""
+        table.add_row(name, f"{value:.4f}", ends, str(found["n"]))
     for name, value in found["traits"].items():
         table.add_row(name, f"{value:.3f}", "", str(found["n"]))
     console = out()

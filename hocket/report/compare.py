@@ -14,6 +14,7 @@ from hocket.report.chart import Chart, Line
 from hocket.report.curves import is_number, points, success_line
 from hocket.report.page import asset, change, drawn, duration, measured, percent, plain, template
 from hocket.report.reading import Recorded, read_run
+from hocket.train.kinds import is_share
 
 OVERLAID = (
     ("Reward", "reward/mean", "", False),
@@ -135,7 +136,7 @@ def _lines(runs: Sequence[Recorded]) -> list[tuple[str, list[str]]]:
 
 
 def _shown(row: Mapping[str, Any], value: float | None) -> str:
-    return percent(value) if row["measure"] == "accuracy" else plain(value)
+    return percent(value) if is_share(row["measure"]) else plain(value)
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -147,7 +148,7 @@ def _interval(row: Mapping[str, Any]) -> str:
 def _gain(row: Mapping[str, Any]) -> str:
     if row["gain"] is None:
         return "–"
-    return change(row["before"], row["after"], share=row["measure"] == "accuracy")
+    return change(row["before"], row["after"], share=is_share(row["measure"]))
 
 
 def _word(value: Any) -> str:
@@ -184,7 +185,7 @@ def _charts(runs: Sequence[Recorded]) -> list[Chart]:
     charts = []
     for measure in dict.fromkeys(run.measure for run in runs):
         lines = [success_line(run, run.name) for run in runs if run.measure == measure]
-        charts.append(Chart(f"Evaluated {measure}", lines, share=measure == "accuracy"))
+        charts.append(Chart(f"Evaluated {measure}", lines, share=is_share(measure)))
     for title, key, unit, share in OVERLAID:
         charts.append(Chart(title, [Line(run.name, points(run.rows, key)) for run in runs], unit=unit, share=share))
     return [chart for chart in charts if any(line.points for line in chart.lines)]

@@ -11,10 +11,12 @@ from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
-from hocket.train.assemble import build_parts
+from hocket.train.assemble import build_parts, take_up
 from hocket.train.checkpoint import checkpoint_of, weights_in
-from hocket.train.evaluate import evaluate, evaluate_samples
+from hocket.train.evaluate import evaluate_samples
+from hocket.train.held_out import measured
 from hocket.train.kinds import kind_of
+from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
 from hocket.train.machine import Machine
 
 
@@ -40,15 +42,23 @@ def evaluate_run(
         machine = Machine.chosen(config, kind.models(config))
     machine.apply()
     parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
-    rewards = parts.rewards_by_phase[-1]
+    if checkpoint is not None:
+        take_up(config, parts, checkpoint)
+    rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    greedy = run_async(evaluate(found_task, parts.player, rewards, **common))
-    rows: list[tuple[str, float, float, float]] = [
-        (f"greedy {kind.measure.name}", greedy.success, greedy.low, greedy.high)
-    ]
+    greedy = run_async(measured(parts, rewards, n=n, key=key))
+    title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)
+    rows: list[tuple[str, float, float, float]] = [(title, greedy.success, greedy.low, greedy.high)]
+    told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
+    ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in told if share}
+    rows += [(words, greedy.recorded[metric], *found) for metric, words, _ in told if (found := ends.get(metric))]
     if samples:
-        if not kind.measure.share:
+        if not measure.answers:
+            raise ConfigurationError(
+                "--samples is for answers that are right or wrong, and nothing tells that here; drop it"
+            )
+        if not measure.share:
             raise ConfigurationError(
                 f"--samples is for tasks with right and wrong answers; drop it for {kind.name} tasks"
             )
@@ -59,6 +69,11 @@ def evaluate_run(
         "task": name,
         "n": greedy.n,
         "rows": rows,
-        "traits": {"mean length": greedy.length, **{f"share with {t}": v for t, v in greedy.traits.items()}},
+        "traits": {
+            "mean length": greedy.length,
+            **{f"share with {trait}": value for trait, value in greedy.traits.items()},
+            **{words: greedy.recorded[metric] for metric, words, share in told if not share},
+        },
+        "recorded": dict(greedy.recorded),
         "decoding": dataclasses.asdict(config.decoding),
     }

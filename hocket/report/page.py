@@ -20,6 +20,8 @@ from hocket.report.reading import Recorded, read_run
 from hocket.report.roles import table
 from hocket.report.rollouts import rollouts
 from hocket.train.disk import write_atomic
+from hocket.train.kinds import ACCURACY, MEASURES, is_share
+from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
 
 HERE = Path(__file__).parent
 
@@ -157,11 +159,11 @@ def hero(run: Recorded) -> Hero | None:
     before, after = (measured(run.summary, when, run.measure) for when in ("before", "after"))
     if before is None or after is None:
         return None
-    share = run.measure == "accuracy"
+    share = is_share(run.measure)
     show = percent if share else plain
     n = (run.summary.get("after") or {}).get("n")
-    what = "Accuracy" if share else "Mean return"
-    where = f"{what} on {n:,.0f} unseen {'problems' if share else 'episodes'}" if is_number(n) else what
+    what = MEASURES.get(run.measure, ACCURACY)
+    where = f"{what.title} on {n:,.0f} {what.each}" if is_number(n) else what.title
     return Hero(
         what=where,
         before=show(before),
@@ -174,7 +176,7 @@ def hero(run: Recorded) -> Hero | None:
 
 def whiskers(evaluations: Sequence[Mapping[str, Any]], measure: str) -> Markup:
     """Before and after as dots with their 95 % intervals on one axis."""
-    share = measure == "accuracy"
+    share = is_share(measure)
     show = percent if share else plain
     known = [float(e[key]) for e in evaluations for key in (measure, "low", "high") if is_number(e.get(key))]
     low, high = (0.0, 1.0) if share else (min(known), max(known))
@@ -228,7 +230,7 @@ def _facts(run: Recorded) -> list[tuple[str, str]]:
     best = summary.get("best") or {}
     value = next((best[key] for key in ("success", run.measure) if is_number(best.get(key))), None)
     if value is not None:
-        show = percent if run.measure == "accuracy" else plain
+        show = percent if is_share(run.measure) else plain
         facts.append(("best measured", f"{show(value)} at step {best.get('step')}"))
     ended = summary.get("reason") or summary.get("exit")
     if ended:
@@ -243,20 +245,22 @@ def before_and_after(run: Recorded) -> list[dict[str, str]]:
     """Rows of the table: the measure with its interval, the length, and every trait of the answers."""
     before, after = run.summary.get("before") or {}, run.summary.get("after") or {}
     apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds"}
-    traits = [name for name in {**before, **after} if name not in apart]
+    traits = [name for name in {**before, **after} if name not in apart and not is_recorded(name)]
     rows = []
     for name in (run.measure, "length", *traits):
         old, new = before.get(name), after.get(name)
         if not (is_number(old) and is_number(new)):
             continue
         share = (
-            name not in ("length", "return")
+            name not in ("length", "return", "loss")
             and not name.startswith("reward/")
             and min(old, new) >= 0
             and max(old, new) <= 1
         )
         show = percent if share else plain
-        label = {"length": "mean length, decisions"}.get(name, name.replace("reward/", "reward ").replace("_", " "))
+        label = {"length": "mean length, decisions", **WORDS}.get(
+            name, name.replace("reward/", "reward ").replace("_", " ")
+        )
         ends = [_interval(e, show) if name == run.measure else "" for e in (before, after)]
         rows.append(
             {
@@ -266,7 +270,18 @@ def before_and_after(run: Recorded) -> list[dict[str, str]]:
                 "change": change(old, new, share=share),
             }
         )
+    for name, label, share in recorded_rows(before, after, apart=run.measure):
+        old, new = before[name], after[name]
+        if is_number(old) and is_number(new):
+            show = percent if share else plain
+            ends = [_ends(interval_of(one, name), show) for one in (before, after)]
+            words = {"before": show(old) + ends[0], "after": show(new) + ends[1]}
+            rows.append({"name": label, **words, "change": change(old, new, share=share)})
     return rows
+
+
+def _ends(ends: tuple[float, float] | None, show: Any) -> str:
+    return "" if ends is None else f"  ({show(ends[0])} to {show(ends[1])})"
 
 
 def _interval(evaluation: Mapping[str, Any], show: Any) -> str:

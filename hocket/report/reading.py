@@ -13,6 +13,7 @@ import yaml
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
+from hocket.train.kinds import ACCURACY, MEASURES
 
 Row = Mapping[str, Any]
 Episode = Mapping[str, Any]
@@ -82,8 +83,9 @@ def read_run(path: Path) -> Recorded:
 
 
 def measure_of(rows: Sequence[Row]) -> str:
-    """`return` for runs that evaluate returns, else `accuracy`."""
-    return "return" if any(row.get("eval/return") is not None for row in rows) else "accuracy"
+    """The measure that some row has, else `accuracy`."""
+    found = (name for name in MEASURES if any(row.get(f"eval/{name}") is not None for row in rows))
+    return next(found, ACCURACY.name)
 
 
 def eval_interval(row: Row, measure: str) -> tuple[float, float] | None:

@@ -25,7 +25,8 @@ class Evaluated:
 
     Attributes:
         length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
-        each: the success of each trajectory.
+        each: the success of each trajectory; none where nothing tells right from wrong.
+        recorded: what the recipe's loss tells of unseen recorded responses, by the names of its metrics.
     """
 
     success: float
@@ -38,19 +39,21 @@ class Evaluated:
     traits: Mapping[str, float] = field(default_factory=dict)
     trajectories: Sequence[Trajectory] = ()
     each: Sequence[float] = ()
+    recorded: Metrics = field(default_factory=dict)
 
     def metrics(self) -> Metrics:
         """In the run's names."""
         name = self.measure.name
         traits = {f"eval/{trait}": share for trait, share in self.traits.items()}
         interval = {f"eval/{name}": self.success, "eval/low": self.low, "eval/high": self.high}
-        return {**interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
+        recorded = {f"eval/{metric}": value for metric, value in self.recorded.items()}
+        return {**recorded, **interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
 
     def summary(self) -> dict[str, object]:
         """For `summary.json`."""
         name = self.measure.name
         interval = {name: self.success, "n": self.n, "low": self.low, "high": self.high}
-        return {**interval, "length": self.length, **self.traits}
+        return {**interval, "length": self.length, **self.traits, **self.recorded, name: self.success}
 
 
 async def evaluate(
@@ -72,9 +75,7 @@ async def evaluate(
     """
     started = time.perf_counter()
     greedy = replace(decoding, temperature=0.0)
-    total = _count(task, n if among is None else max(n, among), split)
-    numbers = [place * total // min(n, total) for place in range(min(n, total))]
-    asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in numbers]
+    asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
     success = [_success(task, trajectory) for trajectory in played]
@@ -126,6 +127,12 @@ def _success(task: Task, trajectory: Trajectory) -> float:
     """A failed attempt, or one that nobody has an opinion on, is no success."""
     found = 0.0 if trajectory.failure else task.success(trajectory)
     return found if math.isfinite(found) else 0.0
+
+
+def spread(task: Task, n: int, among: int | None = None, split: Split = "eval") -> list[int]:
+    """The numbers of the scenarios that are measured, see `evaluate`."""
+    total = _count(task, n if among is None else max(n, among), split)
+    return [place * total // min(n, total) for place in range(min(n, total))]
 
 
 def _count(task: Task, n: int, split: Split = "eval") -> int:

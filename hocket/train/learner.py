@@ -91,19 +91,7 @@ class Learner:
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
         """One update from the decisions of this policy in a credited batch."""
         mine = batch.of_policy(self.policy.name)
-        problem = RetryingProblem(
-            batch=mine,
-            policy=self.policy,
-            optimiser=self.optimiser,
-            loss_terms=self.recipe.loss,
-            needs=self.recipe.needs,
-            couples=self.recipe.couples,
-            idle_without_advantage=all(loss.idle_without_advantage for loss in self.recipe.losses),
-            reference=self.reference,
-            lr_factor=self.recipe.update.lr_factor(step, self.total_steps),
-            memory=self.memory.get("update", {}),
-            retry=self.retry,
-        )
+        problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
         if len(problem.live(mine)):
             metrics = self.recipe.update.step(problem, key)
             if "update" in self.memory:
@@ -114,8 +102,32 @@ class Learner:
         self.policy.version += 1
         return metrics
 
+    def measured(self, batch: Batch, weights: Mapping[str, float]) -> tuple[Batch, Metrics]:
+        """Other experience as it is credited now, the loss on it and its terms' metrics; nothing is remembered."""
+        with torch.no_grad():
+            credited, _ = self.recipe.compute_credit(self.annotate(batch), self.memory, weights)
+        mine = credited.of_policy(self.policy.name)
+        return mine, self._problem(mine, 1.0).measured()
+
+    def _problem(self, batch: Batch, lr_factor: float) -> RetryingProblem:
+        return RetryingProblem(
+            batch=batch,
+            policy=self.policy,
+            optimiser=self.optimiser,
+            loss_terms=self.recipe.loss,
+            needs=self.recipe.needs,
+            couples=self.recipe.couples,
+            idle_without_advantage=all(loss.idle_without_advantage for loss in self.recipe.losses),
+            reference=self.reference,
+            lr_factor=lr_factor,
+            memory=self.memory.get("update", {}),
+            retry=self.retry,
+        )
+
     def _agree(self, problem: Problem, batch: Batch) -> Metrics:
         """Agreement of sampler and learner before the first change of the weights."""
+        if not getattr(self.policy, "decides", True):
+            return {}
         if problem.first is not None and len(problem.first[0]):
             decisions, now = problem.first
         else:

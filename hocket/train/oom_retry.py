@@ -88,8 +88,8 @@ class RetryingProblem(Problem):
 
     retry: OutOfMemoryRetry = field(default_factory=lambda: OutOfMemoryRetry(()))
 
-    def loss(self, batch: Batch | None = None) -> float:
-        return self.retry(lambda: Problem.loss(self, batch))
+    def measured(self, batch: Batch | None = None) -> Metrics:
+        return self.retry(lambda: Problem.measured(self, batch))
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
         return self.retry(lambda: Problem.gradient(self, batch))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from hocket.core.signals import RIGHT
 from hocket.stages import State
 from hocket.train.evaluate import Evaluated
-from hocket.train.kinds.kind import Kind
+from hocket.train.kinds.kind import Kind, Measure
 from hocket.train.settings import Config
 from hocket.types import Trajectory
 
@@ -45,13 +46,14 @@ class Progress:
         elif last:
             self.answers = in_words(found)
         # There is no checkpoint of step 0, so the best is one of those after it.
-        if step and (not self.best or found.success >= self.best["success"]):
+        sign = -1.0 if found.measure.falls else 1.0
+        if step and (not self.best or sign * found.success >= sign * self.best["success"]):
             self.best = {"success": found.success, "step": step}
 
 
-def summary(config: Config, kind: Kind, progress: Progress, reason: str) -> dict[str, Any]:
-    """What `summary.json` holds."""
-    measure = kind.measure.name
+def summary(config: Config, kind: Kind, progress: Progress, reason: str, measured: Measure) -> dict[str, Any]:
+    """What `summary.json` holds; `measured` is what evaluation averages."""
+    measure = measured.name
     before, after = progress.before.get(measure), progress.after.get(measure)
     return {
         "name": config.run,
@@ -88,9 +90,9 @@ def in_words(found: Evaluated) -> list[State]:
             "prompt": _prompt(trajectory),
             "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
             "text": trajectory.text,
-            "right": success >= RIGHT,
+            "right": None if success is None else success >= RIGHT,
         }
-        for trajectory, success in zip(found.trajectories[:SHOWN], found.each, strict=False)
+        for trajectory, success in zip(found.trajectories[:SHOWN], found.each or repeat(None), strict=False)
         if trajectory.scenario.prompt is not None
     ]
 

@@ -18,11 +18,12 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.embedders import embedder_of
-from hocket.train.evaluate import Evaluated, evaluate
+from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
 from hocket.train.examples import check_examples, check_lengths, replayed
+from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
-from hocket.train.kinds import kind_of
+from hocket.train.kinds import Measure, kind_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
@@ -142,6 +143,11 @@ class Trainer:
         """The choices that were made about the machine."""
         return self.resources.machine
 
+    @property
+    def measure(self) -> Measure:
+        """What evaluation averages in the present phase."""
+        return self.parts.measure
+
     def say(self, message: str) -> None:
         """Tells the observer, and keeps the sentence in `messages.txt`."""
         self.recorder.say(message)
@@ -242,21 +248,11 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """Greedy success on `n` unseen scenarios with the current weights. No judge is asked: success is the task's."""
+        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked."""
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
-        work = evaluate(
-            self.task,
-            parts.player,
-            cheap,
-            n=n or whole,
-            among=whole,
-            decoding=parts.decoding,
-            key=parts.key.derive("evaluation"),
-            journal=parts.journal,
-        )
-        return run_async(work)
+        return run_async(measured(parts, cheap, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
 
     def _evaluate(self, step: int) -> dict[str, float]:
         return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))
@@ -283,7 +279,7 @@ class Trainer:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
-        return summary(self.config, kind_of(self.task), self.progress, reason)
+        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure)
 
     def state(self) -> State:
         """Everything but weights, as one tree."""

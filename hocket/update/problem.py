@@ -91,9 +91,16 @@ class Problem:
 
     def loss(self, batch: Batch | None = None) -> float:
         """The total loss at the current weights, without gradient."""
+        return self.measured(batch)["loss"]
+
+    def measured(self, batch: Batch | None = None) -> Metrics:
+        """`loss` and the terms' metrics at the current weights, without gradient."""
         batch = self.batch if batch is None else batch
-        now = evaluate_detached(self.policy, batch, self.needs, self.live(batch), reference=self.reference)
-        return float(_total(self.loss_terms(self._filled(now, batch, self.live(batch)), batch)))
+        decisions = self.live(batch)
+        now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
+        with torch.no_grad():
+            terms = self.loss_terms(self._filled(now, batch, decisions), batch)
+        return {"loss": float(_total(terms)), **_metrics(terms)}
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
         """Puts d loss / d weights into `.grad` (replacing what was there) and returns `loss` and the terms' metrics.
@@ -136,7 +143,8 @@ class Problem:
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         cotangents = {q: g for q, g in zip(quantities, found, strict=True) if g is not None}
         for chunk in chunks:
-            moving = torch.stack([cotangent[chunk] != 0 for cotangent in cotangents.values()]).any(0)
+            moved = [(cotangent[chunk] != 0).reshape(len(chunk), -1).any(1) for cotangent in cotangents.values()]
+            moving = torch.stack(moved).any(0)
             if not moving.any():
                 continue
             part = chunk[moving]
@@ -218,7 +226,8 @@ def _mask(chosen: Tensor, size: int) -> Tensor:
 def _store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:
     for quantity in whole:
         found = now.get(quantity).detach()
-        whole[quantity] = whole[quantity].to(found.dtype).index_copy(0, chunk, found[chunk])
+        held = whole[quantity] if whole[quantity].shape == found.shape else torch.zeros_like(found)
+        whole[quantity] = held.to(found.dtype).index_copy(0, chunk, found[chunk])
 
 
 def _restricted(term: Terms, batch: Batch, inside: Tensor | None) -> Tensor:

@@ -8,11 +8,24 @@ from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.stages import Task
 from hocket.train.kinds.control import CONTROL
-from hocket.train.kinds.kind import ACCURACY, RETURN, Kind, Measure
+from hocket.train.kinds.kind import ACCURACY, MEASURES, RETURN, Kind, Measure, held_out_of, is_share, measure_of
 from hocket.train.kinds.network import Network
 from hocket.train.kinds.text import TEXT
 
-__all__ = ["ACCURACY", "CONTROL", "RETURN", "TEXT", "Kind", "Measure", "Network", "kind_of"]
+__all__ = [
+    "ACCURACY",
+    "CONTROL",
+    "MEASURES",
+    "RETURN",
+    "TEXT",
+    "Kind",
+    "Measure",
+    "Network",
+    "held_out_of",
+    "is_share",
+    "kind_of",
+    "measure_of",
+]
 
 _BY_NAME = {kind.name: kind for kind in (TEXT, CONTROL)}
 
