@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.stages import Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts, take_up
@@ -17,15 +19,31 @@ from hocket.train.evaluate import evaluate_samples
 from hocket.train.held_out import measured
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
+from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
+from hocket.train.settings import Config
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
 
 
-def evaluate_run(
-    source: Path, pairs: Sequence[tuple[str, Any]], *, n: int, samples: int, task: str | None, which: str
-) -> dict[str, Any]:
-    """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
+@dataclass(frozen=True)
+class Loaded:
+    """A run or a model, ready to be measured: on the task called `name`, from `checkpoint` where it is a run."""
 
-    `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    name: str
+    task: Task
+    config: Config
+    parts: RunContext
+    checkpoint: Path | None
+    precision: Precision
+
+
+def load(source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, which: str) -> Loaded:
+    """Reads what stands in a run folder or a model's, and takes up what the run learnt in.
+
+    Raises:
+        ConfigurationError: when it does not fit the task.
     """
     is_run = (source / "config.yaml").is_file()
     settings = configuration.read_pairs(source / "config.yaml") if is_run else [("model", str(source))]
@@ -44,6 +62,19 @@ def evaluate_run(
     parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
     if checkpoint is not None:
         take_up(config, parts, checkpoint)
+    return Loaded(name, found_task, config, parts, checkpoint, machine.precision)
+
+
+def evaluate_run(
+    source: Path, pairs: Sequence[tuple[str, Any]], *, n: int, samples: int, task: str | None, which: str
+) -> dict[str, Any]:
+    """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
+
+    `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    """
+    loaded = load(source, pairs, task=task, which=which)
+    name, found_task, config, parts = loaded.name, loaded.task, loaded.config, loaded.parts
+    kind, checkpoint = kind_of(found_task), loaded.checkpoint
     rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}

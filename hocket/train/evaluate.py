@@ -67,14 +67,17 @@ async def evaluate(
     among: int | None = None,
     journal: Journal | None = None,
     split: Split = "eval",
+    temperature: float = 0.0,
 ) -> Evaluated:
     """Plays `n` scenarios of a split, `eval` unless another is named (all when there are fewer), greedily, once each.
+
+    With a `temperature` they are sampled by it instead.
 
     They are the first `n`, or with `among` spread evenly over the first `among`, so that a smaller measurement on the
     way is about the same problems as the large one at the ends: later numbers of a task may well be harder.
     """
     started = time.perf_counter()
-    greedy = replace(decoding, temperature=0.0)
+    greedy = replace(decoding, temperature=temperature)
     asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
