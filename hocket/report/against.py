@@ -53,10 +53,9 @@ def compare_answers(
             that has no verdicts where there is no judge, and for a judge that calls everything a tie.
     """
     name = task or _task_of(source, other)
-    first, left = _answers(source, [*pairs, ("judge", judge or BY_RULE)], name, n, which, judge, None, temperature)
-    second, right = _answers(
-        other, [*pairs, ("judge", BY_RULE)], name, n, which, judge, first.config.decoding, temperature
-    )
+    common: dict[str, Any] = {"task": name, "n": n, "which": which, "judge": judge, "temperature": temperature}
+    first, left = _answers(source, [*pairs, ("judge", judge or BY_RULE)], **common)
+    second, right = _answers(other, [*pairs, ("judge", BY_RULE)], **common, decoding=first.config.decoding)
     texts = [(a.answer, b.answer) for a, b in zip(left.trajectories, right.trajectories, strict=True)]
     prompts = [prompt_text(one.scenario) for one in left.trajectories]
     if judge is None:
