@@ -62,7 +62,7 @@ def test_the_fit_is_the_minimum_that_another_minimiser_finds(seed: int) -> None:
             return value
 
         optimiser.step(closure)
-        assert found == pytest.approx(float(torch.sigmoid(ab[0])), abs=1e-7)
+        assert found == pytest.approx(float(torch.sigmoid(ab.detach()[0])), abs=1e-7)
 
 
 def test_a_judge_of_length_alone_gives_nearly_a_half_once_length_is_controlled_for() -> None:
