@@ -64,10 +64,10 @@ stages remember. Where order matters (ties, pairs, serial groups) rows are order
 
 EVAL = """Measures a run or a model on unseen scenarios.
 
-  hocket eval RUN                              greedy accuracy, and held-out pairs where it learnt from such
+  hocket eval RUN                              greedy accuracy; held-out pairs where it learnt from such
   hocket eval RUN --samples 8                  also pass@1, 2, 4, 8
-  hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's, judged in both orders,
-                                               also with length controlled for (docs/judges.md)
+  hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's
+                                               (docs/judges.md)
   hocket eval RUN --against nano               against a model, by the task's verdicts"""
 
 
@@ -327,9 +327,9 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
-    parser.add_argument("--against", metavar="RUN2", help="a run or a model whose answers to the same are compared")
-    parser.add_argument("--judge", metavar="NAME", help="with --against: who compares, as in training (the task)")
-    parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0, greedy)")
+    parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
+    parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0)")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
     _json(parser)
 
