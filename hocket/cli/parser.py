@@ -64,7 +64,7 @@ stages remember. Where order matters (ties, pairs, serial groups) rows are order
 
 EVAL = """Measures a run or a model on unseen scenarios.
 
-  hocket eval RUN                              greedy accuracy; held-out pairs where it learnt from such
+  hocket eval RUN                              greedy accuracy; held-out pairs where it has such
   hocket eval RUN --samples 8                  also pass@1, 2, 4, 8
   hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's
                                                (docs/judges.md)
