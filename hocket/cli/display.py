@@ -24,7 +24,8 @@ from hocket.core.components import is_component
 from hocket.core.examples import Example
 from hocket.recipe import Recipe
 from hocket.train.examples import replayed
-from hocket.train.kinds import ACCURACY, RETURN, is_share, kind_of
+from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
+from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
 from hocket.train.settings import Config
 from hocket.train.suggestions import changed
 from hocket.train.trainer import Trainer
@@ -71,6 +72,7 @@ class LiveDisplay:
         self.shaped: list[float] = []
         self.evaluations: list[tuple[int, float]] = []
         self.last: dict[str, Any] = {}
+        self.measure, self.recorded = ACCURACY, ""
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -119,6 +121,7 @@ class LiveDisplay:
         measured = row.get(f"eval/{trainer.measure.name}")
         if measured is not None:
             self.evaluations.append((row["step"], measured))
+            self.measure, self.recorded = trainer.measure, _recorded(row)
         if self.bar is not None:
             self.progress.update(self.bar, completed=row["step"], left=self._left(row["step"]))
         if self.console.is_terminal:
@@ -144,8 +147,11 @@ class LiveDisplay:
         return f"{clock((time.monotonic() - self.began) / done * (self.steps - step))} left"
 
     def _line(self, row: Mapping[str, Any], measured: float) -> str:
+        # Where nothing else is measured, what is told of recorded responses has it.
+        words = _recorded(row) if not self.measure.answers else f"measured {measured:.3f}  {_recorded(row)}"
         return (
-            f"step {row['step']:4d}/{self.steps}  measured {measured:.3f}  reward {number(row.get('reward/mean'))}  "
+            f"step {row['step']:4d}/{self.steps}  {words}"
+            f"reward {number(row.get('reward/mean'))}  "
             f"tokens/s {number(row.get('throughput/tokens'), ',.0f')}  {self._left(row['step'])}"
         )
 
@@ -162,19 +168,29 @@ class LiveDisplay:
         first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"
         signal, groups = number(row.get("groups/with_signal"), ".0f"), number(row.get("groups/total"), ".0f")
         trend = Text(sparkline(shown) + f"  {first}", style="cyan")
-        table.add_row("unseen problems", f"[bold cyan]{latest}[/]", trend)
+        table.add_row(self.measure.each, f"[bold cyan]{latest}[/]", trend)
         table.add_row(
             "tokens/s",
             number(row.get("throughput/tokens"), ",.0f"),
             f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   "
             f"groups with signal {signal}/{groups}",
         )
+        if self.recorded:
+            table.add_row("unseen responses", "", f"[dim]{escape(self.recorded)}[/]")
         for line in role_lines(row):
             table.add_row(*line)
         idle = sorted({key.rpartition("idle/")[2] for key in row if "idle/" in key})
         if idle:
             table.add_row("without effect", "", f"[dim]{escape(', '.join(idle))}[/] in this step")
         return Group(self.progress, table) if self.bar is not None else Group(table)
+
+
+def _recorded(row: Mapping[str, Any]) -> str:
+    """What an evaluation told of recorded responses, in brief."""
+    words = {"pairs/accuracy": "pairs", "pairs/margin": "margin", "labels/accuracy": "labels"}
+    words |= {"lists/accuracy": "lists", "scores/explained": "explained", "loss": "unseen loss"}
+    told = [f"{word} {row[f'eval/{name}']:.3f}  " for name, word in words.items() if f"eval/{name}" in row]
+    return "".join(told)
 
 
 def effective_batches(config: Config, token_budget: float | None = None) -> list[str]:
@@ -258,24 +274,33 @@ def role_lines(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     """What was gained, what changed in the answers, where things are and what to try next."""
     before, after, measure = summary["before"], summary["after"], summary["measure"]
-    share = is_share(measure)
+    share, what = is_share(measure), MEASURES.get(measure, ACCURACY)
+    digits = 1 if what.answers else 3
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for heading in ("", "before", "after", "change"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     table.add_row(
-        measure,
-        _value(before.get(measure), share=share),
-        f"[bold]{_value(after.get(measure), share=share)}[/]",
-        f"[bold green]{_change(before, after, measure, share=share)}[/]",
+        WORDS.get(measure, measure),
+        _value(before.get(measure), share=share, digits=digits),
+        f"[bold]{_value(after.get(measure), share=share, digits=digits)}[/]",
+        f"[bold green]{_change(before, after, measure, share=share, digits=digits)}[/]",
     )
     table.add_row("[dim]95 % interval", _interval(before, share=share), _interval(after, share=share), "")
-    table.add_row("[dim]unseen problems", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
-    for name in [n for n in after if n not in (measure, "n", "low", "high", "step") and n in before]:
-        # Traits of answers are shares; what a loss tells of a scorer is in its own units.
-        fraction = measure in (ACCURACY.name, RETURN.name) and name != "length" and not name.startswith("reward/")
+    table.add_row(f"[dim]{what.each}", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
+    told = [name for name in after if name not in (measure, "n", "low", "high", "step") and name in before]
+    for name in [name for name in told if not is_recorded(name)]:
+        fraction = name != "length" and not name.startswith("reward/")
         label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
+    for name, label, fraction in recorded_rows(before, after, apart=measure):
+        values = [_value(one[name], share=fraction, digits=3) for one in (before, after)]
+        change = _change(before, after, name, share=fraction, digits=3)
+        table.add_row(label, values[0], values[1], change)
+        ends = [interval_of(one, name) for one in (before, after)] if fraction else ()
+        if any(ends):
+            shown = [_interval(dict(zip(("low", "high"), one or (), strict=False)), share=True) for one in ends]
+            table.add_row("[dim]95 % interval", *shown, "")
     changed = [sample for sample in summary["samples"] if sample["right_after"] and not sample["right_before"]]
     rest = Table.grid(padding=(0, 3))
     rest.add_column(style="dim")
@@ -324,14 +349,14 @@ def _interval(found: Mapping[str, Any], *, share: bool) -> str:
     return f"[dim]{_value(found['low'], share=share)} – {_value(found['high'], share=share)}[/]"
 
 
-def _value(value: float | None, *, share: bool) -> str:
-    if value is None:
+def _value(value: float | None, *, share: bool, digits: int = 1) -> str:
+    if value is None or not math.isfinite(value):
         return "–"
-    return f"{100 * value:.1f} %" if share else f"{value:.1f}"
+    return f"{100 * value:.1f} %" if share else f"{value:.{digits}f}"
 
 
-def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str, *, share: bool) -> str:
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str, *, share: bool, digits: int = 1) -> str:
     if name not in before or name not in after:
         return "–"
     change = after[name] - before[name]
-    return f"{100 * change:+.1f} points" if share else f"{change:+.1f}"
+    return f"{100 * change:+.1f} points" if share else f"{change:+.{digits}f}"

@@ -62,6 +62,15 @@ stages remember. Where order matters (ties, pairs, serial groups) rows are order
 """
 
 
+EVAL = """Measures a run or a model on unseen scenarios.
+
+  hocket eval RUN                              greedy accuracy; held-out pairs where it has such
+  hocket eval RUN --samples 8                  also pass@1, 2, 4, 8
+  hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's
+                                               (docs/judges.md)
+  hocket eval RUN --against nano               against a model, by the task's verdicts"""
+
+
 EXPORT = """Writes the policy of a run's newest checkpoint where other programs read it.
 
   hocket export RUN                        the adapter of a run with LoRA, else the whole model
@@ -222,7 +231,7 @@ def build_parser() -> _Parser:
         return added
 
     _train(command("train", "train a policy", settings=True, details=TRAIN))
-    _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k", settings=True))
+    _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k, win rate", settings=True, details=EVAL))
     recipes = command("recipes", "list the methods, show or compare them, or check what they claim")
     recipes.add_argument("name", nargs="?", help="a recipe to show in full")
     checks = "run the checks of catalogue rows, or of a FILE.py (all without ID)"
@@ -318,6 +327,9 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
+    parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0)")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
     _json(parser)
 

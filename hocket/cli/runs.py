@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from hocket.cli.output import Pairs, emit, find_run, out
+from hocket.core.errors import ConfigurationError
 
 
 def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket eval`."""
     from hocket.report.evaluation import evaluate_run
 
-    source = _eval_target(options)
+    source = _eval_target(options.run, options.runs)
+    if options.against is not None:
+        return _against(source, options, pairs)
+    stray = next((flag for flag in ("judge", "temperature") if getattr(options, flag) is not None), None)
+    if stray is not None:
+        raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
     tries = f" and {options.samples} sampled" if options.samples else ""
     print(
         f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; --n asks fewer", file=sys.stderr
@@ -30,7 +38,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     for heading in ("", "value", "95 % interval", "n"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, value, low, high in found["rows"]:
-        table.add_row(name, f"{value:.4f}", f"{low:.4f} – {high:.4f}", str(found["n"]))
+        ends = f"{low:.4f} – {high:.4f}" if math.isfinite(low) else ""
+        table.add_row(name, f"{value:.4f}", ends, str(found["n"]))
     for name, value in found["traits"].items():
         table.add_row(name, f"{value:.3f}", "", str(found["n"]))
     console = out()
@@ -39,12 +48,54 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0
 
 
-def _eval_target(options: argparse.Namespace) -> Path:
-    from hocket.policies.gguf import is_gguf
+def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
+    """Win rates over another run or model."""
+    from hocket.report.against import compare_answers
 
-    if (Path(options.run) / "config.json").is_file() or options.run == "nano" or is_gguf(options.run):
-        return Path(options.run)
-    return find_run(options.run, options.runs)
+    if options.samples:
+        raise ConfigurationError("--samples and --against are two measurements; ask for one")
+    other = _eval_target(options.against, options.runs)
+    judged = f"by {options.judge}" if options.judge else "by the task"
+    print(f"comparing two answers to each of {options.n} unseen problems, {judged}; --n asks fewer", file=sys.stderr)
+    found = compare_answers(
+        source,
+        other,
+        pairs,
+        n=options.n,
+        judge=options.judge,
+        task=options.task,
+        which=options.checkpoint,
+        temperature=options.temperature or 0.0,
+    )
+    if options.json:
+        emit(found)
+        return 0
+    console = out()
+    console.print(f"[bold]{found['source']}[/] against [bold]{found['against']}[/] on [cyan]{found['task']}[/]")
+    table = Table(box=None, header_style="dim")
+    for heading in ("", "value", "95 % interval", "n"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, key in (("win rate", "win_rate"), ("win rate, length controlled", "length_controlled")):
+        rate = found[key]
+        known = math.isfinite(rate["value"])
+        interval = f"{rate['low']:.4f} – {rate['high']:.4f}" if known else "length decides all"
+        table.add_row(name, f"{rate['value']:.4f}" if known else "–", interval, str(found["n"]))
+    for name in ("wins", "ties", "losses", "unanswered"):
+        table.add_row(name, str(found[name]), "", "")
+    for name, key in (("mean characters", "source"), ("mean characters of the other", "against")):
+        table.add_row(name, f"{found['characters'][key]:.1f}", "", "")
+    console.print(table)
+    for example in found["examples"]:
+        console.print(f"\n[dim]{escape(example['verdict'])}[/]  {escape(example['prompt'])}")
+        console.print(f"  [dim]this[/]   {escape(example['source'] or '(nothing)')}")
+        console.print(f"  [dim]other[/]  {escape(example['against'] or '(nothing)')}")
+    return 0
+
+
+def _eval_target(name: str, runs: str) -> Path:
+    if (Path(name) / "config.json").is_file() or name in ("nano", "smollm2") or name.endswith(".gguf"):
+        return Path(name)
+    return find_run(name, runs)
 
 
 def report(options: argparse.Namespace, pairs: Pairs) -> int:

@@ -248,8 +248,9 @@ def _on_policy(now: Evaluation, batch: Batch) -> Tensor:
 def _metrics(pair: Comparison) -> dict[str, Tensor]:
     return {
         "pairs/total": pair.counted.sum().double(),
-        "pairs/accuracy": mean((pair.margin > 0).double(), pair.counted),
-        "pairs/margin": mean(pair.margin, pair.counted),
+        # Equal is a guess: so is every pair before training, where the measure is of the reference.
+        "pairs/accuracy": mean(((pair.chosen - pair.rejected).sign().double() + 1) / 2, pair.counted),
+        "pairs/margin": pair.beta * mean(pair.chosen - pair.rejected, pair.counted),
         "pairs/chosen": pair.beta * mean(pair.chosen, pair.counted),
         "pairs/rejected": pair.beta * mean(pair.rejected, pair.counted),
     }

@@ -62,11 +62,14 @@ class Unpaired(Objective):
         counted = (counted_lengths(batch) > 0) & (verdict != 0)
         size = verdict.abs() * torch.where(verdict > 0, self.desirable, self.undesirable).to(dtype)
         weight = counted.to(dtype) * size / counted.sum().clamp(min=1)
-        return Terms(value, weight, Level.TRAJECTORY, _metrics(reward, verdict, counted))
+        return Terms(value, weight, Level.TRAJECTORY, _metrics(reward, inside, verdict, counted))
 
 
-def _metrics(reward: Tensor, verdict: Tensor, counted: Tensor) -> dict[str, Tensor]:
+def _metrics(reward: Tensor, inside: Tensor, verdict: Tensor, counted: Tensor) -> dict[str, Tensor]:
     return {
+        "labels/total": counted.sum().double(),
+        # On the right side of the point of reference; on it is a guess.
+        "labels/accuracy": mean((inside.sign().double() + 1) / 2, counted),
         "labels/desirable": (counted & (verdict > 0)).sum().double(),
         "labels/undesirable": (counted & (verdict < 0)).sum().double(),
         "labels/reward_desirable": mean(reward, counted & (verdict > 0)),

@@ -14,6 +14,7 @@ from hocket.report.reading import Recorded, Row, eval_interval
 from hocket.report.roles import MEASURES as SUMMED
 from hocket.report.roles import each_agent, series
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
+from hocket.train.kinds.words import is_recorded
 
 EVALUATED_APART = {"n", "low", "high", "length", *MEASURES}
 
@@ -37,6 +38,29 @@ CURVES = (
         (("reward/mean", "mean"), ("reward/shaped", "after shaping")),
         note="Mean total reward of the samples, as earned and, where the recipe shapes it, as credit sees it.",
     ),
+    Curve(
+        "Recorded responses told right",
+        (
+            ("pairs/accuracy", "pairs learnt"),
+            ("eval/pairs/accuracy", "unseen pairs"),
+            ("labels/accuracy", "labels learnt"),
+            ("eval/labels/accuracy", "unseen labels"),
+            ("lists/accuracy", "lists learnt"),
+            ("eval/lists/accuracy", "unseen lists"),
+        ),
+        share=True,
+        note="The share that the policy, or scorer, orders as the data do; equal is a half.",
+    ),
+    Curve(
+        "Rewards of unseen pairs",
+        (
+            ("eval/pairs/chosen", "chosen"),
+            ("eval/pairs/rejected", "rejected"),
+            ("eval/labels/reward_desirable", "desirable"),
+            ("eval/labels/reward_undesirable", "undesirable"),
+        ),
+        note="What the policy thinks of them, as its loss measures it, or a scorer's scores.",
+    ),
     Curve("Entropy", (("entropy", "entropy"),), unit="nats", zero=True, note="Of what is sampled, per decision."),
     Curve(
         "KL divergence",
@@ -54,7 +78,12 @@ CURVES = (
         share=True,
         note="Decisions that give no gradient because the policy moved too far from what was sampled.",
     ),
-    Curve("Loss", (("loss", "loss"),), note="Its value says little about progress; look for jumps.", least=1e-4),
+    Curve(
+        "Loss",
+        (("loss", "learnt"), ("eval/loss", "unseen")),
+        note="Its value says little about progress; look for jumps.",
+        least=1e-4,
+    ),
     Curve("Gradient norm", (("gradient/norm", "norm"),), zero=True),
     Curve("Value function", (("value/explained", "explained variance"),)),
     Curve("Throughput", (("throughput/tokens", "decisions"),), unit="per second", zero=True),
@@ -218,7 +247,7 @@ def _per_episode(summed: Row, name: str) -> float | None:
 
 def _traits(rows: Sequence[Row]) -> Chart:
     names = {key for row in rows for key in row if key.startswith("eval/") and key[5:] not in EVALUATED_APART}
-    names = {name for name in names if not name.startswith("eval/reward/")}
+    names = {name for name in names if not name.startswith("eval/reward/") and not is_recorded(name[5:])}
     lines = [Line(name.removeprefix("eval/"), points(rows, name), marks=True) for name in sorted(names)]
     return Chart(
         "Traits of the answers",

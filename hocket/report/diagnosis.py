@@ -304,7 +304,8 @@ def kl_coefficient(config: Any) -> float | None:
 
 def _names(rows: Sequence[Row], key: str) -> list[str]:
     """`key` itself and `ROLE/key`."""
-    return sorted({name for row in rows for name in row if name == key or name.endswith(f"/{key}")})
+    found = {name for row in rows for name in row if name == key or name.endswith(f"/{key}")}
+    return sorted(name for name in found if not name.startswith("eval/"))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

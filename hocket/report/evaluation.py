@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.stages import Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
-from hocket.train.assemble import build_parts
+from hocket.train.assemble import build_parts, take_up
 from hocket.train.checkpoint import checkpoint_of, weights_in
-from hocket.train.evaluate import evaluate, evaluate_samples
-from hocket.train.held_out import measure_held_out
-from hocket.train.kinds import kind_of, measure_of
+from hocket.train.evaluate import evaluate_samples
+from hocket.train.held_out import measured
+from hocket.train.kinds import kind_of
+from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
+from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
+from hocket.train.settings import Config
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
 
 
-def evaluate_run(
-    source: Path, pairs: Sequence[tuple[str, Any]], *, n: int, samples: int, task: str | None, which: str
-) -> dict[str, Any]:
-    """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
+@dataclass(frozen=True)
+class Loaded:
+    """A run or a model, ready to be measured: on the task called `name`, from `checkpoint` where it is a run."""
 
-    `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    name: str
+    task: Task
+    config: Config
+    parts: RunContext
+    checkpoint: Path | None
+    precision: Precision
+
+
+def load(source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, which: str) -> Loaded:
+    """Reads what stands in a run folder or a model's, and takes up what the run learnt in.
+
+    Raises:
+        ConfigurationError: when it does not fit the task.
     """
     is_run = (source / "config.yaml").is_file()
     settings = configuration.read_pairs(source / "config.yaml") if is_run else [("model", str(source))]
@@ -41,19 +60,35 @@ def evaluate_run(
         machine = Machine.chosen(config, kind.models(config))
     machine.apply()
     parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
-    rewards = parts.rewards_by_phase[-1]
+    if checkpoint is not None:
+        take_up(config, parts, checkpoint)
+    return Loaded(name, found_task, config, parts, checkpoint, machine.precision)
+
+
+def evaluate_run(
+    source: Path, pairs: Sequence[tuple[str, Any]], *, n: int, samples: int, task: str | None, which: str
+) -> dict[str, Any]:
+    """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
+
+    `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    """
+    loaded = load(source, pairs, task=task, which=which)
+    name, found_task, config, parts = loaded.name, loaded.task, loaded.config, loaded.parts
+    kind, checkpoint = kind_of(found_task), loaded.checkpoint
+    rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    measure = measure_of(parts.lead.recipe, kind)
-    if measure.answers:
-        greedy = run_async(evaluate(found_task, parts.player, rewards, **common))
-    else:
-        greedy = run_async(measure_held_out(parts, n=n, key=key))
-    title = f"greedy {measure.name}" if measure.answers else measure.name.replace("_", " ")
+    greedy = run_async(measured(parts, rewards, n=n, key=key))
+    title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)
     rows: list[tuple[str, float, float, float]] = [(title, greedy.success, greedy.low, greedy.high)]
+    told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
+    ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in told if share}
+    rows += [(words, greedy.recorded[metric], *found) for metric, words, _ in told if (found := ends.get(metric))]
     if samples:
         if not measure.answers:
-            raise ConfigurationError(f"--samples is for policies that answer, and {source} is a scorer; drop it")
+            raise ConfigurationError(
+                "--samples is for answers that are right or wrong, and nothing tells that here; drop it"
+            )
         if not measure.share:
             raise ConfigurationError(
                 f"--samples is for tasks with right and wrong answers; drop it for {kind.name} tasks"
@@ -67,7 +102,9 @@ def evaluate_run(
         "rows": rows,
         "traits": {
             "mean length": greedy.length,
-            **{f"share with {t}" if measure.answers else t: v for t, v in greedy.traits.items()},
+            **{f"share with {trait}": value for trait, value in greedy.traits.items()},
+            **{words: greedy.recorded[metric] for metric, words, share in told if not share},
         },
+        "recorded": dict(greedy.recorded),
         "decoding": dataclasses.asdict(config.decoding),
     }

@@ -21,6 +21,7 @@ from hocket.report.roles import table
 from hocket.report.rollouts import rollouts
 from hocket.train.disk import write_atomic
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
+from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
 
 HERE = Path(__file__).parent
 
@@ -244,20 +245,22 @@ def before_and_after(run: Recorded) -> list[dict[str, str]]:
     """Rows of the table: the measure with its interval, the length, and every trait of the answers."""
     before, after = run.summary.get("before") or {}, run.summary.get("after") or {}
     apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds"}
-    traits = [name for name in {**before, **after} if name not in apart]
+    traits = [name for name in {**before, **after} if name not in apart and not is_recorded(name)]
     rows = []
     for name in (run.measure, "length", *traits):
         old, new = before.get(name), after.get(name)
         if not (is_number(old) and is_number(new)):
             continue
         share = (
-            name not in ("length", "return")
+            name not in ("length", "return", "loss")
             and not name.startswith("reward/")
             and min(old, new) >= 0
             and max(old, new) <= 1
         )
         show = percent if share else plain
-        label = {"length": "mean length, decisions"}.get(name, name.replace("reward/", "reward ").replace("_", " "))
+        label = {"length": "mean length, decisions", **WORDS}.get(
+            name, name.replace("reward/", "reward ").replace("_", " ")
+        )
         ends = [_interval(e, show) if name == run.measure else "" for e in (before, after)]
         rows.append(
             {
@@ -267,7 +270,18 @@ def before_and_after(run: Recorded) -> list[dict[str, str]]:
                 "change": change(old, new, share=share),
             }
         )
+    for name, label, share in recorded_rows(before, after, apart=run.measure):
+        old, new = before[name], after[name]
+        if is_number(old) and is_number(new):
+            show = percent if share else plain
+            ends = [_ends(interval_of(one, name), show) for one in (before, after)]
+            words = {"before": show(old) + ends[0], "after": show(new) + ends[1]}
+            rows.append({"name": label, **words, "change": change(old, new, share=share)})
     return rows
+
+
+def _ends(ends: tuple[float, float] | None, show: Any) -> str:
+    return "" if ends is None else f"  ({show(ends[0])} to {show(ends[1])})"
 
 
 def _interval(evaluation: Mapping[str, Any], show: Any) -> str:

@@ -127,7 +127,7 @@ def _steps(run: StudyRun, place: Path) -> int:
 
 def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
     """Steps until the budget or the steps are used up, then measures."""
-    measure = kind_of(trainer.task).measure.name
+    measure = trainer.measure.name
     meter, rows = trainer.meter, []
     while not trainer.done and not _spent(trainer, run):
         row = trainer.step()

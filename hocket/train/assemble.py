@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.recipe import Recipe
@@ -14,6 +15,7 @@ from hocket.recipes import find as find_recipe
 from hocket.rewards.functions import load_rewards
 from hocket.rewards.judging import Judge
 from hocket.stages import Hook, Policy, Reward, Task
+from hocket.train.checkpoint import REFERENCE, Checkpoints
 from hocket.train.embedders import Embedder
 from hocket.train.examples import replayed
 from hocket.train.journal import Journal
@@ -74,6 +76,7 @@ def build_parts(
         overlap=config.overlap,
         judge=judge,
         embedder=embedder,
+        needs_reward=kind_of(task).needs_reward(config, task, workflow),
     )
     parts.learners = build_learners(config, policies, config.phases[0][0], judge)
     seat_references(config, parts)
@@ -107,6 +110,22 @@ def build_learners(
     if all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners
+
+
+def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
+    """Stands in the phase of a checkpoint with what its stages remember and its references; weights are read already.
+
+    For measuring: optimisers stay as they are built.
+    """
+    state = present_state(Checkpoints(checkpoint.parent).load(checkpoint))
+    phase, kept = int(state["progress"]["phase"]), Checkpoints.policies(checkpoint)
+    if phase:
+        policies = {name: learner.policy for name, learner in parts.learners.items()}
+        parts.enter_phase(phase, build_learners(config, policies, config.phases[phase][0], parts.judge))
+    for name, learner in parts.learners.items():
+        learner.memory = state["learners"][name]["memory"]
+        if learner.reference is not None and name + REFERENCE in kept:
+            learner.reference.load(kept[name + REFERENCE])
 
 
 def seat_references(config: Config, parts: RunContext) -> None:

@@ -25,7 +25,8 @@ class Evaluated:
 
     Attributes:
         length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
-        each: the success of each trajectory.
+        each: the success of each trajectory; none where nothing tells right from wrong.
+        recorded: what the recipe's loss tells of unseen recorded responses, by the names of its metrics.
     """
 
     success: float
@@ -38,19 +39,21 @@ class Evaluated:
     traits: Mapping[str, float] = field(default_factory=dict)
     trajectories: Sequence[Trajectory] = ()
     each: Sequence[float] = ()
+    recorded: Metrics = field(default_factory=dict)
 
     def metrics(self) -> Metrics:
         """In the run's names."""
         name = self.measure.name
         traits = {f"eval/{trait}": share for trait, share in self.traits.items()}
         interval = {f"eval/{name}": self.success, "eval/low": self.low, "eval/high": self.high}
-        return {**interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
+        recorded = {f"eval/{metric}": value for metric, value in self.recorded.items()}
+        return {**recorded, **interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
 
     def summary(self) -> dict[str, object]:
         """For `summary.json`."""
         name = self.measure.name
         interval = {name: self.success, "n": self.n, "low": self.low, "high": self.high}
-        return {**interval, "length": self.length, **self.traits}
+        return {**interval, "length": self.length, **self.traits, **self.recorded, name: self.success}
 
 
 async def evaluate(
@@ -64,14 +67,17 @@ async def evaluate(
     among: int | None = None,
     journal: Journal | None = None,
     split: Split = "eval",
+    temperature: float = 0.0,
 ) -> Evaluated:
     """Plays `n` scenarios of a split, `eval` unless another is named (all when there are fewer), greedily, once each.
+
+    With a `temperature` they are sampled by it instead.
 
     They are the first `n`, or with `among` spread evenly over the first `among`, so that a smaller measurement on the
     way is about the same problems as the large one at the ends: later numbers of a task may well be harder.
     """
     started = time.perf_counter()
-    greedy = replace(decoding, temperature=0.0)
+    greedy = replace(decoding, temperature=temperature)
     asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)

@@ -51,7 +51,7 @@ class Evaluations:
     def _warn(self, found: Evaluated) -> None:
         """What a person should know before training starts."""
         if found.measure.share and found.n < FEW:
-            self._say(f"only {found.n} unseen problems to measure on: differences of some ten points are noise")
+            self._say(f"only {found.n} {found.measure.each} to measure on: differences of some ten points are noise")
         cut = [LIMIT.get(played) for played in found.trajectories if LIMIT.present(played)]
         if cut and len(cut) == len(found.trajectories):
             self._say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")

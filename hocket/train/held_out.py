@@ -1,37 +1,82 @@
-"""Measuring a policy that answers nothing, such as a scorer: by its own loss on recorded data that it was not shown."""
+"""What evaluation measures: answers to unseen scenarios, and a recipe's own loss on recorded responses to them."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+from hocket.core.batch import Batch
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.rewards.score import grade
+from hocket.stages import Metrics, Reward
 from hocket.train.describe import described
-from hocket.train.evaluate import Evaluated, spread
-from hocket.train.kinds import kind_of, measure_of
+from hocket.train.evaluate import Evaluated, evaluate, spread
+from hocket.train.kinds import held_out_of
+from hocket.train.kinds.words import is_recorded
 from hocket.train.loop import Playing, RunContext
 from hocket.types import Assignment, Trajectory
 
+ANSWERED = 32
+"""Scenarios that are answered where nothing tells right from wrong: for their mean length, and to be shown."""
 
-async def measure_held_out(parts: RunContext, *, n: int, key: Key, among: int | None = None) -> Evaluated:
-    """The metrics of the first learner's loss on `n` scenarios of the split `eval`, all together.
 
-    Which ones is as in `hocket.train.evaluate.evaluate`. The metric that `Objective.held_out` names is the success; of
-    a share there is an interval over what it counts, pairs or labels. Nothing is sampled and nothing remembered.
+async def measured(
+    parts: RunContext, rewards: Sequence[Reward], *, n: int, key: Key, among: int | None = None
+) -> Evaluated:
+    """The evaluation of the first learner on `n` scenarios of the split `eval`, see `hocket.train.evaluate.evaluate`.
+
+    A recipe that learns from recorded responses is measured on those of the same scenarios too (`recorded_metrics`).
+    Where nothing tells right answers from wrong ones, that is the success, and a few scenarios are answered to be
+    shown; a scorer answers none.
     """
     started = time.perf_counter()
+    common: dict[str, Any] = {"decoding": parts.decoding, "key": key, "among": among, "journal": parts.journal}
+    named, measure, recipe = held_out_of(parts.lead.recipe), parts.measure, parts.lead.recipe
+    if named is None:
+        return await evaluate(parts.task, parts.player, rewards, n=n, **common)
+    responses, recorded = await recorded_metrics(parts, named, n=n, key=key, among=among)
+    if measure.answers:
+        found = await evaluate(parts.task, parts.player, rewards, n=n, **common)
+        return replace(found, recorded=recorded, seconds=time.perf_counter() - started)
+    played = responses
+    if recipe.objective.held_out is None:
+        played = (await evaluate(parts.task, parts.player, (), n=min(n, ANSWERED), **common)).trajectories
+    stem, total = named.partition("/")[0], recorded.get(f"{named.partition('/')[0]}/total", math.nan)
+    return Evaluated(
+        success=recorded.get(named, math.nan),
+        low=recorded.get(f"{stem}/low", math.nan),
+        high=recorded.get(f"{stem}/high", math.nan),
+        n=int(total) if math.isfinite(total) else len({one.scenario.id for one in responses}),
+        length=sum(one.length for one in played) / max(1, len(played)),
+        seconds=time.perf_counter() - started,
+        measure=measure,
+        trajectories=played,
+        recorded=recorded,
+    )
+
+
+async def recorded_metrics(
+    parts: RunContext, named: str, *, n: int, key: Key, among: int | None = None
+) -> tuple[Sequence[Trajectory], Metrics]:
+    """The recorded responses to `n` unseen scenarios, and the metrics of the first learner's loss on all together.
+
+    They are credited and annotated as in a step. Of a share there is a 95 % interval besides, `low` and `high`, over
+    what `total` counts: pairs, labels or lists. Pairs have mean lengths too, `length_chosen` and `length_rejected`, in
+    decisions. Nothing is sampled, remembered or learnt.
+    """
     recipe, task = parts.lead.recipe, parts.task
-    named = recipe.objective.held_out
-    assert named is not None
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
         await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal)
 
     asked = [Assignment(task.scenario("eval", number), decoding=parts.decoding) for number in spread(task, n, among)]
+    if len(asked) < 2 and getattr(recipe.rollout, "mismatched", False):
+        return (), {}  # One alone has nobody to take an answer from.
     playing = Playing(parts.player, key.derive("evaluate"))
     rollout = recipe.rollout.collect(
         asked, play=playing, score=score, ledger=parts.ledger, key=key.derive("rollout"), more=None
@@ -39,19 +84,23 @@ async def measure_held_out(parts: RunContext, *, n: int, key: Key, among: int | 
     played = (await rollout).trajectories
     batch = pack(played)
     told = described(played, task=task, player=parts.player, ledger=parts.ledger, reads=recipe.reads)
-    found = parts.lead.measured(batch.but(info=told | dict(batch.info)), parts.weights)
-    measure, total = measure_of(recipe, kind_of(task)), found.get(f"{named.partition('/')[0]}/total", math.nan)
-    success = found.get(named, math.nan)
-    interval = wilson(success * total, int(total)) if measure.share and total > 0 else (math.nan, math.nan)
-    apart = {named, f"{named.partition('/')[0]}/total"}
-    return Evaluated(
-        success=success,
-        low=interval[0],
-        high=interval[1],
-        n=int(total) if math.isfinite(total) else len(asked),
-        length=sum(one.length for one in played) / max(1, len(played)),
-        seconds=time.perf_counter() - started,
-        measure=measure,
-        traits={name.rpartition("/")[2]: value for name, value in found.items() if name not in apart},
-        trajectories=played,
-    )
+    credited, found = parts.lead.measured(batch.but(info=told | dict(batch.info)), parts.weights)
+    found = {name: value for name, value in found.items() if is_recorded(name)}
+    return played, {**found, **_interval(found, named), **_lengths(credited)}
+
+
+def _interval(found: Mapping[str, float], named: str) -> Metrics:
+    stem, _, what = named.partition("/")
+    total, share = found.get(f"{stem}/total", 0.0), found.get(named, math.nan)
+    if what != "accuracy" or not total or not math.isfinite(share):
+        return {}
+    low, high = wilson(share * total, int(total))
+    return {f"{stem}/low": low, f"{stem}/high": high}
+
+
+def _lengths(batch: Batch) -> Metrics:
+    pairs = batch.occurrences.pairs
+    if pairs is None or not len(pairs):
+        return {}
+    chosen, rejected = batch.lengths().double()[pairs].mean(0).tolist()
+    return {"pairs/length_chosen": chosen, "pairs/length_rejected": rejected}

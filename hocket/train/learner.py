@@ -102,11 +102,12 @@ class Learner:
         self.policy.version += 1
         return metrics
 
-    def measured(self, batch: Batch, weights: Mapping[str, float]) -> Metrics:
-        """The loss and the metrics of its terms on other experience, as it is credited now; nothing is remembered."""
+    def measured(self, batch: Batch, weights: Mapping[str, float]) -> tuple[Batch, Metrics]:
+        """Other experience as it is credited now, the loss on it and its terms' metrics; nothing is remembered."""
         with torch.no_grad():
             credited, _ = self.recipe.compute_credit(self.annotate(batch), self.memory, weights)
-        return self._problem(credited.of_policy(self.policy.name), 1.0).measured()
+        mine = credited.of_policy(self.policy.name)
+        return mine, self._problem(mine, 1.0).measured()
 
     def _problem(self, batch: Batch, lr_factor: float) -> RetryingProblem:
         return RetryingProblem(

@@ -30,6 +30,7 @@ from hocket.train.embedders import Embedder
 from hocket.train.evaluate import evaluate
 from hocket.train.hooks import Hooks, named
 from hocket.train.journal import Journal
+from hocket.train.kinds import Measure, kind_of, measure_of
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.team_metrics import team_metrics
@@ -50,6 +51,7 @@ class RunContext:
         overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
         hooks: calls the hooks and holds what they remember.
         judge: whom stages ask, where the run has one. embedder: fills vectors of texts, where a stage reads them.
+        needs_reward: nothing tells right from wrong unless some reward does.
     """
 
     task: Task
@@ -66,10 +68,17 @@ class RunContext:
     hooks: Hooks = field(default_factory=Hooks)
     judge: Judge | None = None
     embedder: Embedder | None = None
+    needs_reward: bool = False
 
     @property
     def lead(self) -> Learner:
         return next(iter(self.learners.values()))
+
+    @property
+    def measure(self) -> Measure:
+        """What evaluation averages in the present phase."""
+        judged = bool(self.rewards) or not self.needs_reward
+        return measure_of(self.lead.recipe, kind_of(self.task), judged=judged)
 
     @property
     def largest(self) -> int:

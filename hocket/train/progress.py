@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from hocket.core.signals import RIGHT
@@ -45,7 +46,8 @@ class Progress:
         elif last:
             self.answers = in_words(found)
         # There is no checkpoint of step 0, so the best is one of those after it.
-        if step and (not self.best or found.success >= self.best["success"]):
+        sign = -1.0 if found.measure.falls else 1.0
+        if step and (not self.best or sign * found.success >= sign * self.best["success"]):
             self.best = {"success": found.success, "step": step}
 
 
@@ -88,9 +90,9 @@ def in_words(found: Evaluated) -> list[State]:
             "prompt": _prompt(trajectory),
             "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
             "text": trajectory.text,
-            "right": success >= RIGHT,
+            "right": None if success is None else success >= RIGHT,
         }
-        for trajectory, success in zip(found.trajectories[:SHOWN], found.each, strict=False)
+        for trajectory, success in zip(found.trajectories[:SHOWN], found.each or repeat(None), strict=False)
         if trajectory.scenario.prompt is not None
     ]
 

@@ -18,12 +18,12 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.embedders import embedder_of
-from hocket.train.evaluate import Evaluated, evaluate
+from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
 from hocket.train.examples import check_examples, check_lengths, replayed
-from hocket.train.held_out import measure_held_out
+from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
-from hocket.train.kinds import Measure, kind_of, measure_of
+from hocket.train.kinds import Measure, kind_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
@@ -146,7 +146,7 @@ class Trainer:
     @property
     def measure(self) -> Measure:
         """What evaluation averages in the present phase."""
-        return measure_of(self.parts.lead.recipe, kind_of(self.task))
+        return self.parts.measure
 
     def say(self, message: str) -> None:
         """Tells the observer, and keeps the sentence in `messages.txt`."""
@@ -248,26 +248,13 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """Greedy success on `n` unseen scenarios with the current weights. No judge is asked: success is the task's.
-
-        A policy that answers nothing is measured by its loss on them, see `hocket.train.held_out`.
-        """
+        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked."""
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
         if parts.lead.recipe.objective.held_out is not None:
             return run_async(measure_held_out(parts, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
-        work = evaluate(
-            self.task,
-            parts.player,
-            cheap,
-            n=n or whole,
-            among=whole,
-            decoding=parts.decoding,
-            key=parts.key.derive("evaluation"),
-            journal=parts.journal,
-        )
-        return run_async(work)
+        return run_async(measured(parts, cheap, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
 
     def _evaluate(self, step: int) -> dict[str, float]:
         return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))

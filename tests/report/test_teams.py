@@ -16,6 +16,7 @@ from hocket.report.reading import read_run
 from hocket.report.roles import Summed, table
 from hocket.report.rollouts import rollouts
 from hocket.train.config import dump
+from hocket.train.kinds import ACCURACY
 from hocket.train.settings import Config, Phase
 
 
@@ -159,6 +160,7 @@ def begun(config):
         progress=SimpleNamespace(step=0),
         total_steps=3,
         task=SimpleNamespace(kind="text"),
+        measure=ACCURACY,
         machine=machine,
         folder=SimpleNamespace(path="runs/x"),
     )
@@ -200,7 +202,7 @@ def test_what_plays_is_named(config, line, chips, tmp_path):
 def shown(row):
     console = Console(width=110, record=True, file=io.StringIO())
     display = LiveDisplay(console)
-    display.stepped(SimpleNamespace(), row)
+    display.stepped(SimpleNamespace(measure=ACCURACY), row)
     console.print(display._page())
     return console.export_text()
 

@@ -8,7 +8,7 @@ from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.stages import Task
 from hocket.train.kinds.control import CONTROL
-from hocket.train.kinds.kind import ACCURACY, MEASURES, RETURN, Kind, Measure, is_share, measure_of
+from hocket.train.kinds.kind import ACCURACY, MEASURES, RETURN, Kind, Measure, held_out_of, is_share, measure_of
 from hocket.train.kinds.network import Network
 from hocket.train.kinds.text import TEXT
 
@@ -21,6 +21,7 @@ __all__ = [
     "Kind",
     "Measure",
     "Network",
+    "held_out_of",
     "is_share",
     "kind_of",
     "measure_of",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from hocket.core.examples import Example
 from hocket.core.intervals import mean_interval, wilson
 from hocket.recipe import Recipe
 from hocket.stages import Player, Policy, Reward, Task
+from hocket.train.examples import replayed
 from hocket.train.journal import Journal
 from hocket.train.settings import Config
 
@@ -19,19 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measure:
-    """What evaluation averages: a share of right answers, a return, or how well a scorer does on held-out data.
+    """What evaluation averages: a share of right answers, a return, or a metric of the loss on held-out data.
 
     Attributes:
         name: in metrics (`eval/NAME`), summaries and studies.
         share: whether values are successes in [0, 1], which can be right or wrong.
         title: of what it is a measure, in words. each: what it is over. answers: whether a policy acts to be measured.
+        falls: whether less is better.
     """
 
-    name: Literal["accuracy", "return", "pair_accuracy", "label_accuracy", "explained"]
+    name: str
     share: bool
     title: str = "Accuracy"
     each: str = "unseen problems"
     answers: bool = True
+    falls: bool = False
 
     def interval(self, values: Sequence[float]) -> tuple[float, float]:
         """The 95 % interval of the mean of independent values."""
@@ -42,15 +46,26 @@ ACCURACY = Measure("accuracy", share=True)
 RETURN = Measure("return", False, "Mean return", "unseen episodes")
 
 HELD_OUT = {
-    "pairs/accuracy": Measure("pair_accuracy", True, "Pairs told right", "unseen pairs", answers=False),
-    "labels/accuracy": Measure("label_accuracy", True, "Labels told right", "unseen labels", answers=False),
-    "scores/explained": Measure("explained", False, "Share of variance explained", "unseen scores", answers=False),
+    measure.name: measure
+    for measure in (
+        Measure("pairs/accuracy", True, "Pairs told right", "unseen pairs", answers=False),
+        Measure("labels/accuracy", True, "Labels told right", "unseen labels", answers=False),
+        Measure("lists/accuracy", True, "Pairs of lists told right", "unseen lists", answers=False),
+        Measure("scores/explained", False, "Share of variance explained", "unseen scores", answers=False),
+        Measure("loss", False, "Loss", "unseen examples", answers=False, falls=True),
+    )
 }
-"""What is measured by a metric of a loss (`Objective.held_out`) on data that was not trained on."""
+"""What is measured by a metric of a loss on data that was not trained on, by the metric's name."""
 
+_OF_RECORDED = {
+    Example.DEMONSTRATION: "loss",
+    Example.PAIR: "pairs/accuracy",
+    Example.LABELLED: "labels/accuracy",
+    Example.RANKED: "lists/accuracy",
+}
 
-MEASURES: Mapping[str, Measure] = {one.name: one for one in (RETURN, *HELD_OUT.values(), ACCURACY)}
-"""By name."""
+MEASURES: Mapping[str, Measure] = {one.name: one for one in (ACCURACY, RETURN, *HELD_OUT.values())}
+"""By name, those that are looked for first in metrics first."""
 
 
 def is_share(measure: str) -> bool:
@@ -58,10 +73,20 @@ def is_share(measure: str) -> bool:
     return measure in MEASURES and MEASURES[measure].share
 
 
-def measure_of(recipe: Recipe, kind: Kind) -> Measure:
-    """What the evaluation of a run averages: its kind's measure, or that of a recipe whose policy answers nothing."""
-    named = recipe.objective.held_out
-    return kind.measure if named is None else HELD_OUT[named]
+def held_out_of(recipe: Recipe) -> str | None:
+    """Which metric of its loss tells how a recipe does on held-out data.
+
+    That of its objective where a scorer is learnt, else the one for the responses it takes from scenarios; None for a
+    recipe that samples.
+    """
+    example = replayed(recipe)
+    return recipe.objective.held_out or (None if example is None else _OF_RECORDED.get(example))
+
+
+def measure_of(recipe: Recipe, kind: Kind, *, judged: bool = True) -> Measure:
+    """What the evaluation of a run averages: its kind's measure where answers are `judged`, else that of its loss."""
+    named = held_out_of(recipe)
+    return kind.measure if named is None or (judged and recipe.objective.held_out is None) else HELD_OUT[named]
 
 
 class Kind(ABC):
