@@ -25,7 +25,8 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
             # One line, since it comes while the program goes on: whoever waits for it reads a line.
             print(json.dumps(told, ensure_ascii=False), flush=True)
 
-    command.serve(_eval_target(options), options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
+    source = _eval_target(options.run, options.runs)
+    command.serve(source, options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
     return 0
 
 
@@ -34,5 +35,5 @@ def play(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.play import command
     from hocket.play.screen import Screen
 
-    command.play(_eval_target(options), options, pairs, Screen(out()))
+    command.play(_eval_target(options.run, options.runs), options, pairs, Screen(out()))
     return 0

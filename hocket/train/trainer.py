@@ -251,8 +251,6 @@ class Trainer:
         """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked."""
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
-        if parts.lead.recipe.objective.held_out is not None:
-            return run_async(measure_held_out(parts, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
         return run_async(measured(parts, cheap, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
 

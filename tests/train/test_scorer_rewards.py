@@ -31,11 +31,11 @@ TINY = ["--evaluation.n", "6", "--evaluation.between", "4", "--curriculum.prompt
 SAMPLED = [*TINY, "--rollout.samples", "3", "--decoding.max_tokens", "10"]
 OFTEN = ["--checkpoint.steps", "2"]
 RECIPES = {
-    "reward-model": "pair_accuracy",
-    "reward-model-centred": "pair_accuracy",
-    "reward-binary": "label_accuracy",
-    "reward-regression": "explained",
-    "process-reward": "label_accuracy",
+    "reward-model": "pairs/accuracy",
+    "reward-model-centred": "pairs/accuracy",
+    "reward-binary": "labels/accuracy",
+    "reward-regression": "scores/explained",
+    "process-reward": "labels/accuracy",
 }
 
 

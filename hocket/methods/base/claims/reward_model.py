@@ -80,7 +80,7 @@ def _() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         quiet: dict[str, Any] = {"evaluation.n": 400, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
         run = hocket.train(recipe="reward-model", steps=60, runs=folder, **quiet)
-        before, after = (run.summary[when]["pair_accuracy"] for when in ("before", "after"))
+        before, after = (run.summary[when]["pairs/accuracy"] for when in ("before", "after"))
     error = math.sqrt((before * (1 - before) + after * (1 - after)) / 400)
     return Finding(after - before > 3 * error, say(before=before, after_60_steps=after, standard_error=error))
 
