@@ -86,8 +86,8 @@ NASH_MD = REINFORCE.but(
         "either the greater return wins and equals tie",
         "constant group": "all tie, and are drawn towards the reference",
     },
-    note="the opponent's mixture is of whole answers, weighted among the policy's own; the paper samples from it token by "
-    "token",
+    note="the opponent's mixture is of whole answers, weighted among the policy's own; the paper samples from it token "
+    "by token",
     rollout=Independent(samples=8),
     shaping=(MixtureWins(mixture=0.5), KLInReward(coefficient=0.1, estimator="k1")),
 )
