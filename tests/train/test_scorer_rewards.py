@@ -214,7 +214,7 @@ def test_a_scorer_is_no_model_to_write_with_and_asks_for_recorded_answers(scorer
     assert (written.code, "is a scorer and writes no answers" in written.err) == (2, True)
     common = ["--recipe", "reward-model", "--steps", "1", "--runs", str(tmp_path)]
     unpaired = call("train", *TINY, *common, "--task", "sums")
-    assert (unpaired.code, "has no 'chosen' in its metadata" in unpaired.err) == (2, True)
+    assert (unpaired.code, "learns from pairs, and task sums holds" in unpaired.err) == (2, True)
     sampling = call("train", *TINY, *common, "--rollout", "{type: hocket.rollout.Independent, samples: 2}")
     assert (sampling.code, "is a scorer and writes no answers" in sampling.err) == (2, True)
     beside = call("train", *TINY, *common, "--regularisers", "[{type: hocket.objectives.EntropyBonus}]")
