@@ -102,6 +102,7 @@ EGPO = RLOO.but(
     "trial: theta' by L(.; pi_t);  theta_{t+1} from theta_t by L(.; pi')",
     conventions={
         **COMMON,
+        "aggregation": "log-ratios summed over a trajectory's decisions, mean over trajectories",
         "pairs": "of the group's samples, the regression centred within it, which is the mean over pairs",
         "samples": "the policy's own, where the tabular theory draws answers uniformly",
         "opponent": "the group's samples weighted by pi'/pi_t and normalised; an answer ties with itself, so that "

@@ -18,6 +18,9 @@ from hocket.objectives.listwise import ListLoss, Listwise
 from hocket.recipe import Recipe
 from hocket.rollout.demonstrations import Ranked
 
+LARGEST = 50.0
+"""Labels beyond gain as much: 2^50 times another number is still finite in float32."""
+
 
 @dataclass(frozen=True)
 class LambdaRanking(ListLoss):
@@ -32,7 +35,7 @@ class LambdaRanking(ListLoss):
         order = by_label[torch.argsort(score.detach()[by_label], descending=True, stable=True)]
         rank = torch.empty(len(score), dtype=score.dtype)
         rank[order] = torch.arange(1, len(score) + 1, dtype=score.dtype)
-        gain, discount = 2**label - 1, 1 / torch.log1p(rank)
+        gain, discount = 2 ** label.clamp(max=LARGEST) - 1, 1 / torch.log1p(rank)
         weight = (gain[:, None] - gain).abs() * (discount[:, None] - discount).abs()
         above = (label[:, None] > label).to(score.dtype)
         return -(above * weight * logsigmoid(score[:, None] - score)).sum()
