@@ -13,6 +13,7 @@ from tiny_runs import REWARDS
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.core.examples import Example
 from hocket.methods.group_relative.hrpo import LatentThoughts
 from hocket.methods.teams.cpmobius import Invented
 from hocket.recipes import all_recipes
@@ -43,10 +44,11 @@ COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 
 
-def offline_data(file: Path) -> str:
-    """Pairs, and demonstrations in their `answer`, for recipes that sample nothing."""
+def offline_data(file: Path, held: Example | None) -> str:
+    """Demonstrations or pairs, for recipes that sample nothing."""
+    pair = held is Example.PAIR
     rows = [
-        {"prompt": f"What is {n} + 1?", "answer": str(n + 1), "chosen": f"{n + 1}", "rejected": f"{n}"}
+        {"prompt": f"What is {n} + 1?", **({"chosen": f"{n + 1}", "rejected": f"{n}"} if pair else {"answer": n + 1})}
         for n in range(20)
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -87,7 +89,7 @@ def measured(row: dict[str, Any], name: str) -> list[float]:
 @pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*LATENT, *SCORERS}))
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
-    task = offline_data(tmp_path / "data.jsonl") if offline else "sums"
+    task = offline_data(tmp_path / "data.jsonl", all_recipes()[name].rollout.replays) if offline else "sums"
     if name in OWN_TASK or offline:
         task = all_recipes()[name].task or task
     rows, changed = first_steps(name, task, tmp_path, reward=not offline and name not in OWN_TASK)
