@@ -97,11 +97,11 @@ def equivalences_page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for entry in LEDGER:
-        shipped = ", ".join(distance(entry, find(entry.recipe), gap=gap).word for gap in (0.0, 0.3))
+        shipped = ", ".join(distance(entry, find(entry.recipe), gap=gap, batches=4).word for gap in (0.0, 0.3))
         settings, then = "–", "–"
         if entry.changes is not None:
             settings = ", ".join(f"`{path}={_shown(value)}`" for path, value in entry.changes.items()) or "none needed"
-            then = ", ".join(distance(entry, entry.settled(), gap=gap).word for gap in (0.0, 0.3))
+            then = ", ".join(distance(entry, entry.settled(), gap=gap, batches=4).word for gap in (0.0, 0.3))
         lines.append(f"| {entry.name} | `{entry.recipe}` | {shipped} | {entry.differs} | {settings} | {then} |")
     return "\n".join(lines) + "\n"
 

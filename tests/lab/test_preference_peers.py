@@ -32,7 +32,7 @@ def compare(loss, divergence, batches):
 
 @pytest.mark.parametrize(("loss", "divergence"), CASES)
 def test_equal_in_value_and_gradient(loss, divergence):
-    compare(loss, divergence, 10)
+    compare(loss, divergence, 4)
 
 
 @pytest.mark.slow
