@@ -109,6 +109,12 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     assert all(math.isfinite(row["loss"]) for row in rows)
 
 
+@pytest.mark.parametrize("name", COSTLY)
+def test_a_cost_that_nobody_tells_is_asked_for(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="reads a score 'cost'"):
+        first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
 @pytest.mark.parametrize("name", INVENTED)
 def test_invented_problems_are_refused_for_a_controller(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="invented"):

@@ -19,7 +19,7 @@ from hocket.core.columns import WINS
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
-from hocket.methods.base.conventions import COMMON
+from hocket.methods.base.conventions import COMMON, PREFERENCES
 from hocket.methods.base.rloo import RLOO
 from hocket.objectives.aggregate import trajectory_sums
 from hocket.objectives.ratios import recorded
@@ -30,6 +30,7 @@ from hocket.stages import Metrics
 from hocket.types import Quantity
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
+from hocket.update.weights import restored, trained_weights
 
 
 def win_rates(batch: Batch, logp: Tensor) -> Tensor:
@@ -67,15 +68,11 @@ class ExtragradientStep(GradientStep):
             moved = 0.0
             problem.batch, rate = against(problem, batch)
             if self.extra:
-                weights = [weight for group in problem.optimiser.param_groups for weight in group["params"]]
-                start = [weight.detach().clone() for weight in weights]
                 moments = copy.deepcopy(problem.optimiser.state_dict())
-                super().step(problem, key.derive("trial"))
-                problem.batch, trial = against(problem, batch)
+                with restored(trained_weights(problem.optimiser)):
+                    super().step(problem, key.derive("trial"))
+                    problem.batch, trial = against(problem, batch)
                 moved = float((trial - rate).abs().mean())
-                with torch.no_grad():
-                    for weight, origin in zip(weights, start, strict=True):
-                        weight.copy_(origin)
                 problem.optimiser.load_state_dict(moments)
                 problem.first = first
             return {**super().step(problem, key), "extragradient/moved": moved}
@@ -109,8 +106,7 @@ EGPO = RLOO.but(
         "differences are 1/K smaller than against fresh draws",
         "optimiser": "its state goes back with the weights; update.method = sgd is the theory's",
         "beta": "objective.temperature = 0.1",
-        "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
-        "either the greater return wins and equals tie",
+        **PREFERENCES,
         "group of one": "ties with itself",
         "constant group": "all tie, and are drawn towards the reference",
         "updates per batch": "2, of which the first is taken back",

@@ -8,6 +8,7 @@ the pair's target (`ComparedPairs`), so the loss is the expectation over labels 
 from __future__ import annotations
 
 from hocket.credit.pairs import ComparedPairs
+from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.links import Squared
 from hocket.objectives.measures import LogRatio
@@ -27,8 +28,7 @@ INPO = ONLINE_DPO.but(
         "eta": "objective.beta = 0.1, the inverse step size",
         "tau": "a third of eta: objective.measure.old = 1 - tau/eta = 2/3; both chosen here after the authors' runs",
         "pairs": "every two samples of a scenario; a pair's loss is the expectation over its label, ties included",
-        "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
-        "either the greater return wins and equals tie",
+        **PREFERENCES,
         "round": "a step: its samples are those of pi_t, and four passes over them approach the mirror step",
         "updates per batch": "4",
         "constant group": "all tie, and are drawn towards the mixture",

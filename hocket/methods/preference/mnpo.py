@@ -7,11 +7,9 @@ newest of them; loss and pairs are INPO's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Recorded
@@ -23,6 +21,7 @@ from hocket.stages import Metrics, State
 from hocket.types import Quantity
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
+from hocket.update.weights import moved_to, restored, trained_weights
 
 
 def population_weights(count: int, decay: float) -> list[float]:
@@ -65,7 +64,7 @@ class PopulationStep(GradientStep):
     def step(self, problem: Problem, key: Key) -> Metrics:
         known = {**self.init(), **problem.memory}
         past: list[list[Tensor]] = list(known["past"])
-        weights = [weight for group in problem.optimiser.param_groups for weight in group["params"]]
+        weights = trained_weights(problem.optimiser)
         now = [weight.detach().clone() for weight in weights]
         batch = problem.batch
         try:
@@ -84,31 +83,17 @@ class PopulationStep(GradientStep):
         shares = population_weights(1 + len(past), self.decay)
         values = shares[0] * recorded(batch, "behaviour")
         for share, one in zip(shares[1:], past, strict=True):
-            with holding(weights, one):
+            with restored(weights):
+                moved_to(weights, one)
                 logp = evaluate_detached(problem.policy, batch, {Quantity.LOGP}, decisions).logp
             values[decisions] += share * logp[decisions].to(values.dtype)
         return batch.but(logp={**batch.logp, "behaviour": Recorded(values, batch.logp["behaviour"].present)})
 
 
-@contextmanager
-def holding(weights: Sequence[Tensor], others: Sequence[Tensor]) -> Iterator[None]:
-    """Inside, `weights` have the values of `others`."""
-    start = [weight.detach().clone() for weight in weights]
-    with torch.no_grad():
-        for weight, other in zip(weights, others, strict=True):
-            weight.copy_(other)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for weight, origin in zip(weights, start, strict=True):
-                weight.copy_(origin)
-
-
 MNPO = INPO.but(
     name="mnpo",
     title="Multiplayer Nash Preference Optimisation: INPO against a population of past selves",
-    source="Wu et al., arXiv:2509.23102, and the code its authors released",
+    source="Wu et al., arXiv:2509.23102; the form of the catalogue, which names the authors' trainer",
     catalogue_ids=("mnpo",),
     formula="L = mean_pairs (h - 1/(2 eta))^2,  h = d(pi) - r d(ref) - (1 - r) sum_j lambda_j d(pi_{t-j}),  "
     "d(p) = log p(y_w) - log p(y_l)",

@@ -17,6 +17,7 @@ from torch import Tensor
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
 from hocket.core.signals import returns
+from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.objectives.aggregate import trajectory_sums
 from hocket.objectives.ratios import recorded
@@ -82,8 +83,7 @@ NASH_MD = REINFORCE.but(
         "each token's logits",
         "tau": "0.1 as in TRL; a decision is charged for itself and those after it, which has the same mean as "
         "charging it for the whole answer",
-        "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
-        "either the greater return wins and equals tie",
+        **PREFERENCES,
         "constant group": "all tie, and are drawn towards the reference",
     },
     note="the opponent's mixture is of whole answers, weighted among the policy's own; the paper samples from it token "

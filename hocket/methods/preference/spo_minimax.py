@@ -7,6 +7,7 @@ plays itself finds its minimax winner. Any policy gradient learns from the win s
 
 from __future__ import annotations
 
+from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.rloo import RLOO
 from hocket.rewards.wins import WinShare
 
@@ -20,8 +21,7 @@ SPO_MINIMAX = RLOO.but(
     formula="r_i = 1/(k-1) sum_{j != i} P(y_i > y_j)",
     conventions={
         **RLOO.conventions,
-        "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
-        "either the greater return wins and equals tie",
+        **PREFERENCES,
         "learner": "the policy gradient with the group's others as baseline; the paper takes SAC, PPO and the like",
     },
     shaping=(WinShare(),),

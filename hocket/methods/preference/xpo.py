@@ -16,6 +16,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level
 from hocket.core.keys import Key
 from hocket.credit.pairs import ComparedPairs
+from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.aggregate import counted_lengths, trajectory_sums
 from hocket.rewards.wins import WinShare
@@ -110,8 +111,8 @@ XPO = ONLINE_DPO.but(
         **ONLINE_DPO.conventions,
         "pairs": "an answer of the policy and one of the reference to every prompt, fresh each step",
         "constant group": "a tie, drawn together; TRL prefers the policy's",
-        "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
-        "either the greater return wins; a pair's loss is the expectation over its label",
+        **PREFERENCES,
+        "label": "a pair's loss is the expectation over it",
         "alpha": "regularisers.0.coefficient = 1e-5, as in TRL; constant, where the theory lets it fall",
         "history": "the newest samples alone; the paper's theory fits all of them",
     },

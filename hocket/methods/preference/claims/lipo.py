@@ -92,4 +92,8 @@ def _() -> Finding:
     return below(1e-12, float(first) > float(last), top == bottom, equal=same)
 
 
+ALIKE = "gains enter as differences, in which a constant cancels"
+claim.spares("2 ** label.clamp(max=LARGEST) - 1 -> 2 ** label.clamp(max=LARGEST) + 1", ALIKE)
+claim.spares("2 ** label.clamp(max=LARGEST) - 1 -> 2 ** label.clamp(max=LARGEST)", ALIKE)
+claim.spares("50.0 -> 2000.0", "it keeps gains finite for labels far beyond any list's")
 claim.shipped(LIPO, "objective", without={"objective": Listwise(beta=0.1)})
