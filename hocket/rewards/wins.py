@@ -20,6 +20,12 @@ from hocket.stages import Shaping, Stage
 RULE = "Which reply answers this better?\n{prompt}"
 """What a judge is asked to compare by."""
 
+PREFERENCES = {
+    "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
+    "either the greater return wins and equals tie"
+}
+"""The convention of recipes whose first shaping asks `Wins`."""
+
 
 @dataclass(frozen=True)
 class Wins(Stage):

@@ -49,10 +49,3 @@ TURNS = {
     "several agents": "turns are compared and discounted agent by agent",
     "tool output": "observation, never a decision: no gradient",
 }
-
-
-PREFERENCES = {
-    "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "
-    "either the greater return wins and equals tie"
-}
-"""Of methods that learn from who beats whom (`hocket.rewards.wins`)."""

@@ -19,13 +19,13 @@ from hocket.core.columns import WINS
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
-from hocket.methods.base.conventions import COMMON, PREFERENCES
+from hocket.methods.base.conventions import COMMON
 from hocket.methods.base.rloo import RLOO
 from hocket.objectives.aggregate import trajectory_sums
 from hocket.objectives.ratios import recorded
 from hocket.objectives.regression import AdvantageRegression
 from hocket.rewards.members import SCENARIO, groups_of
-from hocket.rewards.wins import WinShare
+from hocket.rewards.wins import PREFERENCES, WinShare
 from hocket.stages import Metrics
 from hocket.types import Quantity
 from hocket.update.gradient import GradientStep

@@ -8,12 +8,11 @@ the pair's target (`ComparedPairs`), so the loss is the expectation over labels 
 from __future__ import annotations
 
 from hocket.credit.pairs import ComparedPairs
-from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.links import Squared
 from hocket.objectives.measures import LogRatio
 from hocket.objectives.preference import Pairwise
-from hocket.rewards.wins import WinShare
+from hocket.rewards.wins import PREFERENCES, WinShare
 
 INPO = ONLINE_DPO.but(
     name="inpo",

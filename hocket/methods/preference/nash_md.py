@@ -17,13 +17,12 @@ from torch import Tensor
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
 from hocket.core.signals import returns
-from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.objectives.aggregate import trajectory_sums
 from hocket.objectives.ratios import recorded
 from hocket.rewards.members import SCENARIO, groups_of, with_return
 from hocket.rewards.shaping import KLInReward
-from hocket.rewards.wins import Wins
+from hocket.rewards.wins import PREFERENCES, Wins
 from hocket.rollout.independent import Independent
 from hocket.stages import Shaping
 

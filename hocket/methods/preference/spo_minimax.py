@@ -7,9 +7,8 @@ plays itself finds its minimax winner. Any policy gradient learns from the win s
 
 from __future__ import annotations
 
-from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.rloo import RLOO
-from hocket.rewards.wins import WinShare
+from hocket.rewards.wins import PREFERENCES, WinShare
 
 SPO_MINIMAX = RLOO.but(
     name="spo-minimax",

@@ -16,10 +16,9 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level
 from hocket.core.keys import Key
 from hocket.credit.pairs import ComparedPairs
-from hocket.methods.base.conventions import PREFERENCES
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.objectives.aggregate import counted_lengths, trajectory_sums
-from hocket.rewards.wins import WinShare
+from hocket.rewards.wins import PREFERENCES, WinShare
 from hocket.stages import Grade, LedgerView, More, Objective, Play, Rollout
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Source, Terms, before_training
 
