@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import configure, task_of
 from hocket.train.evaluate import Evaluated
+from hocket.train.pipeline import Pipeline, phase_runs
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Observer
@@ -40,10 +42,12 @@ class Run:
 
     Attributes:
         path: its folder. policy: the trained policy, the first one of a team.
+        phases: of a plan whose phases are runs of their own, the folders of all; this run is the last one's.
     """
 
-    def __init__(self, trainer: training.Trainer) -> None:
+    def __init__(self, trainer: training.Trainer, phases: Sequence[Path] = ()) -> None:
         self._trainer = trainer
+        self.phases = tuple(phases)
         self.path: Path = trainer.folder.path
         self.policy: Policy = trainer.parts.lead.policy
 
@@ -102,9 +106,24 @@ def train(
         pairs.append(("reward", named))
     objects = [_as_reward(one) for one in given if not isinstance(one, str)]
     flow = None if isinstance(workflow, str) else workflow
-    trainer = Trainer(configure(pairs, source), task=source, rewards=objects, workflow=flow, observer=observer)
+    objects_given = {"rewards": objects, "workflow": flow, "observer": observer}
+    runs = phase_runs(pairs, {name: source})
+    if runs:
+        return _run_phases(Pipeline.begin(runs, pairs), {name: source}, objects_given)
+    trainer = Trainer(configure(pairs, source), task=source, **objects_given)
     trainer.run()
     return Run(trainer)
+
+
+def _run_phases(pipeline: Pipeline, given: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
+    """Runs the phases of a plan, one after the other."""
+    from hocket.report.plan import write_plan_report
+
+    with closing(pipeline.trainers(given=given, report=write_report, **keywords)) as trainers:
+        for trainer in trainers:
+            trainer.run()
+    write_plan_report(pipeline)
+    return Run(trainer, [pipeline.folder / run.name for run in pipeline.runs])
 
 
 def _flags(recipe: str | Recipe | None, workflow: Any, steps: int | None) -> list[tuple[str, Any]]:

@@ -101,8 +101,11 @@ def _eval_target(name: str, runs: str) -> Path:
 def report(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket report`."""
     from hocket.report.page import write_report
+    from hocket.report.plan import write_plan_report
+    from hocket.train.pipeline import Pipeline, find_pipeline
 
-    print(write_report(find_run(options.run, options.runs)))
+    plan = find_pipeline(options.run, options.runs)
+    print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(Pipeline.at(plan)))
     return 0
 
 

@@ -6,24 +6,68 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hocket.cli.output import INTERRUPTED, Pairs, emit, err, find_run
 from hocket.core.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from hocket.cli.display import LiveDisplay
+    from hocket.train.pipeline import Pipeline
+    from hocket.train.trainer import Trainer
+
 
 def train(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket train`."""
-    from hocket.cli.display import LiveDisplay, closing, program
-    from hocket.report.page import diagnosis_of
-    from hocket.report.reading import read_run
+    from hocket.cli.display import LiveDisplay
     from hocket.train.trainer import NullObserver
 
-    console = err()
-    display = None if options.quiet else LiveDisplay(console)
-    trainer = _trainer(options, pairs, display or NullObserver())
+    display = None if options.quiet else LiveDisplay(err())
+    observer = display or NullObserver()
+    pipeline = _pipeline(options, pairs)
+    if pipeline is None:
+        found, code = _run(_trainer(options, pairs, observer), display, options)
+        if options.json:
+            emit(found)
+        return code
+    return _run_phases(pipeline, display, observer, options)
+
+
+def _run_phases(pipeline: Pipeline, display: LiveDisplay | None, observer: Any, options: argparse.Namespace) -> int:
+    """Drives the runs of a plan one after the other."""
+    from hocket.report.plan import write_plan_report
+    from hocket.run import write_report
+
+    code, console = 0, err()
+    summaries = [pipeline.summary(run) for run in pipeline.runs if pipeline.finished(run)]
+    with closing(pipeline.trainers(steps=options.steps, observer=observer, report=write_report)) as trainers:
+        for trainer in trainers:
+            if display:
+                number = next(n for n, run in enumerate(pipeline.runs, 1) if run.name == trainer.folder.name)
+                console.print(f"[bold]phase {number} of {len(pipeline.runs)}[/]: {trainer.config.method}")
+            found, code = _run(trainer, display, options, plan=pipeline)
+            summaries.append(found)
+            write_plan_report(pipeline)
+            if code:
+                break
+    if not options.quiet:
+        console.print(f"all phases: {pipeline.folder / 'report.html'}")
+    if options.json:
+        emit({"path": str(pipeline.folder), "phases": summaries})
+    return code
+
+
+def _run(
+    trainer: Trainer, display: LiveDisplay | None, options: argparse.Namespace, *, plan: Pipeline | None = None
+) -> tuple[dict[str, Any], int]:
+    """Drives one run, of a `plan` or alone, to its end or until it is stopped; what came of it, and the exit status."""
+    from hocket.cli.display import closing as closing_panel
+    from hocket.cli.display import program
+    from hocket.report.page import diagnosis_of
+    from hocket.report.reading import read_run
+
     with _stopping() as stop:
         if display:
             display.started(trainer)
@@ -38,20 +82,36 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
     interrupted = bool(stop) and not trainer.done
     if interrupted:
         trainer.save()
-    trainer.finish("interrupted" if interrupted else "finished")
-    summary = trainer.summary("interrupted" if interrupted else "finished")
+    reason = "interrupted" if interrupted else "finished"
+    trainer.finish(reason)
+    summary = trainer.summary(reason)
     found = read_run(trainer.folder.path)
     told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
     if not options.quiet:
-        resume = f"{program()} train --resume {trainer.folder.path}"
-        more = "" if interrupted else f" --steps {trainer.total_steps * 2}"
-        console.print(closing({**summary, **told}, trainer.folder.path, resume=resume + more))
-    if options.json:
-        emit({**summary, **told, "path": str(trainer.folder.path)})
-    return INTERRUPTED if interrupted else 0
+        last = plan is None or plan.runs[-1].name == trainer.folder.name
+        resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
+        more = f" --steps {trainer.total_steps * 2}" if last and not interrupted else ""
+        err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
+    return {**summary, **told, "path": str(trainer.folder.path)}, INTERRUPTED if interrupted else 0
 
 
-def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
+def _pipeline(options: argparse.Namespace, pairs: Pairs) -> Pipeline | None:
+    """The plan whose phases are runs of their own that is asked for, begun now or earlier."""
+    from hocket.train.config import read_pairs
+    from hocket.train.pipeline import Pipeline, find_pipeline, phase_runs
+
+    flags = _flag_pairs(options) + pairs
+    if options.resume:
+        folder = find_pipeline(options.resume, options.runs or "runs")
+        if folder is not None:
+            _refuse_changes(options, flags)
+        return None if folder is None else Pipeline.at(folder)
+    settings = (read_pairs(Path(options.config)) if options.config else []) + flags
+    runs = phase_runs(settings)
+    return Pipeline.begin(runs, settings) if runs else None
+
+
+def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Trainer:
     from hocket import tasks
     from hocket.run import Trainer, write_report
     from hocket.train.config import configure, read_pairs, task_of
@@ -59,19 +119,22 @@ def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Any:
 
     flags = _flag_pairs(options) + pairs
     if options.resume:
-        forbidden = [key for key, _ in flags if key not in ("steps", "runs", "track")] + (
-            ["CONFIG.yaml"] if options.config else []
-        )
-        if forbidden:
-            raise ConfigurationError(
-                f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
-            )
+        _refuse_changes(options, flags)
         track = dict(pairs).get("track", ())
         run = find_run(options.resume, options.runs or "runs")
         return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
     settings = (read_pairs(Path(options.config)) if options.config else []) + flags
     task = tasks.find(task_of(settings))
     return Trainer(configure(settings, task), task=task, observer=observer)
+
+
+def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:
+    forbidden = [key for key, _ in flags if key not in ("steps", "runs", "track")]
+    forbidden += ["CONFIG.yaml"] if options.config else []
+    if forbidden:
+        raise ConfigurationError(
+            f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
+        )
 
 
 def _words(value: Any) -> tuple[str, ...]:

@@ -64,9 +64,9 @@ def configure(pairs: Pairs, task: Task) -> Config:
     settings = [(key, value) for key, value in pairs if key != "recipe"]
     config = Config(task=task.name, recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
-    run = [(key, value) for key, value in [*suggested.items(), *settings] if not _of_recipe(key)]
+    run = [(key, value) for key, value in [*suggested.items(), *settings] if not is_of_recipe(key)]
     config = _applied(config, run)
-    method = [(key, value) for key, value in settings if _of_recipe(key)]
+    method = [(key, value) for key, value in settings if is_of_recipe(key)]
     if config.plan:
         return _planned(config, method, task)
     given = chosen[-1] if chosen else "grpo"
@@ -86,16 +86,20 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
     unused = {key for key, _ in method}
     for phase in config.plan:
         recipe = as_recipe(phase.recipe)
-        having = [one for one in present_pairs(method, recipe) if has_path(recipe, one[1].removeprefix("recipe."))]
-        fitting = [(key, value) for _, key, value in having]
+        having = fitting(method, recipe)
         unused -= {given for given, _, _ in having}
-        suggested = _suggested(config, phase.recipe, task)
+        settings = [*_suggested(config, phase.recipe, task), *((key, value) for _, key, value in having)]
         base = dataclasses.replace(config, recipe=recipe)
-        phases.append(dataclasses.replace(phase, recipe=_applied(base, [*suggested, *fitting]).recipe))
+        phases.append(dataclasses.replace(phase, recipe=_applied(base, settings).recipe))
     if unused:
         raise ConfigurationError(f"no recipe of the plan has the setting {min(unused)!r}; see `hocket recipes NAME`")
     recipe = as_recipe(phases[-1].recipe)
     return dataclasses.replace(config, recipe=recipe, plan=tuple(phases), steps=sum(phase.steps for phase in phases))
+
+
+def fitting(method: Pairs, recipe: Recipe) -> list[tuple[str, str, Any]]:
+    """Those settings of recipes that `recipe` has: the key as it was given, as it is called now, and the value."""
+    return [one for one in present_pairs(method, recipe) if has_path(recipe, one[1].removeprefix("recipe."))]
 
 
 def lengthened(config: Config, steps: int) -> Config:
@@ -126,7 +130,8 @@ def _suggested(config: Config, given: Any, task: Task) -> Pairs:
     return [*kind_of(task).suggest(config, recipe).items(), *((key, v) for key, v in wanted if is_open(recipe, key))]
 
 
-def _of_recipe(key: str) -> bool:
+def is_of_recipe(key: str) -> bool:
+    """Whether a dotted key is a setting of a recipe, and not of the run."""
     return key.split(".")[0] in ("recipe", *SLOTS, *OLD_SLOTS)
 
 
@@ -228,7 +233,7 @@ def read_pairs(path: Path) -> list[tuple[str, Any]]:
         return []
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path} must hold keys and values, not {type(data).__name__}")
-    return list(_flat(present(data), ""))
+    return list(flat_pairs(present(data)))
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -239,11 +244,12 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
 
 
-def _flat(data: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+def flat_pairs(data: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Nested settings as dotted pairs."""
     for name, value in data.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and value and "type" not in value and key != "recipe":
-            yield from _flat(value, f"{key}.")
+            yield from flat_pairs(value, f"{key}.")
         else:
             yield key, value
 

@@ -124,7 +124,8 @@ def _seated(
             continue
         refuse_strays(role, settings)
         name = policy_of(role, settings, config.phases[0][0].cast)
-        outputs = _outputs(config, own.get(name, settings))
+        recipe = own.get(name, settings).recipe
+        outputs = (find_recipe(recipe) if recipe else config.phases[0][0]).outputs
         if name not in policies and outputs:
             policies[name] = load_scorer(config, name, settings.model, precision, outputs=outputs)
             engines[name] = MuteEngine(name)
@@ -138,18 +139,6 @@ def _seated(
     if taken is not None:
         raise ConfigurationError(f"roles.{taken} is played by an endpoint, so no policy can be called {taken!r}")
     return policies, actors
-
-
-def _outputs(config: Config, settings: RoleSettings) -> int:
-    """How many scores are learnt where the first phase trains a scorer in a role; 0 where it trains another policy."""
-    recipe = find_recipe(settings.recipe) if settings.recipe else config.phases[0][0]
-    other = next((phase for phase, _ in config.phases[1:] if bool(phase.outputs) != bool(recipe.outputs)), None)
-    if other is not None:
-        raise ConfigurationError(
-            f"{recipe.name} and {other.name} train different networks, one scores and one writes; give each a "
-            "run of its own, and pay by the first with --reward model:RUN"
-        )
-    return recipe.outputs
 
 
 def _labeller(task: Task) -> Labeller | None:

@@ -1,0 +1,332 @@
+"""Plans whose phases own what they train on: a run for each phase, one after the other, in one folder.
+
+A phase of a plan states a recipe and steps. One that states more (a task, a model, rewards, any setting of a run), one
+that trains another kind of network, and plans in rounds, make of every phase a run of its own, `runs/NAME/2-judge/`
+for the second, if it is called `judge`. Whatever is to be learnt of a run holds for it: it has its own evaluation,
+checkpoints and report, and an interrupted one goes on to the same bits.
+
+Where a setting names a model, a scorer or a judge, `phase:NAME` is what the latest earlier phase of that name has
+learnt (`phase:NAME/POLICY` in a team).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hocket import tasks
+from hocket.core.aliases import present
+from hocket.core.components import to_plain
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
+from hocket.rewards.functions import load_rewards
+from hocket.stages import Task
+from hocket.train.assemble import TASK_REWARD
+from hocket.train.checkpoint import checkpoint_of, weights_in
+from hocket.train.config import Pairs, configure, fitting, flat_pairs, is_of_recipe, settled, task_of
+from hocket.train.examples import check_examples
+from hocket.train.kinds import kind_of
+from hocket.train.runfolder import RunFolder, read_json
+from hocket.train.scorer_rewards import is_scorer
+from hocket.train.settings import Config, as_recipe
+from hocket.train.trainer import Trainer, resumed
+
+FILE = "plan.yaml"
+"""In a folder of runs: the configuration of each, in order."""
+
+_REFERENCE = re.compile(r"phase:([\w.-]+)(?:/([\w.-]+))?")
+
+_OF_PLAN = ("plan", "rounds", "recipe", "steps", "run", "runs")
+
+
+@dataclass(frozen=True)
+class PhaseRun:
+    """A phase that is a run of its own: the name of its folder, and its configuration before earlier ones are known."""
+
+    name: str
+    config: Config
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """An entry of a plan: what it is called, its recipe and steps, and its own settings as dotted pairs."""
+
+    name: str
+    recipe: Any
+    steps: Any
+    once: bool
+    own: Pairs
+
+    @property
+    def scores(self) -> bool:
+        """Whether a scorer is trained, and no policy."""
+        return bool(as_recipe(self.recipe).outputs)
+
+
+def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[PhaseRun, ...]:
+    """The runs that a plan among `pairs` asks for; none where it is one run, or there is no plan.
+
+    Args:
+        given: tasks that are objects, by name.
+
+    Raises:
+        ConfigurationError: naming the phase, where it, its task, its recorded responses or its rewards are unfit.
+    """
+    settings = dict(pairs)
+    plan, rounds = settings.get("plan"), settings.get("rounds", 1)
+    if not isinstance(rounds, int) or rounds < 1:
+        raise ConfigurationError(f"rounds = {rounds!r}: how often a plan is gone through, at least once")
+    if "rounds" in settings and not plan:
+        raise ConfigurationError("rounds repeats the phases of a plan; write `plan:` with them")
+    if not isinstance(plan, Sequence) or not all(_whole(item) for item in plan):
+        return ()  # What is wrong with it, `configure` says.
+    phases = [_read(item, number) for number, item in enumerate(plan)]
+    own = any(phase.own for phase in phases) or any({"name", "once"} & item.keys() for item in plan)
+    if not (own or rounds > 1 or len({phase.scores for phase in phases}) > 1):
+        return ()
+    unrolled = [phase for turn in range(rounds) for phase in phases if not (turn and phase.once)]
+    _check_used(pairs, phases)
+    runs: list[tuple[_Phase, PhaseRun]] = []
+    for phase in unrolled:
+        try:
+            runs.append((phase, _run(phase, runs, pairs, given or {})))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"phase {phase.name}: {error}") from error
+    return tuple(run for _, run in runs)
+
+
+def _whole(item: Any) -> bool:
+    return isinstance(item, Mapping) and {"recipe", "steps"} <= item.keys()
+
+
+def _read(item: Mapping[str, Any], number: int) -> _Phase:
+    recipe = item["recipe"]
+    name = str(item.get("name", as_recipe(recipe).name))
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ConfigurationError(f"plan.{number}.name = {name!r}: use letters, digits, '.', '_' and '-'")
+    own = {key: value for key, value in item.items() if key not in ("recipe", "steps", "name", "once", "type")}
+    stray = next((key for key in own if key in _OF_PLAN), None)
+    if stray is not None:
+        raise ConfigurationError(f"plan.{number}.{stray} is a setting of the whole plan; write it beside `plan:`")
+    return _Phase(name, recipe, item["steps"], bool(item.get("once", False)), tuple(flat_pairs(present(own))))
+
+
+def _check_used(pairs: Pairs, phases: Sequence[_Phase]) -> None:
+    """Refuses a setting of a recipe that no phase has."""
+    method = [(key, value) for key, value in pairs if is_of_recipe(key) and key != "recipe"]
+    unused = {key for key, _ in method}
+    for phase in phases:
+        unused -= {asked for asked, _, _ in fitting(method, as_recipe(phase.recipe))}
+    if unused:
+        raise ConfigurationError(f"no recipe of the plan has the setting {min(unused)!r}; see `hocket recipes NAME`")
+
+
+def _run(
+    phase: _Phase, earlier: Sequence[tuple[_Phase, PhaseRun]], pairs: Pairs, given: Mapping[str, Task]
+) -> PhaseRun:
+    """The run of a phase: settings of the plan where it has them, then its own."""
+    common = [(key, value) for key, value in pairs if key not in _OF_PLAN]
+    plain = [(key, value) for key, value in common if not is_of_recipe(key)]
+    method = [(key, value) for key, value in common if is_of_recipe(key)]
+    method = [(key, value) for _, key, value in fitting(method, as_recipe(phase.recipe))]
+    settings = [("recipe", phase.recipe), ("steps", phase.steps), *plain, *method, *phase.own]
+    name = task_of(settings)
+    task = given.get(name) or tasks.find(name)
+    config = settled(configure(settings, task), task)
+    own = dict(phase.own)
+    if not kind_of(task).textual:
+        raise ConfigurationError(f"task {name} is not for language models, whose weights alone pass between phases")
+    if "seed" not in own and earlier:
+        config = dataclasses.replace(config, seed=Key.of(config.seed).derive("phase", len(earlier)).word >> 33)
+    if "model" not in own:
+        config = _continued(config, phase, earlier)
+    config = _with_references(config, lambda found: _earlier(found, earlier))
+    check_examples(config.recipe, task)
+    load_rewards([one for one in config.reward if one != TASK_REWARD and not is_scorer(one)])
+    _check_kinds(phase, config, {run.name: one for one, run in earlier})
+    return PhaseRun(f"{len(earlier) + 1}-{phase.name}", config)
+
+
+def _continued(config: Config, phase: _Phase, earlier: Sequence[tuple[_Phase, PhaseRun]]) -> Config:
+    """From the latest phase that trained the same kind of network; a first scorer begins as the latest policy."""
+    alike = [run for one, run in earlier if one.scores == phase.scores]
+    policies = [run for one, run in earlier if not one.scores]
+    begins = next(reversed(alike or policies), None)
+    return config if begins is None else dataclasses.replace(config, model=f"phase:{begins.name}")
+
+
+def _with_references(config: Config, replaced: Callable[[re.Match[str]], str]) -> Config:
+    """`config` with what `replaced` says in the place of every `phase:NAME`."""
+
+    def text(value: Any) -> Any:
+        return _REFERENCE.sub(replaced, value) if isinstance(value, str) else value
+
+    roles = {
+        name: dataclasses.replace(role, model=text(role.model), tokenizer=text(role.tokenizer))
+        for name, role in config.roles.items()
+    }
+    return dataclasses.replace(
+        config,
+        model=text(config.model),
+        judge=text(config.judge),
+        reward=tuple(text(one) for one in config.reward),
+        roles=roles,
+    )
+
+
+def _earlier(found: re.Match[str], earlier: Sequence[tuple[_Phase, PhaseRun]]) -> str:
+    """The reference with the number of the phase that it means."""
+    name, policy = found.groups()
+    meant = next((run.name for one, run in reversed(earlier) if name in (one.name, run.name)), None)
+    if meant is None:
+        hint = nearest(name, [one.name for one, _ in earlier]) if earlier else "; this is the first"
+        raise ConfigurationError(f"{found[0]!r}: no earlier phase is called {name!r}{hint}")
+    return f"phase:{meant}" + (f"/{policy}" if policy else "")
+
+
+def _check_kinds(phase: _Phase, config: Config, earlier: Mapping[str, _Phase]) -> None:
+    """A scorer pays, a policy is gone on with; never the other way round."""
+    for spec in config.reward if any(map(is_scorer, config.reward)) else ():
+        for found in _REFERENCE.finditer(spec):
+            if not earlier[found[1]].scores:
+                raise ConfigurationError(
+                    f"reward = {spec!r}: phase {found[1]} is no scorer, it writes text; name one that trains a scorer, "
+                    "for example by recipe reward-model"
+                )
+    begins = _REFERENCE.fullmatch(config.model)
+    if begins is not None and earlier[begins[1]].scores and not phase.scores:
+        raise ConfigurationError(f"it would go on from {begins[0]}, a scorer, which cannot write; state another model")
+
+
+# ---------------------------------------------------------------- the folder, and going through it
+
+
+class Pipeline:
+    """The runs of a plan, in one folder.
+
+    Attributes:
+        folder: of all. runs: in order.
+    """
+
+    def __init__(self, folder: Path, runs: Sequence[PhaseRun]) -> None:
+        self.folder, self.runs = folder, tuple(runs)
+
+    @staticmethod
+    def begin(runs: Sequence[PhaseRun], pairs: Pairs) -> Pipeline:
+        """A new one, in the folder that `run` and `runs` among `pairs` name, else with the next number.
+
+        Raises:
+            ConfigurationError: as `RunFolder.create`.
+        """
+        settings = dict(pairs)
+        stem = "-".join(dict.fromkeys(run.config.recipe.name for run in runs))
+        folder = RunFolder.create(Path(settings.get("runs", Config.runs)), settings.get("run"), stem=stem)
+        plain = [{"name": run.name, "config": _plain(run.config)} for run in runs]
+        text = yaml.safe_dump({"phases": plain}, sort_keys=False, allow_unicode=True, width=110)
+        folder.write_text(folder.path / FILE, text)
+        return Pipeline(folder.path, runs)
+
+    @staticmethod
+    def at(folder: Path) -> Pipeline:
+        """The one that began in `folder`.
+
+        Raises:
+            ConfigurationError: when its plan cannot be read.
+        """
+        try:
+            found = yaml.safe_load((folder / FILE).read_text())["phases"]
+            return Pipeline(folder, [PhaseRun(one["name"], _config(one["config"])) for one in found])
+        except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+            raise ConfigurationError(f"{folder / FILE} cannot be read: {error}") from error
+
+    def trainers(
+        self, *, steps: int | None = None, given: Mapping[str, Task] | None = None, **keywords: Any
+    ) -> Generator[Trainer, None, None]:
+        """The trainer of each run that is not finished, in order, to be driven to its end before the next is asked for.
+
+        A folder in which no run has begun is removed at the end, so that its name stays free after a refusal.
+
+        Args:
+            steps: of the last run, instead of what it was configured with. given: tasks that are objects, by name.
+            keywords: of every `Trainer`.
+        """
+        try:
+            for run in self.runs:
+                wanted = steps if run is self.runs[-1] else None
+                if not self.finished(run, wanted):
+                    yield self._trainer(run, wanted, given or {}, keywords)
+                    if not self.finished(run, wanted):
+                        return  # It was interrupted.
+        finally:
+            if not any(self.begun(run) for run in self.runs):
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _trainer(
+        self, run: PhaseRun, steps: int | None, given: Mapping[str, Task], keywords: Mapping[str, Any]
+    ) -> Trainer:
+        task = given.get(run.config.task)
+        if self.begun(run):
+            return resumed(self.folder / run.name, steps=steps, task=task, **keywords)
+        config = _with_references(run.config, self._place)
+        # A model is read from its weights, a scorer or judge from its run, after which it is called.
+        begins = _REFERENCE.fullmatch(run.config.model)
+        if begins is not None:
+            config = dataclasses.replace(config, model=str(self._weights(begins)))
+        roles = {
+            name: role if found is None else dataclasses.replace(config.roles[name], model=str(self._weights(found)))
+            for name, role in run.config.roles.items()
+            for found in [_REFERENCE.fullmatch(role.model or "")]
+        }
+        config = dataclasses.replace(config, roles=roles, runs=str(self.folder), run=run.name)
+        if steps is not None:
+            config = dataclasses.replace(config, steps=steps)
+        return Trainer(config, task=task, **keywords)
+
+    def _place(self, found: re.Match[str]) -> str:
+        return str(self._weights(found)) if found[2] else str((self.folder / found[1]).resolve())
+
+    def _weights(self, found: re.Match[str]) -> Path:
+        """The folder of what a phase has learnt."""
+        learnt = weights_in(checkpoint_of(self.folder / found[1], "last"))
+        name = found[2] or next(iter(learnt))
+        if name not in learnt or (not found[2] and len(learnt) > 1):
+            raise ConfigurationError(f"{found[0]} has the policies {', '.join(learnt)}; write phase:NAME/POLICY")
+        return learnt[name].resolve()
+
+    def begun(self, run: PhaseRun) -> bool:
+        """Whether there is something of it to go on with."""
+        return (self.folder / run.name / "config.yaml").is_file()
+
+    def finished(self, run: PhaseRun, steps: int | None = None) -> bool:
+        """Whether it did all its steps."""
+        return self.summary(run).get("steps") == (run.config.total_steps if steps is None else steps) and (
+            self.summary(run).get("reason") == "finished"
+        )
+
+    def summary(self, run: PhaseRun) -> dict[str, Any]:
+        """What `summary.json` of a run holds; nothing before it has ended or was interrupted."""
+        file = self.folder / run.name / "summary.json"
+        return read_json(file) if file.is_file() else {}
+
+
+def find_pipeline(name: str, runs: str) -> Path | None:
+    """The folder of a plan's runs, by path or by name under `runs`."""
+    return next((folder for folder in (Path(name), Path(runs) / name) if (folder / FILE).is_file()), None)
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    plain = to_plain(config)
+    del plain["type"]
+    return dict(plain)
+
+
+def _config(plain: Mapping[str, Any]) -> Config:
+    pairs = list(flat_pairs(present(plain)))
+    return configure(pairs, tasks.find(plain["task"]))
