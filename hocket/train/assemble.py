@@ -56,7 +56,8 @@ def build_parts(
     """
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    scorers = {spec: scorer_reward(spec, config, precision, journal) for spec in config.reward if is_scorer(spec)}
+    own = kind_of(task).rewards(config, task, workflow)
+    scorers = {spec: scorer_reward(spec, config, precision, journal, own) for spec in config.reward if is_scorer(spec)}
     found = _rewards(config, task, rewards, workflow, scorers)
     words = policies.values() if kind_of(task).textual else ()
     by_phase = with_judge(tuple(tuple(with_words_of(one, words) for one in phase) for phase in found), judge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, get_args
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.options import checked, parse_name
+from hocket.rewards.functions import load_rewards
 from hocket.rewards.opinions import Opinions, opinions_of
 from hocket.rewards.score import Journal
 from hocket.stages import Policy, Reward
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 PREFIX = "model:"
 
 By = Literal["mean", "min"]
+
+REFITS = {"every": int, "old": float, "keep": int, "batch": int, "gold": str}
+"""Settings of a scorer that is refitted in the run."""
 
 FORM = "write model:RUN_OR_PATH=WEIGHT, or model:A+B+C?by=min=WEIGHT"
 
@@ -97,11 +101,14 @@ class ScorerReward(Reward):
         return each.mean(0) - (self.deviations * each.std(0, unbiased=False) if self.deviations else 0.0)
 
     def _of(self, number: int, trajectories: Sequence[Trajectory]) -> Tensor:
-        member = self.members[number]
-        if number in self.retold:
-            chat = Chat(member.tokenizer)
-            trajectories = [_retold(trajectory, chat, self.name) for trajectory in trajectories]
-        return member.scores(trajectories)[:, self.output]
+        return self.members[number].scores(self.told(number, trajectories))[:, self.output]
+
+    def told(self, number: int, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
+        """Trajectories as the member of this number reads them."""
+        if number not in self.retold:
+            return trajectories
+        chat = Chat(self.members[number].tokenizer)
+        return [_retold(trajectory, chat, self.name) for trajectory in trajectories]
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -149,7 +156,11 @@ def is_scorer(reference: str) -> bool:
 
 
 def scorer_reward(
-    reference: str, config: Config, precision: Precision = "fp32", journal: Journal | None = None
+    reference: str,
+    config: Config,
+    precision: Precision = "fp32",
+    journal: Journal | None = None,
+    own: Sequence[Reward] = (),
 ) -> ScorerReward:
     """The reward that a flag names: `model:RUN_OR_PATH=WEIGHT`.
 
@@ -157,6 +168,9 @@ def scorer_reward(
     `?deviations=2` is the mean less two deviations. A member is a run (its newest checkpoint counts), a model folder or
     a hub name. The score goes by the members' names. A run keeps a digest of the weights in its journal, so that a
     resume does not go on with others.
+
+    With `?every=10`, and `old`, `keep` and `batch` of `hocket.train.refitted.RefittedScorer`, the scorer is refitted in
+    the run by what the task's `own` rewards say of its answers, or a function that `gold` names.
 
     Raises:
         ConfigurationError: naming the flag, when there is no such scorer, it is none, or it has changed since.
@@ -179,9 +193,30 @@ def scorer_reward(
         name = "+".join(Path(place).name for place in named.places)
         name += f".{named.settings['output']}" if named.settings.get("output") else ""
         _check_unchanged(name, members, journal)
-        return ScorerReward(tuple(members), name=name, weight=named.weight, **named.settings)
+        refits = {key: value for key, value in named.settings.items() if key in REFITS}
+        plain = {key: value for key, value in named.settings.items() if key not in REFITS}
+        if not refits:
+            return ScorerReward(tuple(members), name=name, weight=named.weight, **plain)
+        return _refitted(
+            ScorerReward(tuple(members), name=name, weight=named.weight, **plain), refits, config, journal, own
+        )
     except ConfigurationError as error:
         raise ConfigurationError(f"reward = {reference!r}: {error}") from error
+
+
+def _refitted(
+    reward: ScorerReward, settings: Mapping[str, Any], config: Config, journal: Journal | None, own: Sequence[Reward]
+) -> ScorerReward:
+    from hocket.recipes import find
+    from hocket.train.refitted import RefittedScorer
+
+    if "every" not in settings:
+        raise ConfigurationError(f"{next(iter(settings))} is about refitting; say how often by every=STEPS")
+    settings = dict(settings)
+    gold = load_rewards([settings.pop("gold")]) if "gold" in settings else own
+    plain = {one.name: getattr(reward, one.name) for one in fields(ScorerReward)}
+    recipe, total = find("reward-model"), config.total_steps
+    return RefittedScorer(**plain, gold=tuple(gold), recipe=recipe, total=total, journal=journal, **settings)
 
 
 def with_words_of(reward: Reward, policies: Iterable[Policy]) -> Reward:
@@ -202,7 +237,7 @@ def _parsed(reference: str) -> _Named:
     if not all(members):
         raise ConfigurationError(f"reward = {reference!r}: a scorer has no name; {FORM}")
     _, given = parse_name(f"{places}?{query}" if query else places, "reward")
-    hints = {"by": str, "deviations": float, "output": int}
+    hints = {"by": str, "deviations": float, "output": int, **REFITS}
     return _Named(members, checked(places, given, hints, kind="reward"), _weight(weight, reference))
 
 

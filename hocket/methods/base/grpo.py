@@ -86,8 +86,9 @@ GRPO_ITERATIVE = GRPO_KL.but(
         **GRPO_KL.conventions,
         "rounds": "phases of a plan, plan = [{recipe: grpo-iterative, steps: N}, ...]; the reference is the policy as "
         "it was when its phase began",
+        "reward model": "retrained every N steps on pairs of new samples and a tenth of earlier ones by "
+        "`--reward model:RUN?every=N`, by what the task says of them",
     },
-    note="the reference is reset each round; retraining a reward model with replay between rounds is open",
 )
 
 
