@@ -106,7 +106,11 @@ def build_learners(
                 f"{name!r} is not; build it in Python, or choose grpo-kl"
             )
         learners[name] = Learner(
-            policy, with_judge(chosen, judge), total_steps=config.total_steps, frozen=settings.frozen
+            policy,
+            with_judge(chosen, judge),
+            total_steps=config.total_steps,
+            frozen=settings.frozen,
+            leaves=config.leaves,
         )
     if all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")

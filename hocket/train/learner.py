@@ -18,7 +18,8 @@ from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate
 from hocket.train.idle import idle_stages
-from hocket.train.oom_retry import OutOfMemoryRetry, RetryingProblem
+from hocket.train.leaves import Alone, LeafProblem, Ranks
+from hocket.train.oom_retry import OutOfMemoryRetry
 from hocket.types import Quantity
 from hocket.update.problem import Problem
 
@@ -35,6 +36,18 @@ class CachesActivations(Protocol):
     def end_activation_cache(self) -> None: ...
 
 
+class Group(Protocol):
+    """Processes that make the same updates; this one leads them."""
+
+    def begin(self, learner: Learner, batch: Batch, key: Key, step: int) -> None:
+        """Has the others begin the same update."""
+        ...
+
+    def check(self, learner: Learner) -> None:
+        """After an update: all have the same weights."""
+        ...
+
+
 class Learner:
     """Learns one policy from its part of the experience.
 
@@ -42,14 +55,21 @@ class Learner:
         policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
         memory: what the recipe's stages remember. idle: those that changed nothing in the latest step.
         retry: what happens when the machine's memory runs out.
+        leaves: into how many parts a gradient is split, see `hocket.train.leaves`. ranks: the processes that share it;
+            group: leads the others.
     """
 
-    def __init__(self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False) -> None:
+    def __init__(
+        self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False, leaves: int = 1
+    ) -> None:
         policy.require(recipe.needs | ({Quantity.VALUE} if recipe.wants_value else set()))
         self.policy = policy
         self.recipe = recipe
         self.total_steps = total_steps
         self.frozen = frozen
+        self.leaves = leaves
+        self.ranks: Ranks = Alone()
+        self.group: Group | None = None
         self.memory: State = recipe.init()
         # A frozen policy is its own reference.
         copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
@@ -93,7 +113,11 @@ class Learner:
         mine = batch.of_policy(self.policy.name)
         problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
         if len(problem.live(mine)):
+            if self.group is not None:
+                self.group.begin(self, mine, key, step)
             metrics = self.recipe.update.step(problem, key)
+            if self.group is not None:
+                self.group.check(self)
             if "update" in self.memory:
                 self.memory = {**self.memory, "update": problem.memory}
         else:
@@ -109,8 +133,8 @@ class Learner:
         mine = credited.of_policy(self.policy.name)
         return mine, self._problem(mine, 1.0).measured()
 
-    def _problem(self, batch: Batch, lr_factor: float) -> RetryingProblem:
-        return RetryingProblem(
+    def _problem(self, batch: Batch, lr_factor: float) -> LeafProblem:
+        return LeafProblem(
             batch=batch,
             policy=self.policy,
             optimiser=self.optimiser,
@@ -122,6 +146,8 @@ class Learner:
             lr_factor=lr_factor,
             memory=self.memory.get("update", {}),
             retry=self.retry,
+            leaves=self.leaves,
+            ranks=self.ranks,
         )
 
     def _agree(self, problem: Problem, batch: Batch) -> Metrics:

@@ -160,6 +160,10 @@ class Config:
         precision: what matrix products of language models are made in; `auto` decides at the start.
         device: where language models are: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator where there is one.
         memory: what the learner holds at once.
+        leaves: into how many parts of whole groups a gradient is split and summed in one binary tree, a power of two;
+            with the same leaves any number of learners gives the same bits.
+        cluster: `local` for processes of this machine, None for this process alone.
+        learners: how many processes learn together, a divisor of `leaves`.
         overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
             are one update old; 0 does one after the other.
     """
@@ -188,6 +192,9 @@ class Config:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: str = "auto"
     memory: MemorySettings = MemorySettings()
+    leaves: int = 1
+    cluster: Literal["local"] | None = None
+    learners: int = 1
     overlap: int = 0
     engine: EngineSettings = EngineSettings()
 
@@ -198,6 +205,10 @@ class Config:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
+        if self.leaves < 1 or self.leaves & (self.leaves - 1):
+            raise ValueError(f"leaves must be a power of two, as 1, 2, 4 or 8, not {self.leaves}")
+        if self.learners < 1:
+            raise ValueError(f"learners must be at least 1, not {self.learners}")
         if self.overlap not in (0, 1):
             raise ValueError(f"overlap must be 0 or 1, not {self.overlap}")
         if self.decoding.max_tokens < 1:

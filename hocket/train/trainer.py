@@ -25,6 +25,7 @@ from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
 from hocket.train.learner import Learner
+from hocket.train.learner_group import LearnerGroup, check_learners
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
 from hocket.train.oom_retry import out_of_memory
@@ -96,6 +97,7 @@ class Trainer:
     def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool) -> None:
         """Builds everything in the run folder, from the newest checkpoint where there is one."""
         config = self.config
+        check_learners(config)
         for recipe, _ in config.phases:
             check_examples(recipe, self.task)
         self.recorder = Recorder(self.folder, self.observer.said)
@@ -120,6 +122,7 @@ class Trainer:
             check_lengths(self.task, self.parts.player)
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         self.overlap = Overlap(config, self.parts) if config.overlap else None
+        self.group = LearnerGroup(config, precision) if config.learners > 1 else None
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
@@ -127,6 +130,8 @@ class Trainer:
             raise ConfigurationError(f"steps = {self.total_steps}: run {self.folder.name} has done {done}; set more")
         if resume:
             self.recorder.config(config)
+        if self.group is not None:
+            self.group.stand(self.progress.phase, self.parts.learners)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
         for remark in () if resume else kind_of(self.task).remarks(config, self.task, workflow):
@@ -171,8 +176,7 @@ class Trainer:
             return self._step()
         except ConfigurationError:
             if self._new and not self.progress.step:
-                if self.overlap is not None:
-                    self.overlap.close()
+                self._close()
                 self.folder.abandon(new=True)
             raise
 
@@ -213,6 +217,9 @@ class Trainer:
                 onward = self.config.phase_of(step + 1) == self.progress.phase
                 return self.overlap.step(step, onward=onward, last=step >= self.total_steps)
             return run_async(train_step(self.parts, step))
+        except HocketError:
+            self._close()
+            raise
         except (MemoryError, RuntimeError) as error:
             if out_of_memory(error):
                 raise HocketError(
@@ -232,6 +239,8 @@ class Trainer:
             self.progress.phase = phase
             self.parts.begin_phase(phase, self._learners(phase))
             seat_references(self.config, self.parts)
+            if self.group is not None:
+                self.group.stand(phase, self.parts.learners)
 
     def _learners(self, phase: int) -> dict[str, Learner]:
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
@@ -270,12 +279,18 @@ class Trainer:
 
     def finish(self, reason: str) -> None:
         """Writes `summary.json` and the report, and lets go of the run folder."""
-        if self.overlap is not None:
-            self.overlap.close()
+        self._close()
         self.recorder.finish(self.summary(reason))
         if self._report is not None:
             self._report(self.folder.path)
         self.folder.release()
+
+    def _close(self) -> None:
+        """Ends the processes beside this one."""
+        if self.overlap is not None:
+            self.overlap.close()
+        if self.group is not None:
+            self.group.close()
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""

@@ -1,0 +1,168 @@
+"""A process that learns together with the first one: it holds the same policies and computes some of the leaves.
+
+It is told batches that have their credit already, and makes the same step as all others. It collects nothing and reads
+neither rewards nor data, and ends as soon as the first process is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import signal
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hocket.core.keys import Key
+from hocket.stages import State
+
+if TYPE_CHECKING:
+    from hocket.core.batch import Batch
+    from hocket.policies.family import Precision
+    from hocket.train.learner import Learner
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a rank is told first: the run, as its `config.yaml` has it. Answered by None once it can begin."""
+
+    config: str
+    precision: Precision
+    threads: int
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Join the others as this rank, by the store at a local port."""
+
+    rank: int
+    size: int
+    port: int
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Stand in a phase with these weights, and what each learner keeps beside them. Answered by None."""
+
+    phase: int
+    weights: Mapping[str, State]
+    references: Mapping[str, State]
+    learners: Mapping[str, State]
+
+
+@dataclass(frozen=True)
+class Learn:
+    """One update of a policy. Answered by a digest of the weights after it."""
+
+    policy: str
+    batch: Batch
+    key: Key
+    step: int
+    token_budget: int | None
+    checkpointing: bool | None
+
+
+def main(handle: int) -> None:
+    """Serves the connection at a file descriptor until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
+    connection = Connection(handle)
+    worker = Worker()
+    try:
+        while True:
+            connection.send_bytes(pickle.dumps(worker.answer(pickle.loads(connection.recv_bytes()))))
+    except (EOFError, OSError):
+        os._exit(0)  # Not by way of the group, whose first rank is gone.
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)
+
+
+class Worker:
+    """The learners of a run, once it was told of it."""
+
+    def __init__(self) -> None:
+        self._learners: dict[str, Learner] = {}
+        self._phase = -1
+
+    def answer(self, message: Setup | Meet | Stand | Learn) -> Any:
+        """Does what a message says; an error is an answer too."""
+        from hocket.train.sampler_worker import portable
+
+        try:
+            if isinstance(message, Setup):
+                return self._set_up(message)
+            if isinstance(message, Meet):
+                return self._meet(message)
+            if isinstance(message, Stand):
+                return self._stand(message)
+            return self._learn(message)
+        except Exception as error:
+            return portable(error)
+
+    def _set_up(self, message: Setup) -> None:
+        import yaml
+
+        from hocket import tasks
+        from hocket.core.aliases import present
+        from hocket.train.config import configure, flat_pairs
+        from hocket.train.kinds import kind_of
+
+        torch.set_num_threads(message.threads)
+        pairs = list(flat_pairs(present(yaml.safe_load(message.config))))
+        task = tasks.find(str(dict(pairs)["task"]))
+        self._config = configure(pairs, task)
+        build = kind_of(task).build
+        self._policies, _ = build(self._config, task, workflow=None, journal=None, precision=message.precision)
+
+    def _meet(self, message: Meet) -> None:
+        from hocket.train.ranks import joined
+
+        self._ranks = joined(message.rank, message.size, message.port)
+
+    def _build(self, phase: int) -> None:
+        from hocket.train.assemble import build_learners
+
+        self._phase = phase
+        self._learners = build_learners(self._config, self._policies, self._config.phases[phase][0])
+        for learner in self._learners.values():
+            learner.ranks = self._ranks
+
+    def _stand(self, message: Stand) -> None:
+        if message.phase != self._phase:
+            self._build(message.phase)
+        for name, learner in self._learners.items():
+            learner.policy.module.load_state_dict(message.weights[name])
+            if learner.reference is not None and name in message.references:
+                learner.reference.module.load_state_dict(message.references[name])
+            learner.restore(message.learners[name])
+
+    def _learn(self, message: Learn) -> str:
+        learner = self._learners[message.policy]
+        fit(learner, message.token_budget, message.checkpointing)
+        learner.learn(message.batch, message.key, message.step)
+        return digest(learner.policy.module)
+
+
+def fit(learner: Learner, token_budget: int | None, checkpointing: bool | None) -> None:
+    """Micro-batches as the first rank makes them: rounding depends on them."""
+    policies: list[Any] = [learner.policy, learner.reference]
+    for policy in policies:
+        if token_budget is not None and hasattr(policy, "token_budget"):
+            policy.token_budget, policy.checkpointing = token_budget, checkpointing
+
+
+def digest(module: nn.Module) -> str:
+    """Of all trainable weights, by name."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, weight in sorted(module.named_parameters()):
+        if weight.requires_grad:
+            found.update(
+                name.encode() + weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+            )
+    return found.hexdigest()
