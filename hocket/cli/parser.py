@@ -52,8 +52,8 @@ MICROSCOPE = """what recipes make of one recorded batch, in float64 and without 
 
 A batch is one JSON object: {"version": 1, "trajectories": [..], "state": {..}}. A trajectory has
   group, scores {name: number}, logp [..]                 and what it has of
-  per decision: logp_behaviour, logp_proximal, logp_ref, entropy, value, trained, segment, turn,
-                tokens, token_scores {name: [..]}
+  per decision: logp_behaviour, logp_proximal, logp_ref, entropy, value, score, trained, segment,
+                turn, tokens, token_scores {name: [..]}
   per turn:     turn_scores, agent, state
   id, source ("own", "baseline", "expert"), truncated, final_value, parent {id, length}
   what stages read besides: text, label, embedding, history, info {pieces, tool_calls, ..}

@@ -15,10 +15,11 @@ TOP = ("version", "trajectories", "state")
 REQUIRED = ("group", "scores", "logp")
 OPTIONAL = (
     *("id", "tokens", "logp_behaviour", "logp_proximal", "logp_ref", "logp_under", "entropy", "value", "final_value"),
+    "score",
     *("trained", "segment", "turn", "agent", "state", "final_state", "turn_scores", "token_scores", "source", "parent"),
     *("text", "label", "embedding", "truncated", "info", "history"),
 )
-NUMBERS = ("logp", "logp_behaviour", "logp_proximal", "logp_ref", "entropy", "value")
+NUMBERS = ("logp", "logp_behaviour", "logp_proximal", "logp_ref", "entropy", "value", "score")
 COUNTS = ("tokens", "segment", "turn")
 PER_DECISION = (*NUMBERS, *COUNTS, "trained")
 PER_TURN = ("agent", "state", "turn_scores")

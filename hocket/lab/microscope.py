@@ -45,6 +45,8 @@ def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     for quantity, column in ((Quantity.ENTROPY, read.batch.entropy), (Quantity.VALUE, read.batch.value)):
         if column is not None:
             leaves[quantity] = column.clone().requires_grad_()
+    if read.score is not None:
+        leaves[Quantity.SCORE] = read.score[:, None].clone().requires_grad_()
     now = Evaluation(**{quantity.value: leaf for quantity, leaf in leaves.items()})
     terms = recipe.loss(now, batch)
     loss = torch.stack([term.total() for term in terms]).sum()
@@ -63,6 +65,8 @@ def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     for quantity in (Quantity.VALUE, Quantity.ENTROPY):
         if quantity in found:
             result[f"gradient_{quantity.value}"] = read.by_trajectory(found[quantity][seen.decision])
+    if Quantity.SCORE in found:
+        result["gradient_score"] = read.by_trajectory(found[Quantity.SCORE][seen.decision, 0])
     return result
 
 
@@ -132,8 +136,10 @@ def _told(episode: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
     """Raises `HocketError` naming the field a recipe needs and the batch lacks."""
-    if recipe.outputs:
-        raise HocketError(f"{recipe.name} learns a scorer, and a recorded batch does not hold its scores")
+    if recipe.outputs > 1:
+        raise HocketError(f"{recipe.name} learns {recipe.outputs} scores, and a recorded batch holds one per decision")
+    if recipe.outputs and read.score is None:
+        raise HocketError(f"{recipe.name} learns a scorer and needs score in every trajectory")
     if Column.REFERENCE in recipe.reads and "reference" not in read.batch.logp:
         raise HocketError(f"{recipe.name} needs logp_ref in every trajectory")
     if recipe.wants_value and read.batch.value is None:
@@ -149,6 +155,7 @@ class RecordedBatch:
 
     Attributes:
         batch: the batch, with all recorded columns. logp: the current policy's log-probs, `[T]`.
+        score: what a scorer gives after each decision, `[T]`; None where it is not recorded.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -162,6 +169,7 @@ class RecordedBatch:
         decisions = [(n, p) for n, visit in enumerate(self._visits) for p, own in enumerate(visit) if own[1]]
         self._owner = decisions
         self.logp = self._column("logp")
+        self.score = self._column("score") if self._given("score") else None
         self.batch = self._batch()
 
     def by_trajectory(self, values: Tensor) -> list[list[float]]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hocket.report.page import duration, percent, plain
+from hocket.train.kinds import is_share
+from hocket.train.kinds.words import WORDS
 
 Json = Mapping[str, Any]
 Show = Callable[[float | None], str]
@@ -16,12 +18,12 @@ COMPARED = ("difference", "P(better)", "seeds resolve", "area: difference")
 
 def columns(found: Json) -> list[tuple[str, str, Show]]:
     """The metrics of the tables: key, heading, and how a value is shown."""
-    share = found["measure"] != "return"
-    success = percent if share else plain
+    measure = found["measure"]
+    success = percent if is_share(measure) else plain
     known: Json = next((method["metrics"] for method in found["methods"] if method["metrics"]), {})
     passes = [name for name in known if name.startswith("pass@")]
     return [
-        ("final", "final accuracy" if share else "final return", success),
+        ("final", f"final {WORDS.get(measure, measure)}", success),
         ("area", "area under curve", success),
         *((name, name, percent) for name in passes[-1:]),
         ("tokens", "tokens sampled", plain),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,20 @@ def test_every_recipe_answers_in_the_inputs_order_and_whatever_that_order_is(nam
         for row, other in zip(found[field], mirrored[field][::-1], strict=True):
             assert row == pytest.approx(other, rel=1e-7, abs=1e-12)
     assert found["kept"] == [any(weight != 0 for weight in row) for row in found["weight"]]
+
+
+def test_a_reward_model_by_hand() -> None:
+    scores = {"good": [0.3, 1.0], "bad": [0.1, 0.5]}
+    rows = [
+        {"group": "a", "scores": {"r": float(name == "good")}, "logp": [0.0, 0.0], "score": given}
+        for name, given in scores.items()
+    ]
+    found = inspect(find("reward-model"), {"version": 1, "trajectories": rows})
+    assert found["loss"] == pytest.approx(math.log1p(math.exp(-0.5)))
+    slope = 1 / (1 + math.exp(0.5))
+    assert found["gradient_score"] == [pytest.approx([0.0, -slope]), pytest.approx([0.0, slope])]
+    with pytest.raises(HocketError, match="learns a scorer and needs score"):
+        inspect(find("reward-model"), {"version": 1, "trajectories": [{**row, "score": None} for row in rows]})
 
 
 def test_grpo_by_hand() -> None:
