@@ -97,8 +97,7 @@ def _() -> Finding:
             asked.append((one.scenario.id, one.samples, numbers, one.actor))
             who = before_training("policy") if one.actor == "reference" else "policy"
             for number in numbers:
-                said = [np.array(part) for part in ([0], [1])]
-                turn = Turn("agent", who, *said, logp=np.array([-1.0], np.float32))
+                turn = Turn("agent", who, np.array([0]), np.array([1]), np.array([-1.0], np.float32))
                 found.append(Trajectory(one.scenario, [turn], sample=number))
         return found
 

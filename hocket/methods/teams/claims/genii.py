@@ -186,7 +186,7 @@ def _() -> Finding:
     paid = batch.but(scores={REWARD[level]: LevelScores(level, part.double()) for level, part in parts.items()})
     wanted = [0 + 1 + 0.0, 2 + 0.1, 3 + 4 + 0.2 + 0.01, 5 + 0.3 + 0.01, 6 + 7 + 0.4 + 0.02, 8 + 0.5 + 0.02]
     off = gap(turn_values(paid), torch.tensor(wanted))
-    compared = GENII.credit(paid).compared  # type: ignore[call-arg]
+    compared = GENII.credit(paid).compared
     # The third's first turn, which is worth most, does not count: the second's is best.
     holds = compared is not None and sorted(compared.tolist()) == [[2, 0], [5, 1]]
     return Finding(holds and off < 1e-6, say(off=off, compared=str(None if compared is None else compared.tolist())))

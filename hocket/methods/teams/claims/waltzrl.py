@@ -125,7 +125,7 @@ def _() -> Finding:
 def _() -> Finding:
     worth = {"first": 0.0, "second": 0.25, "third": 1.0}
     critic, flow = Part("unsafe", "needless"), ConversationFeedback(rounds=2)
-    parts = {"conversation": list(worth), "feedback": critic}
+    parts = {"conversation": Part(*worth), "feedback": critic}
     (played,) = rehearse(flow, Scenario("s", "the request"), parts, verifier=lambda text, _: worth[text])
     off = gap(played.scores["own"].value, [0.0, 0.25 + 0.6, 0.25, 0.75 + 0.6, 1.0])
     heard = [str(messages[-1]["content"]) for messages in critic.asked]
