@@ -322,6 +322,8 @@ def _() -> Finding:
         "rollout.members.0.samples": 10,
         "rollout.members.1.expansions": 8,
         "rollout.members.1.children": 3,
+        "shaping.0.weight": 0.6,
+        "shaping.1.weight": 1.0,
         "credit.members.0.least": 0.5,
         "credit.members.1.margin": 0.3,
         "credit.members.1.least": 0.15,
@@ -336,6 +338,7 @@ def _() -> Finding:
         for slot in ("rollout", "credit", "objective")
     )
     same = OPTIMA_SFT.update == OPTIMA_DPO.update == OPTIMA.update and OPTIMA_SFT.curriculum == OPTIMA.curriculum
+    same &= OPTIMA_SFT.shaping == OPTIMA_DPO.shaping == OPTIMA.shaping
     return Finding(found == names and alike and same, say(settings=str(found)))
 
 
