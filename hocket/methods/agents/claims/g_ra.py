@@ -67,6 +67,19 @@ def _() -> Finding:
     return Finding(gap(values, [1.0 + 0.2 + 0.1, 1.0 - 0.2, 0.4, 0.0]) < EXACT, f"solved, form {cases}: {line(values)}")
 
 
+@claim(
+    "With tau = -infinity the gate is open also without a verdict; where nothing can be judged there is none.",
+    "derived",
+)
+def _() -> Finding:
+    fixed: dict[str, Any] = {"group": "g", "logp": [-1.0], "turn": [0], "turn_scores": [{"steps": 0.3}]}
+    judged = [{**fixed, "scores": {"solved": verdict}} for verdict in (None, 1.0, 0.0)]
+    unjudged = [{**fixed, "scores": {}}] * 2
+    found = [shaped(gated(-math.inf), judged), shaped(gated(0.0), judged), shaped(gated(0.0), unjudged)]
+    wanted = [[0.3, 1.3, 0.3], [0.0, 1.3, 0.0], [0.3, 0.3]]
+    return below(EXACT, off=gap(found, wanted))
+
+
 HOUSES = tasks.find("household?dense=0.1")
 
 

@@ -73,6 +73,14 @@ def _() -> Finding:
     return below(EXACT, difference_from_both_forms_counted_anew=max(gaps))
 
 
+@claim("As shipped c = 1: before the result it is N(R_O) + N(R_T), after it N(R_O).")
+def _() -> Finding:
+    outcome, turn = group_relative([1.0, 1.0, 0.0, 0.0]), group_relative([1.0, 0.0, 0.5, 0.25])
+    rows = [called("g", one, final) for one, final in zip((1.0, 0.0, 0.5, 0.25), (1.0, 1.0, 0.0, 0.0), strict=True)]
+    wanted = [[o + t, o + t, o, o] for o, t in zip(outcome, turn, strict=True)]
+    return below(EXACT, off=gap(inspect_rows(MT_GRPO, rows)["advantages"], wanted))
+
+
 @claim("Two rollouts with the same outcome and different turn rewards differ on the first turn's tokens alone.")
 def _() -> Finding:
     one, other = map(by_turn, FOUR[:2], inspect_rows(MT_GRPO, FOUR)["advantages"][:2])
@@ -159,6 +167,9 @@ def _() -> Finding:
     holds = fmean(ours) > fmean(summed) + 0.1 and all(a > b for a, b in zip(ours, summed, strict=True))
     return Finding(holds, say(right_after_30_steps_on_the_sum=line(summed), apart=line(ours)))
 
+
+claim.spares("mt-grpo: credit.gamma = 40.0", "of the cumulative form alone")
+claim.spares("mt-grpo: credit.gamma = 0.0", "of the cumulative form alone")
 
 claim.shipped(
     MT_GRPO, "credit", sees=lambda run: {"calls": run.mean("tools/calls"), "groups": run.mean("groups/with_signal")}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, gap, inspect_rows, say
@@ -166,6 +167,14 @@ def _() -> Finding:
             off = max(off, gap(given, credit), gap(slopes, slope), gap(of_v, value))
         off = max(off, abs(made["loss"] - loss))
     return Finding(off < EXACT, say(batches=5, steps=str(list(forms)), off=off))
+
+
+@claim("As shipped V is fitted once before the policy's step; prompts and either update are as SFT's.", "chosen here")
+def _() -> Finding:
+    names = ("epochs", "minibatches", "clip_norm", "warmup", "weight_decay")
+    ours, theirs = ([value_at(one, f"update.{name}") for name in names] for one in (OREO, SFT))
+    holds = ours == theirs and OREO.curriculum == SFT.curriculum and value_at(OREO, "update.fits") == 1
+    return Finding(holds, say(updates=str(ours)))
 
 
 @functools.cache
@@ -353,6 +362,9 @@ def _() -> Finding:
     saw = say(beta=LEASHED[0], unseen_chains=20, greedy=line(greedy), beam_of_width_2_and_4_candidates=line(beam))
     return Finding(min(gains) >= 0.05 and fmean(gains) > 0.1, f"{saw}, 5 seeds")
 
+
+claim.spares("torch.cumsum(fresh, 0) - 1 -> torch.cumsum(fresh, 0) + 1", "steps that count are numbered anew")
+claim.spares("torch.cumsum(fresh, 0) - 1 -> torch.cumsum(fresh, 0)", "steps that count are numbered anew")
 
 claim.shipped(
     OREO,

@@ -154,6 +154,11 @@ def _() -> Finding:
 
 claim.spares("2 ** 23 -> 2", "how much is held at once changes no number")
 claim.spares("max(1, BUDGET // width) -> min(1, BUDGET // width)", "how much is held at once changes no number")
+claim.spares(
+    "int(group.max()) + 1 -> int(group.max()) - 1", "the least number of counts; there are more for more groups"
+)
+claim.spares("int(group.max()) + 1 -> int(group.max())", "the least number of counts; there are more for more groups")
+claim.spares("group.max() -> group.min()", "the least number of counts; there are more for more groups")
 claim.spares("-1 -> 1", "the last of two dimensions")
 
 claim.shipped(OTB, "credit")

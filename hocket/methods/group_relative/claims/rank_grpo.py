@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,15 @@ from hocket.lab.toys.rewarded import drawn, lines, sample, shown
 from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.rank_grpo import HITS, RANK_GRPO, ListGain, discounted_gains, remaining_gain
+from hocket.methods.group_relative.rank_grpo import (
+    HITS,
+    LISTED_STEPS,
+    RANK_GRPO,
+    ListGain,
+    discounted_gains,
+    remaining_gain,
+)
+from hocket.tasks.split import split_of
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -106,6 +116,44 @@ def _() -> Finding:
     return Finding(holds, say(slopes_at_107_109_95_93=shown(slopes), pull_to_the_reference=pull))
 
 
+@claim("Ranks go as far as any list; without hits the return stands at every one; the gain is a reward of weight 1.")
+def _() -> Finding:
+    half, up = 1e-4 + math.sqrt(0.5), {"group": "a", "logp_ref": [-1.0] * 3, "segment": [0, 1, 2]}
+    rows = [listed([0], [1.0]), listed([0, 1, 2], [0.0, 1.0, 1.0])]
+    plain = [{**up, "scores": {"reward": reward}, "logp": [-1.0] * 3} for reward in (1.0, 0.0)]
+    found = [inspect_rows(RANK_GRPO.but({"rewards": ()}), one)["advantages"] for one in (rows, plain)]
+    wanted = [[[0.5 / half], [-0.5 / half, 0.5 / half, 0.5 / half]], [[0.5 / half] * 3, [-0.5 / half] * 3]]
+    # Discounts are those of ranks 1, 2 and 3.
+    ahead = remaining_gain(torch.ones(3, dtype=torch.float64))
+    gains = gap(ahead, torch.tensor([1.5 + 1 / math.log2(3), 0.5 + 1 / math.log2(3), 0.5]))
+    turn = Turn("policy", "policy", np.zeros(1, np.int64), np.zeros(1, np.int64), text="\nRome")
+    trajectory = Trajectory(Scenario("s", "?", ["", "Rome"]), [turn])
+    run_async(ListGain()([trajectory], key=Key.of(0)))
+    holds = HITS.get(trajectory) == [0.0, 1.0] and RANK_GRPO.rewards == (ListGain(weight=1.0),)
+    return Finding(holds and gap(found, wanted) < EXACT and gains < 1e-6, say(off=gap(found, wanted), gains=gains))
+
+
+@claim("The shipped task asks for a sum of six terms in three steps of two, and scores the list's gain over the best.")
+def _() -> Finding:
+    task: Any = LISTED_STEPS.make("listed-steps", {})
+    asked = [task.scenario("train", number) for number in range(30)]
+    sides, minus, gaps = set[str](), 0, []
+    for one in asked:
+        question = one.prompt[-1]["content"]
+        terms = [int(term.replace(" ", "")) for term in re.findall(r"(?:[+-] )?\d+", question)]
+        steps = [[int(term.replace(" ", "")) for term in re.findall(r"-? ?\d+", step)] for step in one.answer]
+        sides.add(split_of(question))
+        minus += sum(term < 0 for term in terms[1:])
+        gaps.append(gap(terms, [term for step in steps for term in step]) if len(terms) == 6 else math.inf)
+        gaps.append(gap([len(step) for step in steps], [2.0] * 3))
+    best, first = (task.verify("\n".join(asked[0].answer[:count]), asked[0]) for count in (3, 1))
+    gaps += [abs(best - 1.0), abs(first - 1 / (1.5 + 1 / math.log2(3)))]
+    turns = [Turn("p", "p", np.zeros(1, np.int64), np.zeros(1, np.int64), text=said) for said in ("a\nb\nc", "a\nb")]
+    items = [task.describe(Trajectory(asked[0], [turn]))["items"] for turn in turns]
+    holds = sides == {"train"} and 30 < minus < 120 and items == [1.0, 0.0]
+    return Finding(holds and max(gaps) < 1e-12, say(off=max(gaps), negative_terms_of_150=minus))
+
+
 ITEMS, LISTED = 50, 5
 
 
@@ -147,4 +195,5 @@ def _() -> Finding:
     return Finding(holds, lines(NDCG=gains, hits_at_ranks_4_and_5=lasts))
 
 
+claim.spares("rank-grpo: regularisers.0.horizon = 5120", "no length divides a mean over tokens")
 claim.shipped(RANK_GRPO, "credit")

@@ -2,17 +2,25 @@
 
 import math
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Level
+from hocket.core.components import value_at
+from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.answers import AnswerPolicy, Updating
 from hocket.lab.toys.games import CYCLE, GameBandit, random_game, regularised_gap, rule_of
-from hocket.methods.preference.egpo import EGPO, ExtragradientStep
+from hocket.methods.base.rloo import RLOO
+from hocket.methods.preference.egpo import EGPO, ExtragradientStep, win_rates
 from hocket.recipe import Recipe
+from hocket.stages import Policy
+from hocket.types import Quantity
+from hocket.update.problem import Problem
 
 claim = Claims("egpo", "arXiv:2503.08942")
 
@@ -113,9 +121,45 @@ def _() -> Finding:
     return Finding(many < 0.5 * few, say(of_8=few, of_64=many))
 
 
+@claim("The opponent of a win rate is the samples weighted by their ratio to who sampled them.", "derived")
+def _() -> Finding:
+    matrix, copies = random_game(3, "rates"), (1, 2, 3)
+    old, now = (torch.tensor(one, dtype=torch.float64).log() for one in ((0.2, 0.3, 0.5), (0.6, 0.3, 0.1)))
+    bandit = GameBandit((0, 0, 0), old, flat(3), copies)
+    answers = bandit.answers()
+    found = win_rates(bandit.batch(on(matrix, 0.2)), now[answers])
+    share = torch.tensor(copies, dtype=torch.float64) * (now - old).exp()
+    return below(1e-12, off=gap(found, (matrix @ (share / share.sum()))[answers]))
+
+
+@claim("As shipped there is a trial, beta is 0.1 and all else RLOO's; by how much the trial moves win rates is told.")
+def _() -> Finding:
+    """Four answers, each sampled once by an even policy, and a step of plain descent."""
+    matrix, logits = random_game(4, "as shipped"), torch.tensor([0.5, 0.0, -0.5, 0.2], dtype=torch.float64)
+    recipe, bandit = (
+        EGPO.but({"shaping.0.wins.rule": rule_of(matrix)}),
+        GameBandit((0,) * 4, flat(4), flat(4), (1,) * 4),
+    )
+    policy = AnswerPolicy(bandit, logits)
+    optimiser, needs = torch.optim.SGD([policy.logits], lr=0.3 * 3), frozenset({Quantity.LOGP})
+    batch = bandit.batch(recipe)
+    problem = Problem(batch, cast(Policy, policy), optimiser, recipe.loss, needs, Level.BATCH, False)
+    told = recipe.update.step(problem, Key.of(0))["extragradient/moved"]
+    tried = stepped(matrix, logits, flat(4), 0.1, 0.3, False)
+    moved = (matrix @ (torch.softmax(tried, 0) - torch.softmax(logits, 0))).abs().mean()
+    wanted = torch.softmax(stepped(matrix, logits, flat(4), 0.1, 0.3, True), 0)
+    names = ("epochs", "minibatches", "clip_norm", "warmup", "weight_decay")
+    same = all(value_at(EGPO, f"update.{name}") == value_at(RLOO, f"update.{name}") for name in names)
+    return below(1e-12, same, update=gap(policy.probs, wanted), moved=abs(told - float(moved)))
+
+
 def trialled(run: ShippedRun) -> dict[str, float]:
     """By how much the trial moved win rates."""
     return {"moved by the trial": run.mean("extragradient/moved")}
 
+
+claim.spares("0.5 -> 20.0", "of an answer that does not count, which nobody reads")
+claim.spares("egpo: credit = GroupRelative", "the update puts win rates in the place of the credit's advantages")
+claim.spares("egpo: credit.leave_one_out = True", "the update puts win rates in the place of the credit's advantages")
 
 claim.shipped(EGPO, "update", "objective", settings={"curriculum.prompts": 4}, sees=trialled)

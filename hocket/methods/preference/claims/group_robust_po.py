@@ -105,4 +105,29 @@ def _() -> Finding:
     )
 
 
+@claim("As shipped eta is 0.1; who is absent keeps its share, a new group begins with the mean of the others'.")
+def _() -> Finding:
+    """Groups a and b are known and there, z is known and absent, c is new; what a pair carries multiplies its loss."""
+    gaps, before = [], {"a": 0.3, "b": 0.5, "z": 0.2}
+    for document in batches(10, "shipped", graded=True, groups=4):
+        rows, who = [], dict(zip((f"group {n}" for n in range(4)), "abca", strict=True))
+        for row in document["trajectories"]:
+            rows.append({**row, "info": {**row["info"], "group": who[row["group"]], "pair_weight": 0.5}})
+        at, now = pair_losses(rows), pair_losses(rows, policy="logp")
+        held = {**before, "c": (0.3 + 0.5 + 0.2) / 3}
+        here = {g: held[g] * math.exp(0.1 * sum(at[g]) / len(at[g])) for g in "abc"}
+        share = sum(held[g] for g in "abc") / (sum(held.values()) * sum(here.values()))
+        wanted = sum(0.5 * here[g] * share * sum(now[g]) / len(now[g]) for g in "abc")
+        gaps.append(abs(inspect_rows(GROUP_ROBUST_PO, rows, credit=before)["loss"] - wanted))
+    return below(1e-12, off=max(gaps))
+
+
+claim.spares("1.0 -> 40.0", "weights are divided by their sum, and without others all begin alike")
+claim.spares("group-robust-po: credit.loss.measure.alpha = 20.0", "of the alpha divergence alone")
+claim.spares("group-robust-po: credit.loss.measure.alpha = 0.0", "of the alpha divergence alone")
+claim.spares("group-robust-po: credit.loss.top = 40.0", "no trajectory has an advantage here")
+claim.spares("group-robust-po: credit.loss.lone = True", "no trajectory has an advantage here")
+claim.spares("group-robust-po: credit.loss.coefficient = 40.0", "of the mean; the adversary reads losses of pairs")
+claim.spares("group-robust-po: credit.loss.coefficient = 0.0", "of the mean; the adversary reads losses of pairs")
+
 claim.shipped(GROUP_ROBUST_PO, "credit")

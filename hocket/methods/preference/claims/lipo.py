@@ -92,8 +92,19 @@ def _() -> Finding:
     return below(1e-12, float(first) > float(last), top == bottom, equal=same)
 
 
+@claim("Prompts of a step and updates are DPO's.", "derived")
+def _() -> Finding:
+    same = LIPO.update == DPO.update and LIPO.curriculum == DPO.curriculum
+    return Finding(same, f"{LIPO.update}, {LIPO.curriculum}")
+
+
 ALIKE = "gains enter as differences, in which a constant cancels"
 claim.spares("2 ** label.clamp(max=LARGEST) - 1 -> 2 ** label.clamp(max=LARGEST) + 1", ALIKE)
 claim.spares("2 ** label.clamp(max=LARGEST) - 1 -> 2 ** label.clamp(max=LARGEST)", ALIKE)
+claim.spares("lipo: credit.epsilon = 4e-07", "no deviation is taken")
+claim.spares("lipo: credit.epsilon = 0.0", "no deviation is taken")
+claim.spares("lipo: credit.ddof = 40", "no deviation is taken")
+claim.spares("lipo: objective.measure.alpha = 20.0", "of the alpha divergence alone; this is the log-ratio")
+claim.spares("lipo: objective.measure.alpha = 0.0", "of the alpha divergence alone; this is the log-ratio")
 claim.spares("50.0 -> 2000.0", "it keeps gains finite for labels far beyond any list's")
 claim.shipped(LIPO, "objective", without={"objective": Listwise(beta=0.1)})

@@ -1,8 +1,13 @@
 """MNPO's claims."""
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Level
+from hocket.core.components import value_at
+from hocket.core.keys import Key
 from hocket.lab.bandit import minimised
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, same_gradient, say
@@ -13,6 +18,9 @@ from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.preference.inpo import INPO
 from hocket.methods.preference.mnpo import MNPO, population_weights
 from hocket.recipe import Recipe
+from hocket.stages import Policy
+from hocket.types import Quantity
+from hocket.update.problem import Problem
 
 claim = Claims("mnpo", "arXiv:2509.23102")
 FLAT = torch.full((3,), 1 / 3, dtype=torch.float64).log()
@@ -69,6 +77,35 @@ def _() -> Finding:
     return below(1e-12, off=max(gaps))
 
 
+@claim("Opponents' weights are proportional to decay^j, the newest first; a policy enters after every round.")
+def _() -> Finding:
+    """With rounds of two steps: who is there is asked of the weights kept after each."""
+    matrix, told, kept, entered = random_game(3, "rounds"), [], list[list[float]](), list[list[float]]()
+    recipe = on(MNPO.but({"update.every": 2, "update.clip_norm": None}), matrix)
+    logits, memory = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64), recipe.init()["update"]
+    for number in range(6):
+        bandit = GameBandit((0, 0, 0), torch.log_softmax(logits, 0), REFERENCE, (1, 1, 1))
+        policy, needs = AnswerPolicy(bandit, logits), frozenset({Quantity.LOGP})
+        optimiser, batch = torch.optim.SGD([policy.logits], lr=0.05), bandit.batch(recipe)
+        learner = cast(Policy, policy)
+        problem = Problem(batch, learner, optimiser, recipe.loss, needs, Level.BATCH, False, memory=memory)
+        told.append(recipe.update.step(problem, Key.of(0))["population/opponents"])
+        memory = problem.memory
+        if number % 2 == 0:
+            entered = [logits.tolist(), *entered][:2]
+        kept.append([gap([one[0].tolist() for one in memory["past"]], entered)])
+        logits = policy.logits.detach()
+    shares = gap(population_weights(3, 0.5), [4 / 7, 2 / 7, 1 / 7]) + gap(population_weights(2, 1.0), [0.5, 0.5])
+    return below(1e-12, told == [1, 2, 2, 3, 3, 3], shares=shares, who_is_kept=max(map(max, kept)))
+
+
+@claim("As shipped passes, parts, clip and decay of an update are INPO's, of a population of three.", "chosen here")
+def _() -> Finding:
+    names = ("epochs", "minibatches", "clip_norm", "warmup", "weight_decay")
+    ours, theirs = ([value_at(one, f"update.{name}") for name in names] for one in (MNPO, INPO))
+    return Finding(ours == theirs and value_at(MNPO, "update.opponents") == 3, say(updates=str(ours)))
+
+
 def rounds(matrix: Tensor, opponents: int, eta: float, tau: float, count: int) -> Tensor:
     """The policy after rounds whose loss is minimised exactly: ref^r prod_j pi_{t-j}^((1-r) l_j) exp(P pi_t / eta)."""
     past = [torch.log_softmax(torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64), 0)]
@@ -104,5 +141,9 @@ def met(run: ShippedRun) -> dict[str, float]:
     """How many opponents there were beyond the sampler, on average."""
     return {"past selves": run.mean("population/opponents") - 1}
 
+
+claim.spares("int(known['steps']) + 1 -> int(known['steps']) - 1", "counted downwards, rounds are as long")
+claim.spares("self.opponents - 1 -> self.opponents + 1", "as many are told of as there are, and no more are kept")
+claim.spares("self.opponents - 1 -> self.opponents", "as many are told of as there are, and no more are kept")
 
 claim.shipped(MNPO, "update", settings={"curriculum.prompts": 4}, steps=3, sees=met)

@@ -88,4 +88,16 @@ def _() -> Finding:
     )
 
 
+@claim("As shipped an answer weighs e^|R - mean R|, and beta is 0.1.", "chosen here")
+def _() -> Finding:
+    drift, reward, rows = (0.4, -0.7, 1.1), (0.9, 0.1, 0.3), []
+    for number, (gone, worth) in enumerate(zip(drift, reward, strict=True)):
+        told = {"logp": [gone - 2.0], "logp_ref": [-2.0], "logp_behaviour": [-2.0]}
+        rows.append({"id": f"{number}", "group": "question", "scores": {"reward": worth}, **told})
+    mean = sum(reward) / 3
+    parts = [math.exp(abs(worth - mean) + 0.1 * gone) for gone, worth in zip(drift, reward, strict=True)]
+    found = inspect_rows(MPO, rows)["loss"]
+    return below(1e-12, off=abs(found + math.log(parts[0] / sum(parts))))
+
+
 claim.shipped(MPO, "objective")

@@ -7,7 +7,7 @@ from hocket.core.signals import returns
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, say
 from hocket.lab.toys.games import CYCLE, UNEVEN, GameBandit, regularised_gap, rule_of
-from hocket.methods.preference.nash_md import NASH_MD, MixtureWins
+from hocket.methods.preference.nash_md import NASH_MD, MixtureWins, shares_against
 from hocket.methods.preference.spo_minimax import SPO_MINIMAX
 from hocket.recipe import Recipe
 from hocket.rewards.shaping import KLInReward
@@ -90,6 +90,19 @@ def _() -> Finding:
     gaps = [flow(UNEVEN, mixture, REFERENCE, tau=0.3, rate=0.3, steps=4000) for mixture in (0.5, 0.125, 0.02)]
     falls = gaps[0] > 10 * gaps[1] > 100 * gaps[2] and gaps[2] < 1e-5
     return Finding(falls, say(of_05=gaps[0], of_0125=gaps[1], of_002=gaps[2]))
+
+
+@claim("As shipped the mixture is half and half and tau 0.1; an answer without others ties.")
+def _() -> Finding:
+    recipe = NASH_MD.but({"shaping.0.wins.rule": rule_of(UNEVEN)})
+    bandit = GameBandit((0, 0, 0), SHARE.log(), REFERENCE, (1, 1, 1))
+    found, wanted = returns(bandit.batch(recipe)), []
+    for i in range(3):
+        weight = {j: float(((REFERENCE[j] - SHARE[j].log()) / 2).exp()) for j in range(3) if j != i}
+        won = sum(one * float(UNEVEN[i, j]) for j, one in weight.items()) / sum(weight.values())
+        wanted.append(won - 0.5 - 0.1 * float(SHARE[i].log() - REFERENCE[i]))
+    half, none = torch.full((1, 1), 0.5, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    return below(1e-12, off=gap(found, wanted), alone=gap(shares_against(half, none), [0.5]))
 
 
 claim.shipped(NASH_MD, "shaping", settings={"curriculum.prompts": 4})

@@ -1,12 +1,14 @@
 """P3O's claims."""
 
+import math
 from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.lab.bandit import Bandit
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import batches, below, gap, gradient, same_gradient, say
+from hocket.lab.claims.harness import batches, below, gap, gradient, inspect_rows, same_gradient, say
 from hocket.methods.base.rloo import RLOO
 from hocket.methods.preference.p3o import P3O
 
@@ -80,5 +82,58 @@ def _() -> Finding:
         gaps.append(gap(total, policy * (reward - policy @ reward)))
     return Finding(max(gaps) < 1e-12, say(on_policy=gaps[0], older=gaps[1]))
 
+
+@claim("Answers no further apart than the margin are no pair; with margin 0 all are, ties included.", "derived")
+def _() -> Finding:
+    """At the policy that sampled, where a pair moves its answers by half their difference over the number of pairs."""
+    gaps, left_out = [], 0
+    for margin, graded in ((0.0, False), (0.0, True), (0.4, True)):
+        for batch in batches(10, "margin", graded=graded, gap=0.0):
+            rows = batch["trajectories"]
+            every = [(a, b) for b, one in enumerate(rows) for a in range(b) if rows[a]["group"] == one["group"]]
+            apart = {(a, b): rows[a]["scores"]["reward"] - rows[b]["scores"]["reward"] for a, b in every}
+            found = {pair: better for pair, better in apart.items() if margin == 0 or abs(better) > margin}
+            left_out += len(every) - len(found)
+            pull = [0.0] * len(rows)
+            for (a, b), better in found.items():
+                pull[a] -= better / 2 / len(found)
+                pull[b] += better / 2 / len(found)
+            wanted = [one for row, one in zip(rows, pull, strict=True) for _ in row["logp"]]
+            gaps.append(gap(gradient(BARE.but({"credit.margin": margin}), batch), wanted))
+    return below(1e-12, left_out > 0, off=max(gaps))
+
+
+@claim("Each answer's ratio may be clipped on one side alone.", "derived")
+def _() -> Finding:
+    """One pair of single decisions, their ratios 2 and 1/2: both clips are in effect where the first is the better."""
+    gaps = []
+    for better in (1.0, -1.0):
+        for low, high in ((0.2, None), (None, 0.2), (0.2, 0.2)):
+            rows = [
+                {"group": "question", "scores": {"reward": reward}, "logp": [now], "logp_behaviour": [-1.0]}
+                for reward, now in ((better, -1.0 + math.log(2)), (0.0, -1.0 - math.log(2)))
+            ]
+            pulls = (0.0 if high and better > 0 else -better / 2, 0.0 if low and better > 0 else better / 2)
+            found = inspect_rows(BARE.but({"objective.low": low, "objective.high": high}), rows)["gradient"]
+            gaps.append(gap([one[0] for one in found], list(pulls)))
+    return below(1e-12, off=max(gaps))
+
+
+@claim("As shipped two answers a prompt, four passes, and rewards less 0.05 of their log-ratio to the reference.")
+def _() -> Finding:
+    gaps = []
+    for batch in batches(20, "charged", samples=2, graded=True, gap=0.3):
+        rows, wanted = [dict(row) for row in batch["trajectories"]], list[float]()
+        for row in rows:
+            row["logp"] = list(row["logp_proximal"])
+        paid = [row["scores"]["reward"] - 0.05 * (sum(row["logp"]) - sum(row["logp_ref"])) for row in rows]
+        for place, row in enumerate(rows):
+            wanted += [-(paid[place] - paid[place ^ 1]) / len(rows)] * len(row["logp"])
+        gaps.append(gap(gradient(P3O, {**batch, "trajectories": rows}), wanted))
+    settings = [value_at(P3O, name) for name in ("rollout.samples", "update.epochs")]
+    return below(1e-10, settings == [2, 4], off=max(gaps))
+
+
+claim.spares("1.0 -> 40.0", "no ratio is below 0, so either leaves that side open")
 
 claim.shipped(P3O, settings={"curriculum.prompts": 8, "update.lr": 1e-4})

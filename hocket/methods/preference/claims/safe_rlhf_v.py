@@ -1,10 +1,14 @@
 """Safe RLHF's claims."""
 
+import math
+
 import torch
 from torch import Tensor
 
+from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.methods.preference.safe_rlhf_v import SAFE_RLHF_V, Lagrangian
 
@@ -79,6 +83,39 @@ def _() -> Finding:
         abs(scaled - 0.1) < 0.02 and max(abs(one - 0.1) for one in fixed) > 0.05,
         say(with_multiplier=scaled, fixed_at_1_3_and_a_third=[round(one, 3) for one in fixed]),
     )
+
+
+@claim(
+    "As shipped the limit is 0.1 of the mean over the newest 128 answers, and log lambda moves by 0.1 lambda a step."
+)
+def _() -> Finding:
+    """From lambda = 1, and to at most 100; a cost that is not there, or not of answers, is asked for in a sentence."""
+    shape = SAFE_RLHF_V.shaping[0]
+    assert isinstance(shape, Lagrangian)
+    (document,) = batches(1, "as shipped", groups=2, samples=3)
+    rows, costs = document["trajectories"], [0.5, 1.0, 0.0, 0.25, 0.75, 1.0]
+
+    def after(seen: list[float]) -> tuple[float, list[float]]:
+        told = [{**row, "scores": {"reward": 1.0, "cost": c}} for row, c in zip(rows, costs, strict=True)]
+        batch = RecordedBatch({"version": 1, "trajectories": told}).batch
+        _, state = shape(batch, {**shape.init(), "costs": seen})
+        return state["multiplier"], state["costs"]
+
+    gaps = []
+    for count in (0, 122, 127):
+        seen = [float(number % 7) for number in range(count)]
+        multiplier, kept = after(seen)
+        wanted = [*seen, *costs][max(0, count + 6 - 128) :]
+        gaps += [gap(kept, wanted), abs(multiplier - math.exp(0.1 * 1.0 * (sum(wanted) / len(wanted) - 0.1)))]
+    gaps += [abs(shape.raised(99.9, [9.0]) - 100.0)]
+    refused = 0
+    per_token = [{**row, "token_scores": {"cost": [0.0] * len(row["logp"])}} for row in rows]
+    for without in (rows, per_token):
+        try:
+            shape(RecordedBatch({"version": 1, "trajectories": without}).batch, shape.init())
+        except ConfigurationError:
+            refused += 1
+    return below(1e-12, refused == 2, off=max(gaps))
 
 
 claim.shipped(SAFE_RLHF_V, "shaping")

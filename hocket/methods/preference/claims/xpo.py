@@ -1,17 +1,24 @@
 """XPO's claims."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
+from hocket.core.keys import Key
 from hocket.lab.bandit import descended
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, gap, gradient, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.games import GameBandit
 from hocket.methods.base.dpo import ONLINE_DPO
-from hocket.methods.preference.xpo import OTHERS, XPO
+from hocket.methods.preference.xpo import OTHERS, XPO, BesideReference
+from hocket.recipe import Recipe
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Trajectory, Turn, before_training
 
 claim = Claims("xpo", "arXiv:2405.21046")
 
@@ -77,6 +84,50 @@ def _() -> Finding:
     return Finding(
         rises and found[0.1] > 0.1, say(start=float(start[2].exp()), by_alpha={str(a): p for a, p in found.items()})
     )
+
+
+@claim("Every prompt is answered by policy and reference, numbered in turn; the reference's words count as others'.")
+def _() -> Finding:
+    asked = list[tuple[str, int, list[int], str]]()
+
+    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
+        found = []
+        for one in assignments:
+            numbers = list(range(one.first, one.first + one.samples))
+            asked.append((one.scenario.id, one.samples, numbers, one.actor))
+            who = before_training("policy") if one.actor == "reference" else "policy"
+            for number in numbers:
+                turn = Turn("agent", who, np.array([0]), np.array([1]), np.array([-1.0], np.float32))
+                found.append(Trajectory(one.scenario, [turn], sample=number))
+        return found
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        return None
+
+    def made(rollout: Any) -> list[tuple[str, str, bool]]:
+        rows = [Assignment(Scenario(name), first=5) for name in "ab"]
+        found = run_async(rollout.collect(rows, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        return [(one.source, one.turns[0].policy, one.turns[0].logp is None) for one in found.trajectories]
+
+    own, told = ("own", "policy", False), (OTHERS, "policy", True)
+    holds = made(BesideReference(3, 1)) == [own, own, told] * 2 and made(XPO.rollout) == [own, told] * 2
+    wanted = [(name, *one) for name in "ab" for one in ((2, [5, 6], "policy"), (1, [7], "reference"))]
+    wanted += [(name, *one) for name in "ab" for one in ((1, [5], "policy"), (1, [6], "reference"))]
+    return Finding(holds and asked == wanted, say(asked=str(asked)))
+
+
+@claim("As shipped alpha is 1e-5; answers of anybody else are no reference's.")
+def _() -> Finding:
+    gaps = []
+    for batch in pairs(10):
+        plain, rows = gradient(ONLINE_DPO, batch), batch["trajectories"]
+        each = [1e-5 * 2 / len(rows) * (row["source"] == OTHERS) for row in rows for _ in row["logp"]]
+        gaps.append(gap(gradient(XPO, batch) - plain, each))
+        for row in rows:
+            row["source"] = "expert" if row["id"].endswith("/1") else "own"
+        strong: Recipe = XPO.but({"regularisers.0.coefficient": 1.0})
+        gaps.append(gap(gradient(strong, batch), plain))
+    return below(1e-12, off=max(gaps))
 
 
 def learnt(run: ShippedRun) -> dict[str, float]:

@@ -89,6 +89,38 @@ def _() -> Finding:
     return Finding(max(off) < 1e-12, lines(consistencies=ranks, weights=weights, off=max(off)))
 
 
+@claim("The softmax has a temperature; equal shares are 1 / agents, and none is paid for the whole with local alone.")
+def _() -> Finding:
+    overall, local = (1.0, 0.0, 1.0, 0.5), ((0.5, 0.0, 1.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.0), (0.25, 0.5, 1.0))
+    batch = RecordedBatch(document(rollouts(overall, local, "own"))).batch
+    parts = parts_of(batch.but(scores={"reward": batch.scores["reward"], "reward/turn": batch.scores["own"]}))
+    ranks = [consistency(parts.local[parts.group == n], parts.overall[parts.group == n]) for n in range(3)]
+    sharp = torch.softmax(torch.stack(ranks) / 0.5, 0)
+    wanted = {"consistency": sharp.tolist(), "equal": [1 / 3] * 3, "local": [0.0] * 3}
+    found = {weigh: RankConsistent(weigh=weigh, temperature=0.5).shares(parts) for weigh in wanted}  # type: ignore[arg-type]
+    off = max(gap(found[weigh], one) for weigh, one in wanted.items())
+    return Finding(off < 1e-12 and gap(sharp, [1 / 3] * 3) > 0.1, say(off=off, sharp=sharp.tolist()))
+
+
+@claim("an agent's turn that does not count gets no credit; each turn's decisions have the mean of its loss", "derived")
+def _() -> Finding:
+    """Turns of one to three decisions, one turn imposed; a text without facts is covered."""
+    rows = rollouts((1.0, 0.0, 0.5), ((0.5, 0.0), (0.0, 1.0), (0.25, 0.25)))
+    for place, row in enumerate(rows):
+        row["turn"] = [0] * (place + 1) + [1] * 2
+        row["logp"] = [-1.0] * (place + 3)
+    rows[0]["trained"] = [True, False, False]
+    found = inspect_rows(COMAM, rows)
+    advantages, slopes = found["advantages"], found["gradient"]
+    wanted = [
+        [-a * counts / row["turn"].count(turn) / 5 for a, turn, counts in zip(own, row["turn"], trained, strict=True)]
+        for own, row, trained in zip(advantages, rows, ([1, 0, 0], [1] * 4, [1] * 5), strict=True)
+    ]
+    holds = advantages[0][1:] == [0.0, 0.0] and abs(advantages[0][0]) > 0.1 and coverage("a note", "") == 1.0
+    off = gap(slopes, wanted)
+    return Finding(holds and off < 1e-12, say(gradient_off=off))
+
+
 def memory(bonus: float) -> Workflow:
     """A fact is stored, compressed and retrieved, each agent seeing only what the one before wrote. Storing pays for
     the fact, retrieving for saying what was found; compressing pays `bonus` for being brief, which loses the fact."""

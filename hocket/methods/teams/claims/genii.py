@@ -10,14 +10,20 @@ from itertools import combinations, product
 from statistics import fmean
 from typing import Any, Literal
 
+import torch
+
 from hocket import tasks
+from hocket.core.batch import Level, LevelScores
 from hocket.core.casting import Separate
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.core.signals import REWARD
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import by_last
-from hocket.methods.teams.genii import GENII, polled
+from hocket.methods.teams.genii import GENII, GroupConsistency, polled, polled_by_cosine, turn_values
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.crowd_vote import CrowdVote
 
@@ -115,6 +121,83 @@ def _() -> Finding:
         slopes += [abs(slope) for row in gradient for slope in row]
     told = "12 polls of 3 questions by 3 judges of 4 samples"
     return Finding(max(gaps) < 1e-12 and max(slopes) > 1e-3, f"{told}: {say(loss_and_gradient_off_by=max(gaps))}")
+
+
+@claim("With embeddings judgments agree by the mean cosine of theirs; alone, with its own others.", "counted by hand")
+def _() -> Finding:
+    def wanted(judgments: Mapping[str, Sequence[Sequence[float] | None]], client: str, place: int) -> float:
+        own = judgments[client][place]
+        if own is None:
+            return -9.0
+        others = [said for server, said in judgments.items() if server != client and said]
+        others = others or [[*judgments[client][:place], *judgments[client][place + 1 :]]]
+
+        def near(one: Sequence[float] | None) -> float:
+            if one is None:
+                return 0.0
+            return sum(a * b for a, b in zip(own, one, strict=True)) / (math.hypot(*own) * math.hypot(*one))
+
+        votes = [fmean(map(near, said)) for said in others if said]
+        return fmean(votes or [0.0])
+
+    gaps, rng = [], Key.of(0).derive("vectors").numpy()
+    for number in range(24):
+        sizes = [1 + int(rng.integers(0, 4)) for _ in range(1 + number % 4)]
+        judgments: dict[str, list[list[float] | None]] = {}
+        for judge, size in enumerate(sizes):
+            drawn_ones = [rng.normal(size=3).tolist() if rng.random() < 0.8 else None for _ in range(size)]
+            judgments[f"judge {judge}"] = drawn_ones
+        judgments |= {"silent": []} if number % 3 == 0 else {}
+        found = polled_by_cosine(judgments, -9.0)
+        gaps += [
+            abs(score - wanted(judgments, judge, place))
+            for judge, scores in found.items()
+            for place, score in enumerate(scores)
+        ]
+    try:
+        polled_by_cosine({"one": [[1.0]], "other": [[1.0, 2.0]]})
+        refused = False
+    except ConfigurationError:
+        refused = True
+    return Finding(refused and max(gaps) < 1e-12, say(scores=len(gaps), off=max(gaps)))
+
+
+@claim("Each turn's vector is its own; where an episode has none, nothing agrees with its judgments.", "derived")
+def _() -> Finding:
+    row: dict[str, Any] = {"group": "g", "scores": {}, "logp": [-1.0, -1.0], "turn": [0, 1], "agent": ["a", "b"]}
+    told = {"answers": {"a": "first", "b": "second"}}
+    vectors = [[[1.0, 0.0], [0.0, 2.0]], [[3.0, 4.0], [-1.0, 0.0]], None]
+    rows = [{**row, "info": {**told, "turn_embeddings": one}} for one in vectors]
+    batch = GroupConsistency(models="role", missing=-9.0)(RecordedBatch({"version": 1, "trajectories": rows}).batch)
+    found = batch.scores[REWARD[Level.TURN]].values.tolist()
+    # Servers are the other's three judgments, of which the last has no vector and agrees with nothing.
+    wanted = [-1 / 3, (0 + 0.8) / 3, (0.8 - 0.6) / 3, (-1 - 0.6) / 3, -9.0, -9.0]
+    return below(1e-12, off=gap(found, wanted))
+
+
+@claim("A turn is worth its own reward, those of its decisions and that of all; without weight it is in no pair.")
+def _() -> Finding:
+    row: dict[str, Any] = {"group": "g", "logp": [-1.0] * 3, "logp_ref": [-1.0] * 3, "turn": [0, 0, 1]}
+    rows = [{**row, "agent": ["a", "b"], "scores": {}} for _ in range(3)]
+    rows[2]["trained"] = [False, False, True]
+    batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
+    decisions, turns, whole = torch.arange(9.0), torch.arange(6.0) / 10, torch.arange(3.0) / 100
+    parts = {Level.DECISION: decisions, Level.TURN: turns, Level.TRAJECTORY: whole}
+    paid = batch.but(scores={REWARD[level]: LevelScores(level, part.double()) for level, part in parts.items()})
+    wanted = [0 + 1 + 0.0, 2 + 0.1, 3 + 4 + 0.2 + 0.01, 5 + 0.3 + 0.01, 6 + 7 + 0.4 + 0.02, 8 + 0.5 + 0.02]
+    off = gap(turn_values(paid), torch.tensor(wanted))
+    compared = GENII.credit(paid).compared
+    # The third's first turn, which is worth most, does not count: the second's is best.
+    holds = compared is not None and sorted(compared.tolist()) == [[2, 0], [5, 1]]
+    return Finding(holds and off < 1e-6, say(off=off, compared=str(None if compared is None else compared.tolist())))
+
+
+@claim("As shipped a crowd votes, and each judge is the client for 10 steps in turn, the first at first.")
+def _() -> Finding:
+    names = ["voter_1", "voter_2", "voter_3"]
+    learning = {step: sorted(GENII.cast.learning(names, step)) for step in (1, 10, 11, 20, 21, 30, 31)}
+    wanted = dict(zip(learning, ([f"voter_{n}"] for n in (1, 1, 2, 2, 3, 3, 1)), strict=True))
+    return Finding(learning == wanted and GENII.workflow == CrowdVote.name, say(learning=str(learning)))
 
 
 JUDGES, STEPS = 4, 20

@@ -9,18 +9,33 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
+from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.core.signals import returns
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.talks import stepped
-from hocket.methods.teams.optima import OPTIMA, OPTIMA_DPO, OPTIMA_SFT, TwoHalves
+from hocket.methods.teams.optima import (
+    OPTIMA,
+    OPTIMA_DPO,
+    OPTIMA_SFT,
+    SYSTEM,
+    BestAbove,
+    DialogueTree,
+    SiblingTurns,
+    TwoHalves,
+)
 from hocket.recipe import Recipe
-from hocket.types import Evaluation, Message, Scenario, Trajectory
+from hocket.rollout.message_tree import MessageNode
+from hocket.testing import Part, rehearse
+from hocket.types import Evaluation, Message, Scenario, Trajectory, Turn
 
 claim = Claims("optima", "arXiv:2410.08115 and its released code")
 ALICE, BOB = ("red", "blue"), ("north", "south")
@@ -203,6 +218,130 @@ def _() -> Finding:
     return Finding(passed >= 10 and wrong == 0 and pairs > 0, saw)
 
 
+@claim("The beginning first; then one of the best messages by exp(mean), none like one that was gone on from.")
+def _() -> Finding:
+    """Means are large, so that only their differences can be told; `end` was said last and `abcx` is like `abcd`."""
+    root, means = (
+        MessageNode(),
+        {"abcd": 800.0, "abcx": 805.0, "quite another": 799.0, "a third one": 798.5, "low": 1.0},
+    )
+    kids = {}
+    for number, (text, mean) in enumerate(means.items()):
+        kids[text] = root.add(Turn("a", "p", np.zeros(1, np.int64), np.array([number]), text=text))
+        kids[text].add(Turn("b", "p", np.zeros(1, np.int64), np.array([0]), text="end")).back_up(mean)
+    tree, chosen, wanted = DialogueTree(alike=0.25, top=2), [], []
+    best, odds = ("quite another", "a third one"), 1 / (1 + math.exp(-0.5))
+    for number in range(100):
+        key = Key.of(number)
+        chosen.append(tree._chosen(root, [root, kids["abcd"]], key))
+        wanted.append(kids[best[float(key.numpy().random()) >= odds]])
+    firsts = [tree._chosen(root, [], Key.of(0)), tree._chosen(root, [root, *kids.values()], Key.of(0))]
+    # 2 of 8 characters are missing: 2/9 of the longer one's length and 1.
+    near = MessageNode()
+    for number, text in enumerate(("abcdefgh", "abcdef")):
+        near.add(Turn("a", "p", np.zeros(1, np.int64), np.array([number]), text=text))
+        near.children[-1].add(Turn("b", "p", np.zeros(1, np.int64), np.array([0]), text="end"))
+    firsts.append(tree._chosen(near, [near, near.children[0]], Key.of(0)))
+    both = len(set(map(id, chosen))) == 2
+    return Finding(chosen == wanted and both and firsts == [root, root, near], say(draws=len(chosen)))
+
+
+@claim("Dialogues of a scenario are numbered through all expansions, and the messages of the tree are counted.")
+def _() -> Finding:
+    result = talkers(OPTIMA_DPO.but({"rollout.expansions": 3, "rollout.children": 2}), 3).step()
+    numbers: dict[str, list[int]] = {}
+    said = set[tuple[Any, ...]]()
+    for one in result.trajectories:
+        numbers.setdefault(one.scenario.id, []).append(one.sample)
+        talk = [(turn.agent, turn.text) for turn in one.turns]
+        said |= {(one.scenario.id, *talk[: length + 1]) for length in range(len(talk))}
+    counted = result.metrics["rollout/messages"]
+    holds = len(numbers) == 4 and all(own == list(range(6)) for own in numbers.values()) and counted == len(said)
+    return Finding(holds, say(messages=len(said), counted=counted))
+
+
+@claim("A dialogue ends when both give one answer, or with the first; who knows a half is told how to talk.")
+def _() -> Finding:
+    right, wrong = "<answer>red</answer>", "<answer>blue</answer>"
+    split = Scenario("split", "which", right, metadata={"halves": ("left half", "right half")})
+    whole, found, told = Scenario("whole", "which", right), [], []
+    for agree, script in (
+        (True, ["hello", right, right, "y"]),
+        (True, [right, "x", "y", "z"]),
+        (True, [wrong, right, right, "y"]),
+        (False, [wrong, right, "x", "y"]),
+    ):
+        for scenario in (split, whole):
+            parts = {"alice": Part(*script[::2]), "bob": Part(*script[1::2])}
+            flow = TwoHalves(messages=4, agree=agree)
+            (played,) = rehearse(flow, scenario, parts, verifier=lambda text, _: float(text == right))
+            found.append((len(played.turns), played.scores["task"].value))
+            systems = [message["content"] for message in parts["alice"].asked[0] if message["role"] == "system"]
+            told.append(systems == [SYSTEM] if scenario is split else SYSTEM not in systems)
+    wanted = [(3, 1.0)] * 2 + [(4, 1.0)] * 2 + [(3, 1.0)] * 2 + [(1, 0.0)] * 2
+    return Finding(found == wanted and all(told), say(lengths=[length for length, _ in found]))
+
+
+@claim("Of the best dialogues a share is kept, the best of them; without scores of its own a batch counts as solved.")
+def _() -> Finding:
+    """The share is a hair above 2/3, as rounding makes it."""
+    share, values = 2 / 3 + 4e-16, {"a": (0.1, 0.7), "b": (0.9, 0.2), "c": (0.6, 0.8), "d": (0.4, 0.3)}
+    rows = [
+        {"id": f"{group}{n}", "group": group, "scores": {"reward": value}, "logp": [-1.0]}
+        for group, pair in values.items()
+        for n, value in enumerate(pair)
+    ]
+    batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
+    kept = BestAbove(share=share)(batch)
+    return Finding(
+        share * 3 > 2 and kept.weight.tolist() == [0, 0, 1, 0, 0, 1, 0, 0], say(weights=str(kept.weight.tolist()))
+    )
+
+
+@claim("Siblings closer than the margin are no pair; of a tree's pairs the share whose better turn is worth most.")
+def _() -> Finding:
+    """Group one's first answers are 0.1 apart. In group two a first answer worth 0.6 has two replies, of 1 and 0.2."""
+    one, both = {"logp": [-1.0], "turn": [0]}, {"logp": [-1.0] * 2, "turn": [0, 1]}
+    rows = [
+        {**one, "id": "p", "group": "one", "scores": {"reward": 0.5}},
+        {**one, "id": "q", "group": "one", "scores": {"reward": 0.4}},
+        {**both, "id": "r", "group": "two", "scores": {"reward": 1.0}},
+        {**both, "id": "s", "group": "two", "scores": {"reward": 0.2}, "parent": {"id": "r", "length": 1}},
+        {**one, "id": "t", "group": "two", "scores": {"reward": -0.5}},
+    ]
+    batch, found = RecordedBatch({"version": 1, "trajectories": rows}).batch, []
+    for share in (0.5, math.nextafter(1, 0)):
+        pairs = SiblingTurns(share=share)(batch).pairs
+        found.append([] if pairs is None else pairs.tolist())
+    return Finding(found == [[[2, 3]], [[2, 3], [2, 4]]], say(pairs=str(found)))
+
+
+@claim("As shipped ten dialogues or a tree of 8 by 3, ten steps of each in turn, and the released thresholds.")
+def _() -> Finding:
+    names = {
+        "rollout.members.0.samples": 10,
+        "rollout.members.1.expansions": 8,
+        "rollout.members.1.children": 3,
+        "shaping.0.weight": 0.6,
+        "shaping.1.weight": 1.0,
+        "credit.members.0.least": 0.5,
+        "credit.members.1.margin": 0.3,
+        "credit.members.1.least": 0.15,
+        "credit.members.1.share": 0.5,
+        **{f"{slot}.every": 10 for slot in ("rollout", "credit", "objective")},
+    }
+    found = {name: value_at(OPTIMA, name) for name in names}
+    parts = zip((OPTIMA_SFT, OPTIMA_DPO), range(2), strict=True)
+    alike = all(
+        value_at(OPTIMA, f"{slot}.members.{place}") == getattr(recipe, slot)
+        for recipe, place in parts
+        for slot in ("rollout", "credit", "objective")
+    )
+    same = OPTIMA_SFT.update == OPTIMA_DPO.update == OPTIMA.update and OPTIMA_SFT.curriculum == OPTIMA.curriculum
+    same &= OPTIMA_SFT.shaping == OPTIMA_DPO.shaping == OPTIMA.shaping
+    return Finding(found == names and alike and same, say(settings=str(found)))
+
+
 Round = tuple[float, float, float]
 
 
@@ -244,5 +383,9 @@ def _() -> Finding:
     saw = f"nats per token, 5 seeds: {saw}, {say(fell_by=fmean(before) - fmean(plain), smallest_gap=min(gaps))}"
     return Finding(min(gaps) > 0.15 and rise > 0.1, f"base-model loss of Alice's message, {saw}")
 
+
+claim.spares("len(best) - 1 -> len(best) + 1", "a draw lies below the sum of weights; only rounding could exceed it")
+claim.spares("len(best) - 1 -> len(best)", "a draw lies below the sum of weights; only rounding could exceed it")
+claim.spares("1e-09 -> 4e-08", "only makes up for rounding")
 
 claim.shipped(OPTIMA, without={"shaping": ()}, trains=("alice", "bob"))

@@ -12,7 +12,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows,
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative
 from hocket.methods.teams.waltzrl import WALTZRL, ConversationFeedback
-from hocket.testing import rehearse
+from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.library import find as find_workflow
 
@@ -121,6 +121,18 @@ def _() -> Finding:
     return Finding(max(off) < 1e-12, say(cases=len(off), rewards_off=max(off)))
 
 
+@claim("over two rounds each answer and each piece of feedback earns for what came next; the critic reads on")
+def _() -> Finding:
+    worth = {"first": 0.0, "second": 0.25, "third": 1.0}
+    critic, flow = Part("unsafe", "needless"), ConversationFeedback(rounds=2)
+    parts = {"conversation": Part(*worth), "feedback": critic}
+    (played,) = rehearse(flow, Scenario("s", "the request"), parts, verifier=lambda text, _: worth[text])
+    off = gap(played.scores["own"].value, [0.0, 0.25 + 0.6, 0.25, 0.75 + 0.6, 1.0])
+    heard = [str(messages[-1]["content"]) for messages in critic.asked]
+    read = "the request" in heard[0] and "Answer: first" in heard[0] and heard[1] == "Answer: second"
+    return Finding(off < 1e-12 and read and played.info["good"] == list(worth.values()), say(off=off, heard=heard[1]))
+
+
 @claim("a turn is compared with the same agent's at its place; feedback learns alone for 20 steps, then both")
 def _() -> Finding:
     rng, rows = Key.of(3).derive("waltz").numpy(), list[dict[str, Any]]()
@@ -156,4 +168,5 @@ def _() -> Finding:
     return Finding(all(right) and len(looks) == 3, say(kinds=len(looks), verdicts_as_by_hand=sum(right), of=len(right)))
 
 
+claim.spares("waltzrl: cast.every = 400", "with both learning at once nobody takes turns")
 claim.shipped(WALTZRL, "credit", "cast", trains=("feedback",))
