@@ -30,6 +30,7 @@ class Data:
     Attributes:
         kind: of training. folder: the model. spelled: a token is a character of it, else a word.
         batches: different ones; with few of them a reference has seen all after the first steps.
+        uneven: by which share lengths may be below or above those named, evenly drawn.
     """
 
     kind: Kind
@@ -39,6 +40,7 @@ class Data:
     answer: int
     spelled: bool
     batches: int = 32
+    uneven: float = 0.0
 
     @property
     def size(self) -> int:
@@ -50,6 +52,7 @@ class Data:
         import numpy as np
 
         draw = np.random.Generator(np.random.Philox(key=number))
+        length = round(length * (1 + self.uneven * draw.uniform(-1, 1)))
         if self.spelled:
             return "".join("abcdefghijklmnopqrstuvwxyz"[letter] for letter in draw.integers(0, 26, length))
         return " ".join(WORDS[word] for word in draw.integers(0, len(WORDS), length))
@@ -69,7 +72,7 @@ class Settings:
 
     Attributes:
         ours: whether it is this library. compute: of products, `fp32` or `bf16` (autocast, in TRL).
-        checkpointing, precompute: TRL's settings of these names. recall: the data begins anew after one batch.
+        checkpointing, precompute: TRL's settings of these names.
     """
 
     ours: bool

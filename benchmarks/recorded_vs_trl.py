@@ -3,9 +3,11 @@
 python benchmarks/recorded_vs_trl.py [CASE ..] [--rounds 7] [--json]     # nano-dpo nano-sft nano-reward smollm2-dpo ..
 
 `vs_trl.py --setup` makes TRL's environment. Both sides load the same weights and read the same texts through the same
-chat template, in fp32 on one thread each, as processes that take turns step by step, frozen in between. A step of ours
-is everything from asking to changed weights; one of TRL's what its trainer does between `on_step_begin` and
-`on_step_end`, in which the batch lies ready. Times are processor seconds, ratios are taken within rounds.
+chat template, in fp32 on one thread each, as processes that take turns step by step, frozen in between. Texts are
+equally long, so that nothing is padded, but in `nano-uneven`: there from a fifth of the usual length to nearly twice of
+it. A step of ours is everything from asking to changed weights; one of TRL's what its trainer does between
+`on_step_begin` and `on_step_end`, in which the batch lies ready. Times are processor seconds, ratios are taken within
+rounds.
 
 `ours` sees every pair for the first time, `ours again` sees pairs whose reference log-probs it has met before, as from
 the second epoch on: it stands beside TRL with `precompute_ref_log_probs`. TRL has no gradient checkpointing except in
@@ -33,11 +35,14 @@ def cases() -> dict[str, Data]:
     from hocket.train.models import model_path
 
     nano = Data("dpo", model_path("nano"), 16, 128, 64, spelled=True)
-    small = Data("dpo", model_path("smollm2"), 4, 128, 64, spelled=False)
+    shapes = {
+        "nano": nano,
+        "nano-uneven": replace(nano, uneven=0.8),
+        "nano-long": replace(nano, prompts=8, prompt=400),
+        "smollm2": Data("dpo", model_path("smollm2"), 2, 128, 64, spelled=False),
+    }
     return {
-        f"{name}-{kind}": replace(data, kind=kind)
-        for name, data in (("nano", nano), ("nano-long", replace(nano, prompts=8, prompt=400)), ("smollm2", small))
-        for kind in ("dpo", "sft", "reward")
+        f"{name}-{kind}": replace(data, kind=kind) for name, data in shapes.items() for kind in ("dpo", "sft", "reward")
     }
 
 
@@ -47,7 +52,7 @@ def wanted(data: Data, *, defaults: bool) -> dict[str, tuple[Settings, Data]]:
     found = {"ours": (Settings(ours=True), data), "trl": (plain, data)}
     if data.kind == "dpo":
         found["ours again"] = (Settings(ours=True), replace(data, batches=1))
-        found["trl precomputed"] = (replace(plain, precompute=True), replace(data, batches=4))
+        found["trl precomputed"] = (replace(plain, precompute=True), replace(data, batches=2))
     if defaults:
         found["trl checkpointing"] = (replace(plain, checkpointing=True), data)
         found["trl bf16"] = (replace(plain, compute="bf16"), data)

@@ -13,6 +13,7 @@ from hocket.core.evaluating import evaluate_detached, evaluation
 from hocket.core.keys import Key
 from hocket.stages import Metrics, Policy, Stage, State, fact
 from hocket.types import Evaluation, LossFunction, Quantity, Terms
+from hocket.update.pair_chunks import chunks_of_pairs
 
 
 @dataclass
@@ -106,14 +107,18 @@ class Problem:
         """Puts d loss / d weights into `.grad` (replacing what was there) and returns `loss` and the terms' metrics.
 
         Exact under any split: decision-local losses take one pass, chunk by chunk, as their weights already hold the
-        global denominators; coupled losses are computed once on detached numbers, and their cotangent dL/dlogp is
-        pulled back through each chunk.
+        global denominators, and so do losses of pairs, in chunks that keep pairs whole; other coupled losses are
+        computed once on detached numbers, and their cotangent dL/dlogp is pulled back through each chunk.
         """
         batch = self.batch if batch is None else batch
         self.optimiser.zero_grad(set_to_none=True)
         decisions = self.live(batch)
         chunks = self.policy.chunks(batch, decisions)
-        if len(chunks) <= 1 or self.couples is Level.DECISION:
+        local = self.couples is Level.DECISION
+        if len(chunks) > 1 and self.couples is Level.PAIR:
+            whole = chunks_of_pairs(self.policy, batch, chunks)
+            chunks, local = (chunks, False) if whole is None else (whole, True)
+        if len(chunks) <= 1 or local:
             now = self._direct(batch, chunks)
         else:
             now = self._by_cotangent(batch, chunks, decisions)
@@ -231,8 +236,11 @@ def _store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> Non
 
 
 def _restricted(term: Terms, batch: Batch, inside: Tensor | None) -> Tensor:
-    """The part of a decision-local term that belongs to the decisions `inside` `[T]`; all of it when None."""
-    if inside is None:
+    """The part of a decision-local term that belongs to the decisions `inside` `[T]`; all of it when None.
+
+    Of a coupled term it is all too: what belongs to other decisions is constant, so it has no gradient.
+    """
+    if inside is None or term.unit is not Level.DECISION:
         return term.total()
     here = inside[batch.occurrences.decision] & (term.weight != 0)
     return (term.value[here] * term.weight[here]).sum()
