@@ -9,6 +9,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
+from hocket.core.batch import Recorded
 from hocket.core.columns import Column
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -62,6 +63,10 @@ def problem_of(losses, played, credit):
     drift = torch.linspace(-1, 1, len(batch.occurrences), dtype=torch.float64)
     batch = batch.credited(advantage=drift.to(batch.occurrences.advantage.dtype))
     batch = annotate(batch, frozenset({Column.REFERENCE}), policy, tiny_models.policy("qwen3", 1))
+    # Recorded by another policy: what stands in for decisions of other micro-batches must not matter.
+    values, present = batch.logp["behaviour"]
+    older = Recorded(values + 0.3 * torch.linspace(-1, 1, len(values)).sin(), present)
+    batch = batch.but(logp={**batch.logp, "behaviour": older})
     return policy, Problem(
         batch=batch,
         policy=policy,
