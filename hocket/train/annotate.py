@@ -10,26 +10,38 @@ from hocket.core.batch import Batch, Recorded
 from hocket.core.columns import Column
 from hocket.core.evaluating import evaluate_detached, policy_decisions
 from hocket.stages import Policy
+from hocket.train.reference_cache import ReferenceCache
 from hocket.types import Quantity
 
 
-def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: Policy | None) -> Batch:
+def annotate(
+    batch: Batch,
+    reads: frozenset[Column],
+    policy: Policy,
+    reference: Policy | None,
+    cache: ReferenceCache | None = None,
+    *,
+    later: bool = False,
+) -> Batch:
     """Fills `reads` for the decisions of `policy`, without gradient.
 
-    Behaviour log-probs come from the sampler; only where it gave none (imported text) are they evaluated here. The
-    proximal ones are the learner's own at the current weights, so that corrections see what separates the two.
-    Of a scorer, which decides nothing, nothing is filled.
+    Behaviour log-probs come from the sampler; only where it gave none (imported text) are they evaluated here, and not
+    if they are filled in `later`, from the update's own first evaluation (`with_behaviour`). The proximal ones are the
+    learner's own at the current weights, so that corrections see what separates the two. `cache` keeps what the
+    reference says of imported text. Of a scorer, which decides nothing, nothing is filled.
     """
     if not getattr(policy, "decides", True):
         return batch
     decisions = policy_decisions(batch, policy.name)
-    batch = _own(batch, reads, policy, decisions)
+    given = decisions[~batch.logp["behaviour"].present[decisions]]
+    batch = _own(batch, reads, policy, decisions, later=later)
     if Column.REFERENCE in reads:
         if reference is None:
             raise ValueError(f"the recipe reads reference log-probs, but policy {policy.name!r} has no reference")
         # A mask belongs to the policy's sampling; the reference is asked about its whole distribution.
-        now = evaluate_detached(reference, batch.but(allowed=()), {Quantity.LOGP}, decisions)
-        batch = _with_logp(batch, "reference", now.logp, decisions)
+        kept = ReferenceCache(limit=0) if cache is None else cache
+        logp = kept.logp(batch.but(allowed=()), reference, decisions, given)
+        batch = _with_logp(batch, "reference", logp, decisions)
     for column in sorted(reads, key=lambda column: column.name):
         if isinstance(column, Annotator):
             filled = _into(batch.annotations.get(column.name), column.compute(batch, policy, decisions), decisions)
@@ -37,13 +49,22 @@ def annotate(batch: Batch, reads: frozenset[Column], policy: Policy, reference: 
     return batch
 
 
-def _own(batch: Batch, reads: frozenset[Column], policy: Policy, decisions: Tensor) -> Batch:
+def with_behaviour(batch: Batch, logp: Tensor, evaluated: Tensor) -> Batch:
+    """`batch` with the behaviour log-probs that it lacks, from `logp` `[T]` where that was `evaluated` `[K]`.
+
+    `logp` is of the policy before the update: text that nobody sampled is taken as its own, as `annotate` takes it.
+    """
+    missing = evaluated[~batch.logp["behaviour"].present[evaluated]]
+    return _with_logp(batch, "behaviour", logp.detach(), missing) if len(missing) else batch
+
+
+def _own(batch: Batch, reads: frozenset[Column], policy: Policy, decisions: Tensor, *, later: bool) -> Batch:
     """Everything that one pass of the policy itself gives."""
     unknown = decisions[~batch.logp["behaviour"].present[decisions]]
     needs = {Quantity.VALUE} if Column.VALUE in reads else set()
     if Column.ENTROPY in reads:
         needs.add(Quantity.ENTROPY)
-    asked = decisions if needs or Column.PROXIMAL in reads else unknown
+    asked = decisions if needs or Column.PROXIMAL in reads else unknown[: 0 if later else None]
     if not len(asked):
         return batch
     now = evaluate_detached(policy, batch, {Quantity.LOGP, *needs}, asked)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
@@ -16,11 +17,13 @@ from hocket.recipe import Recipe
 from hocket.recipes import parent_of
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
-from hocket.train.annotate import annotate
+from hocket.train.annotate import annotate, with_behaviour
 from hocket.train.idle import idle_stages
 from hocket.train.leaves import Alone, LeafProblem, Ranks
 from hocket.train.oom_retry import OutOfMemoryRetry
-from hocket.types import Quantity
+from hocket.train.reference_cache import ReferenceCache
+from hocket.types import Evaluation, Quantity
+from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
 
 AGREEMENT_SAMPLE = 2048
@@ -54,6 +57,7 @@ class Learner:
     Attributes:
         policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
         memory: what the recipe's stages remember. idle: those that changed nothing in the latest step.
+        reference_cache: what the reference has said of recorded answers.
         retry: what happens when the machine's memory runs out.
         leaves: into how many parts a gradient is split, see `hocket.train.leaves`. ranks: the processes that share it;
             group: leads the others.
@@ -74,9 +78,11 @@ class Learner:
         # A frozen policy is its own reference.
         copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
         self.reference: Policy | None = copied if recipe.wants_reference else None
+        self.reference_cache = ReferenceCache()
         self.optimiser = recipe.update.optimiser(policy)
         self.agreement: Agreement | None = None
         self.idle: list[str] = []
+        self._first: tuple[Tensor, Evaluation] | None = None
         self._parent = parent_of(recipe)
         self.retry = OutOfMemoryRetry({id(one): one for one in (policy, self.reference) if one is not None}.values())
 
@@ -90,13 +96,25 @@ class Learner:
         if isinstance(self.policy, CachesActivations):
             self.policy.end_activation_cache()
 
-    def annotate(self, batch: Batch) -> Batch:
+    def annotate(self, batch: Batch, *, later: bool = False) -> Batch:
         """Fills what this learner's recipe reads, for its own decisions.
 
         Nothing trains the values of a frozen policy, so they stay unknown: to the others its turns are environment.
+        The behaviour log-probs of text that nobody sampled may be left for `later`, where no stage reads them, and the
+        learner learns from the batch: then the first evaluation of `learn` gives them, see `completed`.
         """
         reads = self.recipe.reads - {Column.VALUE} if self.frozen else self.recipe.reads
-        return self.retry(lambda: annotate(batch, reads, self.policy, self.reference))
+        later = later and self._evaluates_all
+        return self.retry(
+            lambda: annotate(batch, reads, self.policy, self.reference, self.reference_cache, later=later)
+        )
+
+    @property
+    def _evaluates_all(self) -> bool:
+        """Whether an update first evaluates all decisions that count, at the weights it begins with."""
+        update = self.recipe.update
+        idle = all(loss.idle_without_advantage for loss in self.recipe.losses)
+        return type(update) is GradientStep and update.minibatches == 1 and not idle
 
     def compute_credit(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
         """Gives credit over the joint experience of `step` by this learner's recipe."""
@@ -109,7 +127,7 @@ class Learner:
         return steps[-1][1]
 
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
-        """One update from the decisions of this policy in a credited batch."""
+        """One update from the decisions of this policy in a credited batch; see `completed` for what it lacks."""
         mine = batch.of_policy(self.policy.name)
         problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
         if len(problem.live(mine)):
@@ -122,14 +140,22 @@ class Learner:
                 self.memory = {**self.memory, "update": problem.memory}
         else:
             metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
-        metrics |= self._agree(problem, mine)
+        self._first = problem.first
+        metrics |= self._agree(problem, self.completed(mine))
         self.policy.version += 1
         return metrics
+
+    def completed(self, batch: Batch) -> Batch:
+        """The batch of the latest `learn` with the behaviour log-probs that `annotate` left to it."""
+        if self._first is None or not getattr(self.policy, "decides", True):
+            return batch
+        return with_behaviour(batch, self._first[1].logp, self._first[0])
 
     def measured(self, batch: Batch, weights: Mapping[str, float]) -> tuple[Batch, Metrics]:
         """Other experience as it is credited now, the loss on it and its terms' metrics; nothing is remembered."""
         with torch.no_grad():
-            credited, _ = self.recipe.compute_credit(self.annotate(batch), self.memory, weights)
+            annotated = self.annotate(batch, later=Column.BEHAVIOUR not in self.recipe.reads)
+            credited, _ = self.recipe.compute_credit(annotated, self.memory, weights)
         mine = credited.of_policy(self.policy.name)
         return mine, self._problem(mine, 1.0).measured()
 
@@ -164,10 +190,17 @@ class Learner:
 
     def state(self) -> State:
         """Everything but the policy's weights and the reference."""
-        return {"optimiser": self.optimiser.state_dict(), "memory": self.memory, "version": self.policy.version}
+        return {
+            "optimiser": self.optimiser.state_dict(),
+            "memory": self.memory,
+            "version": self.policy.version,
+            "referred": self.reference_cache.state(),
+        }
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""
         self.optimiser.load_state_dict(state["optimiser"])
         self.memory = state["memory"]
         self.policy.version = int(state["version"])
+        if "referred" in state:  # Checkpoints of earlier versions have none.
+            self.reference_cache.restore(state["referred"])

@@ -22,7 +22,7 @@ from hocket.core.evaluating import evaluate_detached, evaluation
 from hocket.stages import Metrics
 from hocket.train.oom_retry import RetryingProblem
 from hocket.types import Evaluation, Quantity
-from hocket.update.problem import Problem
+from hocket.update.problem import Problem, store
 
 
 class Ranks(Protocol):
@@ -167,7 +167,7 @@ class LeafProblem(RetryingProblem):
         leaves, total, found = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
         for leaf in self._mine(leaves):
             total.begin()
-            _store(found, super()._direct(batch, self._chunks(batch, leaf)), leaf)
+            store(found, super()._direct(batch, self._chunks(batch, leaf)), leaf)
             total.end()
         total.put(self.ranks)
         return self._shared(found, leaves)
@@ -177,7 +177,7 @@ class LeafProblem(RetryingProblem):
             return super()._by_cotangent(batch, chunks, decisions)
         leaves, total, found = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
         for leaf in self._mine(leaves):
-            _store(found, evaluate_detached(self.policy, batch, self.needs, leaf, reference=self.reference), leaf)
+            store(found, evaluate_detached(self.policy, batch, self.needs, leaf, reference=self.reference), leaf)
         now = self._shared(found, leaves)
         cotangents = self._cotangents(now, batch, decisions)
         for leaf in self._mine(leaves):
@@ -218,28 +218,3 @@ class LeafProblem(RetryingProblem):
             own = torch.cat(list(leaves[share * rank : share * (rank + 1)]))
             joined[own] = values[own]
         return (joined if dims > 1 else joined.flatten()).to(torch.float64 if double else torch.float32)
-
-    def _cotangents(self, now: Evaluation, batch: Batch, decisions: Tensor) -> dict[Quantity, Tensor]:
-        """The derivatives of a coupled loss with respect to what was evaluated."""
-        quantities = sorted(self.needs | {Quantity.LOGP})
-        inputs = {quantity: now.get(quantity).clone().requires_grad_() for quantity in quantities}
-        terms = self.loss_terms(self._filled(evaluation(inputs), batch, decisions), batch)
-        loss = torch.stack([term.total() for term in terms]).sum()
-        found = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True)
-        return {quantity: one for quantity, one in zip(quantities, found, strict=True) if one is not None}
-
-    def _pull(self, batch: Batch, chunk: Tensor, cotangents: dict[Quantity, Tensor]) -> None:
-        moved = [(one[chunk] != 0).reshape(len(chunk), -1).any(1) for one in cotangents.values()]
-        part = chunk[torch.stack(moved).any(0)]
-        if not len(part):
-            return
-        here = self.policy.evaluate(batch, self.needs, part, reference=self.reference)
-        pulled = [(here.get(quantity)[part] * one[part]).sum() for quantity, one in cotangents.items()]
-        torch.stack(pulled).sum().backward()  # type: ignore[no-untyped-call]
-
-
-def _store(found: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:
-    for quantity in found if len(chunk) else ():
-        here = now.get(quantity).detach()
-        held = found[quantity] if found[quantity].shape == here.shape else torch.zeros_like(here)
-        found[quantity] = held.to(here.dtype).index_copy(0, chunk, here[chunk])

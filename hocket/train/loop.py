@@ -194,22 +194,26 @@ def learn(
     reads: frozenset[Column] = frozenset().union(*(learner.recipe.reads for learner in parts.learners.values()))
     told = described(trajectories, task=parts.task, player=parts.player, ledger=parts.ledger, reads=reads)
     batch = batch.but(info=told | dict(batch.info))
-    for learner in parts.learners.values():
-        batch = learner.annotate(batch)
-    if parts.embedder is not None:
-        batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
-    metrics: Metrics = {}
-    credited = batch
     trained = [name for name, learner in parts.learners.items() if not learner.frozen]
     learning = parts.lead.recipe.cast.learning(trained, step)
     learning -= frozenset() if everyone else parts.hooks.withheld(parts)
     for name, learner in parts.learners.items():
+        batch = learner.annotate(batch, later=name in learning and Column.BEHAVIOUR not in reads)
+    if parts.embedder is not None:
+        batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
+    metrics: Metrics = {}
+    credited = batch
+    for name, learner in parts.learners.items():
         assessed = learner.compute_credit(batch, parts.weights, step)
-        found = credit_metrics(assessed.of_policy(name)) | {f"idle/{stage}": 1.0 for stage in learner.idle}
+        idle = {f"idle/{stage}": 1.0 for stage in learner.idle}
+        learnt: Metrics = {}
+        if name in learning:
+            learnt = learner.learn(assessed, key.derive("update", name), step)
+            assessed = learner.completed(assessed)
+        found = credit_metrics(assessed.of_policy(name)) | idle
         if learner.recipe.shaping:
             found["reward/shaped"] = _mean(returns(assessed)[counted_trajectories(assessed)].tolist())
-        if name in learning:
-            found |= learner.learn(assessed, key.derive("update", name), step)
+        found |= learnt
         learner.end_activation_cache()
         prefix = f"{name}/" if len(parts.learners) > 1 else ""
         metrics |= {prefix + measure: value for measure, value in found.items()}

@@ -13,6 +13,7 @@ from hocket.core.evaluating import evaluate_detached, evaluation
 from hocket.core.keys import Key
 from hocket.stages import Metrics, Policy, Stage, State, fact
 from hocket.types import Evaluation, LossFunction, Quantity, Terms
+from hocket.update.pair_chunks import chunks_of_pairs
 
 
 @dataclass
@@ -106,14 +107,18 @@ class Problem:
         """Puts d loss / d weights into `.grad` (replacing what was there) and returns `loss` and the terms' metrics.
 
         Exact under any split: decision-local losses take one pass, chunk by chunk, as their weights already hold the
-        global denominators; coupled losses are computed once on detached numbers, and their cotangent dL/dlogp is
-        pulled back through each chunk.
+        global denominators, and so do losses of pairs, in chunks that keep pairs whole; other coupled losses are
+        computed once on detached numbers, and their cotangent dL/dlogp is pulled back through each chunk.
         """
         batch = self.batch if batch is None else batch
         self.optimiser.zero_grad(set_to_none=True)
         decisions = self.live(batch)
         chunks = self.policy.chunks(batch, decisions)
-        if len(chunks) <= 1 or self.couples is Level.DECISION:
+        local = self.couples is Level.DECISION
+        if len(chunks) > 1 and self.couples is Level.PAIR:
+            whole = chunks_of_pairs(self.policy, batch, chunks)
+            chunks, local = (chunks, False) if whole is None else (whole, True)
+        if len(chunks) <= 1 or local:
             now = self._direct(batch, chunks)
         else:
             now = self._by_cotangent(batch, chunks, decisions)
@@ -132,26 +137,33 @@ class Problem:
             part = torch.stack([_restricted(term, batch, inside) for term in terms]).sum()
             if part.requires_grad:
                 part.backward()  # type: ignore[no-untyped-call]
-            _store(whole, now, chunk)
+            store(whole, now, chunk)
         return evaluation(whole)
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
+        cotangents = self._cotangents(now, batch, decisions)
+        for chunk in chunks:
+            self._pull(batch, chunk, cotangents)
+        return now
+
+    def _cotangents(self, now: Evaluation, batch: Batch, decisions: Tensor) -> dict[Quantity, Tensor]:
+        """The derivatives of the loss with respect to what was evaluated."""
         quantities = sorted(self.needs | {Quantity.LOGP})
         leaves = {quantity: now.get(quantity).clone().requires_grad_() for quantity in quantities}
         loss = _total(self.loss_terms(self._filled(evaluation(leaves), batch, decisions), batch))
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        cotangents = {q: g for q, g in zip(quantities, found, strict=True) if g is not None}
-        for chunk in chunks:
-            moved = [(cotangent[chunk] != 0).reshape(len(chunk), -1).any(1) for cotangent in cotangents.values()]
-            moving = torch.stack(moved).any(0)
-            if not moving.any():
-                continue
-            part = chunk[moving]
-            here = self.policy.evaluate(batch, self.needs, part, reference=self.reference)
-            pulled = [(here.get(q)[part] * cotangent[part]).sum() for q, cotangent in cotangents.items()]
-            torch.stack(pulled).sum().backward()  # type: ignore[no-untyped-call]
-        return now
+        return {q: g for q, g in zip(quantities, found, strict=True) if g is not None}
+
+    def _pull(self, batch: Batch, chunk: Tensor, cotangents: dict[Quantity, Tensor]) -> None:
+        """Adds to `.grad` what the decisions of a chunk contribute."""
+        moved = [(cotangent[chunk] != 0).reshape(len(chunk), -1).any(1) for cotangent in cotangents.values()]
+        part = chunk[torch.stack(moved).any(0)]
+        if not len(part):
+            return
+        here = self.policy.evaluate(batch, self.needs, part, reference=self.reference)
+        pulled = [(here.get(q)[part] * cotangent[part]).sum() for q, cotangent in cotangents.items()]
+        torch.stack(pulled).sum().backward()  # type: ignore[no-untyped-call]
 
     def _blank(self, batch: Batch) -> dict[Quantity, Tensor]:
         return {quantity: torch.zeros(batch.decisions) for quantity in self.needs | {Quantity.LOGP}}
@@ -223,16 +235,20 @@ def _mask(chosen: Tensor, size: int) -> Tensor:
     return mask
 
 
-def _store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:
-    for quantity in whole:
+def store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:
+    """Puts what was evaluated of the decisions of a chunk into `[T]` tensors."""
+    for quantity in whole if len(chunk) else ():
         found = now.get(quantity).detach()
         held = whole[quantity] if whole[quantity].shape == found.shape else torch.zeros_like(found)
         whole[quantity] = held.to(found.dtype).index_copy(0, chunk, found[chunk])
 
 
 def _restricted(term: Terms, batch: Batch, inside: Tensor | None) -> Tensor:
-    """The part of a decision-local term that belongs to the decisions `inside` `[T]`; all of it when None."""
-    if inside is None:
+    """The part of a decision-local term that belongs to the decisions `inside` `[T]`; all of it when None.
+
+    Of a coupled term it is all too: what belongs to other decisions is constant, so it has no gradient.
+    """
+    if inside is None or term.unit is not Level.DECISION:
         return term.total()
     here = inside[batch.occurrences.decision] & (term.weight != 0)
     return (term.value[here] * term.weight[here]).sum()
