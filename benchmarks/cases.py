@@ -17,7 +17,7 @@ WORK = BUILD / "cases"
 END, PAD = "<|end|>", "<|pad|>"
 CHARACTERS = [chr(code) for code in range(33, 127)] + [" ", "\n"]
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<|end|>{% endif %}{% endfor %}"
-MODULES = ("transformers.models.qwen2.modeling_qwen2", "transformers.models.qwen3.modeling_qwen3")
+MODULES = tuple(f"transformers.models.{name}.modeling_{name}" for name in ("llama", "qwen2", "qwen3"))
 """What the models need, imported late by `transformers`."""
 BETWEEN = 32
 """Tokens of what is said between two turns, besides the end of the turn before."""
@@ -36,6 +36,7 @@ class Case:
         stops: responses end at random, up to `new` tokens; else all have `new`.
         micro: samples in a micro-batch of TRL, where memory does not allow all; 0 for all.
         attention: what TRL uses unless tuned: fused attention wins on long sequences only.
+        lora: rank of an adapter on queries and values, which alone is trained; 0 trains all weights.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Case:
     stops: bool = False
     micro: int = 0
     attention: str = "eager"
+    lora: int = 0
 
     @property
     def folder(self) -> Path:
@@ -84,6 +86,8 @@ CASES = (
     Case("vocab-150k", 256, 4, 4, prompts=4, new=32, words=150_000),
     Case("uneven-lengths", 128, 5, 4, prompts=8, new=256, stops=True, attention="sdpa"),
     Case("multi-turn", 128, 5, 4, prompts=8, prompt=64, turns=4, attention="sdpa"),
+    # The shape of SmolLM2-135M.
+    Case("smollm2-lora", 576, 30, 9, 3, 1536, "llama", prompts=4, prompt=64, new=48, words=49_056, lora=16),
 )
 
 
@@ -104,7 +108,7 @@ def build_model(case: Case) -> None:
     """Writes the case's random model and its tokenizer of characters to `case.folder`, unless they are there."""
     import torch
     from tokenizers import AddedToken, Tokenizer, decoders, models
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
+    from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -118,7 +122,7 @@ def build_model(case: Case) -> None:
     core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (PAD, END)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token=PAD, eos_token=END, padding_side="left")
     tokenizer.chat_template = TEMPLATE
-    config = {"qwen2": Qwen2Config, "qwen3": Qwen3Config}[case.kind](
+    config = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}[case.kind](
         vocab_size=len(tokens),
         hidden_size=case.width,
         intermediate_size=case.inner or 3 * case.width,

@@ -116,6 +116,7 @@ class Steps:
         ]
         pairs += [] if settings.threads is None else [("threads", settings.threads)]
         pairs += [] if settings.precision is None else [("precision", settings.precision)]
+        pairs += [("lora.rank", case.lora), ("lora.targets", ["q_proj", "v_proj"])] if case.lora else []
         workflow = Conversation(case.turns)
         trainer = Trainer(configure(pairs, task), task=task, rewards=(Half(),), workflow=workflow)
         self.case, self.watch = case, Stopwatch(settings.device)

@@ -69,7 +69,9 @@ def set_up() -> None:
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
     subprocess.run([sys.executable, "-m", "venv", str(PYTHON.parent.parent)], check=True)
     subprocess.run([*pip, torch], check=True)
-    subprocess.run([*pip, "-c", str(constraints), torch, "trl", "datasets", "transformers", "accelerate"], check=True)
+    subprocess.run(
+        [*pip, "-c", str(constraints), torch, "trl", "datasets", "transformers", "accelerate", "peft"], check=True
+    )
 
 
 def versions() -> dict[str, str]:
@@ -167,11 +169,21 @@ def run(case: Case, settings: Settings) -> None:
         processing_class=tokenizer,
         train_dataset=Dataset.from_dict({"prompt": rows}),
         callbacks=[Turns()],
+        peft_config=_adapter(case),
         **({"rollout_func": converse} if case.turns > 1 else {}),
     )
     trainer.model.generate = watch.timed("sampling", trainer.model.generate)
     line.tell(threads=torch.get_num_threads(), device=settings.device, brief=True)
     trainer.train()
+
+
+def _adapter(case: Case) -> Any:
+    """What PEFT is asked for; None where all weights are trained."""
+    if not case.lora:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(r=case.lora, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
 
 
 if __name__ == "__main__":
