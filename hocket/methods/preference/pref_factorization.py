@@ -1,8 +1,9 @@
 """Rewards of many users as mixtures of a few: r_u = lambda_u . phi, learnt together (PReF, arXiv:2503.06358, recalled).
 
 A scorer with J outputs gives phi; each user's weights lambda_u are those that explain that user's comparisons best
-(`FactoredPairs`). A new user's weights come from a handful of comparisons (`user_weights`), asked where they are least
-certain (`next_query`), and `--reward model:RUN?output=0=W` with one flag per output pays by them: no model per user.
+(`FactoredPairs`). A new user's weights come from a handful of comparisons (`hocket.objectives.logistic`), asked where
+they are least certain (`next_query`), and `--reward model:RUN?output=0=W` with one flag per output pays by them: no
+model per user.
 """
 
 from __future__ import annotations
@@ -19,39 +20,9 @@ from hocket.core.columns import info_or_metadata
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.methods.base.reward_model import REWARD_MODEL
 from hocket.objectives.aggregate import counted_lengths, mean, share
+from hocket.objectives.logistic import curvature, logistic_weights
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
-
-
-def user_weights(difference: Tensor, ridge: float, weight: Tensor | None = None, steps: int = 50) -> Tensor:
-    """lambda that minimises -sum_i w_i log sigmoid(lambda . d_i) + ridge/2 |lambda|^2, `[J]`, by Newton's method.
-
-    `difference` `[n, J]` is phi(preferred) - phi(other), `weight` `[n]` is 1 where None. Steps are halved until the sum
-    falls; with ridge > 0 there is exactly one minimum.
-    """
-    used = torch.ones(len(difference), dtype=difference.dtype) if weight is None else weight
-
-    def cost(at: Tensor) -> Tensor:
-        return -(used * logsigmoid(difference @ at)).sum() + ridge / 2 * at @ at
-
-    found = torch.zeros(difference.shape[1], dtype=difference.dtype)
-    for _ in range(steps):
-        slope = ridge * found - difference.T @ (used * torch.sigmoid(-(difference @ found)))
-        move = torch.linalg.solve(curvature(difference, found, ridge, used), slope)
-        length = 1.0
-        while cost(found - length * move) > cost(found) and length > 1e-6:
-            length /= 2
-        found = found - length * move
-        if float(move.abs().max()) < 1e-12:
-            break
-    return found
-
-
-def curvature(difference: Tensor, weights: Tensor, ridge: float, weight: Tensor | None = None) -> Tensor:
-    """H = sum_i w_i p_i (1 - p_i) d_i d_i^T + ridge I, the Hessian of what `user_weights` minimises, `[J, J]`."""
-    chance = torch.sigmoid(difference @ weights)
-    spread = chance * (1 - chance) * (1.0 if weight is None else weight)
-    return difference.T @ (spread[:, None] * difference) + ridge * torch.eye(len(weights), dtype=difference.dtype)
 
 
 def next_query(candidates: Tensor, asked: Tensor, weights: Tensor, ridge: float, *, by_chance: bool = True) -> int:
@@ -127,7 +98,7 @@ class FactoredPairs(Objective):
         for name in sorted(set(users), key=str):
             rows = torch.tensor([user == name for user in users])
             own = difference.detach()[rows].double()
-            mixture[rows] = user_weights(own, self.ridge, weight[rows].double()).to(mixture.dtype)
+            mixture[rows] = logistic_weights(own, self.ridge, weight[rows].double()).to(mixture.dtype)
         gap = (mixture * difference).sum(1)
         value = -logsigmoid(gap) + self.spread / 2 * difference.square().sum(1)
         counted = weight != 0

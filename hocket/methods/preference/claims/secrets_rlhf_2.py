@@ -16,9 +16,18 @@ from hocket.core.batch import Batch, Level
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.methods.preference.secrets_rlhf_2 import META_REWARD_MODEL, SECRETS_RLHF_2, SECRETS_RLHF_2_SOFT, MetaStep
+from hocket.methods.preference.secrets_rlhf_2 import (
+    META_REWARD_MODEL,
+    SECRETS_RLHF_2,
+    SECRETS_RLHF_2_SOFT,
+    DenoisedPairs,
+    MetaStep,
+    PairsBesideSamples,
+)
 from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
+from hocket.rewards.strength import REWARDS_ALONE
+from hocket.rollout.scored_pairs import ScoredPreferences
 from hocket.stages import Policy, State
 from hocket.types import Evaluation, Quantity, Scenario, Score, Trajectory, Turn
 from hocket.update.problem import Problem
@@ -281,6 +290,15 @@ def _() -> Finding:
     error = math.sqrt(sum((one - fmean(clean)) ** 2 for one in clean) / 30)
     holds = fmean(clean) > 2 * error and max(clean) < 0.02 and fmean(noisy) < -0.02
     return Finding(holds, say(gain_with_clean_labels=clean, standard_error=error, with_a_fifth_wrong=noisy))
+
+
+@claim("It ships with a fifth of the newest 1024 pairs turned, whole margins, and MetaRM's step at 0.01.")
+def _() -> Finding:
+    split = SECRETS_RLHF_2.shaping == (DenoisedPairs(flip=0.2, margin=1.0, soft=0.0, window=1024),)
+    soft = SECRETS_RLHF_2_SOFT.shaping == (DenoisedPairs(flip=0.0, margin=1.0, soft=0.4, window=1024),)
+    judged_ = SECRETS_RLHF_2.rollout == ScoredPreferences() and SECRETS_RLHF_2.combine == REWARDS_ALONE
+    meta = META_REWARD_MODEL.update == MetaStep(rate=0.01) and META_REWARD_MODEL.rollout == PairsBesideSamples()
+    return Finding(split and soft and judged_ and meta, say(turned=split, soft=soft, judged=judged_, meta=meta))
 
 
 claim.shipped(SECRETS_RLHF_2, without={"shaping": (), "combine": WeightedSum({"correct": 0.0})})
