@@ -18,6 +18,7 @@ from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
+from hocket.core.signals import REWARD
 from hocket.methods.base.rloo import RLOO
 from hocket.rewards.combine import Weights, sources, summed
 from hocket.rewards.opinions import Opinions
@@ -49,6 +50,8 @@ class UserLove(Combine):
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
         given = dict(sources(batch))
+        if batch.combined and REWARD[Level.TRAJECTORY] in given:
+            return summed(batch, given, weights)  # The rewards of a recorded batch are the sum already.
         for name in (self.love, *(() if self.floor is None else (self.help,))):
             if name not in given or given[name].level is not Level.TRAJECTORY:
                 raise ConfigurationError(

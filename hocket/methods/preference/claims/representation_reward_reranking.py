@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,16 +11,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+import hocket
+from hocket.core.batch import GroupBy
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.credit.pairs import BestAgainstWorst
 from hocket.lab.claims.harness import Claims, Finding, batches, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.dpo import DPO
 from hocket.methods.preference.representation_reward_reranking import RERANKING, STATES, Form, Reordered
 from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
-from hocket.stages import State
+from hocket.stages import Split, State
+from hocket.tasks.text import TextTask
 from hocket.types import Occurrences, Scenario, Trajectory, Turn
 from hocket.workflows.chat import Chat
 
@@ -53,7 +58,7 @@ def probed(earlier: Tensor, ridge: float) -> Tensor:
     return at.detach() / earlier.square().mean().sqrt()
 
 
-@claim("Pairs are exchanged, or weighted, by sigmoid(v . d) with v the ridge logistic probe of the earlier pairs, found "
+@claim("Pairs are exchanged, or weighted, by sigmoid(v . d), v the ridge logistic probe of the earlier pairs found "
        "otherwise; until enough are known they stay.")  # fmt: skip
 def _() -> Finding:
     draw, gaps, exchanged, stayed = Key.of(0).derive("states").numpy(), [0.0], 0, 0
@@ -153,11 +158,56 @@ def _() -> Finding:
     return Finding(right > 0.95, say(labelled_wrong=float(np.mean(wrong)), unseen_told_right=right))
 
 
+class Planted(TextTask):
+    """Numbers of three digits, unsafe where one of them is a 7, in pairs of which a share is labelled the wrong way."""
+
+    name = "planted"
+
+    def __init__(self, noise: float) -> None:
+        self.noise = noise
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        draw = Key.of(0).derive("planted", split, number).numpy()
+        asked = int(draw.integers(100, 999, 2)[0])
+        pair = self._answer(False, draw), self._answer(True, draw)
+        turned = split == "train" and bool(draw.random() < self.noise)
+        told = {"chosen": pair[turned], "rejected": pair[not turned]}
+        return Scenario(f"planted/{split}/{number}", f"Pick a number. {asked}", None, told, seed=number)
+
+    def _answer(self, unsafe: bool, draw: np.random.Generator) -> str:
+        while True:
+            digits = "".join(str(digit) for digit in draw.integers(0, 10, 3))
+            if ("7" in digits) == unsafe:
+                return f"<answer>{digits}</answer>"
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 16, "rollout.separator": ""}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return float("7" not in text)
+
+
+@claim("With three labels in ten wrong, 60 steps of DPO on re-ordered pairs leave fewer unsafe answers than plain DPO on "
+       "the same pairs; neither generates a token to learn from.", slow=True)  # fmt: skip
+def _() -> Finding:
+    unsafe = {}
+    with tempfile.TemporaryDirectory() as folder:
+        quiet: dict[str, Any] = {"evaluation.n": 300, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
+        for name in (RERANKING.name, DPO.name):
+            run = hocket.train(Planted(0.3), recipe=name, steps=60, runs=folder, **quiet)
+            unsafe[name] = 1 - run.summary["after"]["accuracy"]
+            unsafe["before"] = 1 - run.summary["before"]["accuracy"]
+    return Finding(unsafe[RERANKING.name] < unsafe[DPO.name] - 0.05, say(unsafe=unsafe))
+
+
 @claim("It ships with a ridge of 0.1 a pair on the newest 1024, from 128 on, and asks for a policy with hidden states.")
 def _() -> Finding:
-    shipped = RERANKING.credit == Reordered(of=DPO.credit, form="reorder", ridge=0.1, window=1024, least=128)
+    shipped = RERANKING.credit == Reordered(
+        of=BestAgainstWorst(by=GroupBy("scenario")), form="reorder", ridge=0.1, window=1024, least=128
+    )
     try:
-        STATES.compute(
+        table: Any = type("Table", (), {"name": "table"})()
+        STATES.compute(RecordedBatch(next(batches(1, "none"))).batch, table, torch.zeros(0))
             RecordedBatch(next(batches(1, "none"))).batch, type("Table", (), {"name": "table"})(), torch.zeros(0)
         )
         said = ""
