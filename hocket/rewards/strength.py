@@ -40,7 +40,7 @@ def strengths_of(batch: Batch, reader: str) -> Strengths:
             "pairs, such as ScoredPreferences"
         )
     told, found = score.values.tolist(), list[tuple[int, int]]()
-    for members in groups_of(batch, SCENARIO):
+    for members in filter(None, groups_of(batch, SCENARIO)):
         best, worst = max(members, key=lambda i: told[i]), min(members, key=lambda i: told[i])
         if told[best] > told[worst]:
             found.append((best, worst))
