@@ -208,8 +208,6 @@ def _() -> Finding:
     try:
         table: Any = type("Table", (), {"name": "table"})()
         STATES.compute(RecordedBatch(next(batches(1, "none"))).batch, table, torch.zeros(0))
-            RecordedBatch(next(batches(1, "none"))).batch, type("Table", (), {"name": "table"})(), torch.zeros(0)
-        )
         said = ""
     except ConfigurationError as error:
         said = str(error)
