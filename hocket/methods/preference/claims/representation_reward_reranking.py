@@ -187,8 +187,8 @@ class Planted(TextTask):
         return float("7" not in text)
 
 
-@claim("With three labels in ten wrong, 60 steps of DPO on re-ordered pairs leave fewer unsafe answers than plain DPO on "
-       "the same pairs; neither generates a token to learn from.", slow=True)  # fmt: skip
+@claim("With three labels in ten wrong, 60 steps of DPO on re-ordered pairs leave fewer unsafe answers than plain DPO "
+       "on the same pairs; neither generates a token to learn from.", slow=True)  # fmt: skip
 def _() -> Finding:
     unsafe = {}
     with tempfile.TemporaryDirectory() as folder:
