@@ -38,8 +38,10 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 """They have problems written; a task of control refuses them in a sentence."""
 
 
-OWN_TASK = ("mt-grpo", "pta-grpo", "safe-rlhf-v")
+OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "rluf", "safe-rlhf-v")
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
+TEXTUAL = ("mpo-mixed-online", "rluf")
+"""They read recorded pairs, or judge words, which no task of control has."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 
@@ -101,7 +103,10 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(all_recipes()) - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY})
+    "name",
+    sorted(
+        set(all_recipes()) - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *TEXTUAL}
+    ),
 )
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)

@@ -49,8 +49,8 @@ def document(seed: int = 0, *, groups: int = 3, samples: int = 4) -> dict[str, A
     return {"version": 1, "trajectories": rows}
 
 
-COSTLY = ("safe-rlhf-v",)
-"""Recipes that read a second score, named `cost`."""
+SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+"""Recipes that read a second score, and its name."""
 
 RECORDABLE = sorted(
     name
@@ -62,8 +62,8 @@ RECORDABLE = sorted(
 @pytest.mark.parametrize("name", RECORDABLE)
 def test_every_recipe_answers_in_the_inputs_order_and_whatever_that_order_is(name: str) -> None:
     plain = document()
-    for row in plain["trajectories"] if name in COSTLY else ():
-        row["scores"] = {"reward": row["scores"]["correct"], "cost": 0.5}
+    for row in plain["trajectories"] if name in SECOND else ():
+        row["scores"] = {"reward": row["scores"]["correct"], SECOND[name]: 0.5}
     backwards = {**plain, "trajectories": plain["trajectories"][::-1]}
     found, mirrored = inspect(find(name), plain), inspect(find(name), backwards)
     assert found["loss"] == pytest.approx(mirrored["loss"], rel=1e-9, abs=1e-12)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.methods.preference.representation_reward_reranking import STATES
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.stages import Objective
@@ -20,8 +21,13 @@ from hocket.train.learner import Learner
 from hocket.types import Evaluation, Quantity, Score, Terms
 from hocket.update.problem import Problem
 
+SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+"""Recipes that read a second score, and its name."""
+
 SPLITTABLE = sorted(
-    name for name, recipe in all_recipes().items() if not (recipe.credit.needs_baseline or recipe.outputs)
+    name
+    for name, recipe in all_recipes().items()
+    if not (recipe.credit.needs_baseline or recipe.outputs or STATES in recipe.reads)
 )
 
 
@@ -44,8 +50,8 @@ def problem_for(recipe: Recipe, policy: TablePolicy, batch: Batch) -> tuple[Prob
 
 def gradient_of(recipe: Recipe, seed: int, *, chunk: int, order: list[int] | None = None) -> tuple[float, torch.Tensor]:
     trajectories = random_trajectories(seed)
-    for number, trajectory in enumerate(trajectories if recipe.name == "safe-rlhf-v" else ()):
-        trajectory.scores["cost"] = Score(number % 3 / 2)
+    for number, trajectory in enumerate(trajectories if recipe.name in SECOND else ()):
+        trajectory.scores[SECOND[recipe.name]] = Score(number % 3 / 2)
     if order is not None:
         trajectories = [trajectories[i] for i in order]
     policy = TablePolicy(5, 4, seed=1, chunk=chunk)

@@ -14,6 +14,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.methods.group_relative.optimal_token_baseline import ENERGY
 from hocket.methods.group_relative.tw_grpo import DIVERGENCE
+from hocket.methods.preference.representation_reward_reranking import STATES
 from hocket.recipe import Recipe
 from hocket.types import Evaluation, Scenario, Score, Source, Trajectory, Turn
 
@@ -59,7 +60,7 @@ def packed(trajectories: Sequence[Trajectory], seed: int = 0) -> Batch:
         },
         value=column(),
         entropy=column().abs(),
-        annotations={DIVERGENCE.name: column().abs(), ENERGY.name: column().abs()},
+        annotations={DIVERGENCE.name: column().abs(), ENERGY.name: column().abs(), STATES.name: column()[:, None]},
         final_value=torch.zeros(batch.trajectories, dtype=torch.float64),
     )
 

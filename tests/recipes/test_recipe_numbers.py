@@ -16,8 +16,8 @@ REWARDS = {"a": [1.0, 0.0, 0.0], "b": [1.0, 1.0, 1.0], "c": [0.25, 0.5, 1.0]}
 LENGTHS = {"a": [2, 3, 1], "b": [2, 2, 4], "c": [1, 5, 2]}
 
 
-COSTLY = ("safe-rlhf-v",)
-"""Recipes that read a second score, named `cost`."""
+SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+"""Recipes that read a second score, and its name."""
 
 
 def groups(*, baseline: bool = False):
@@ -228,8 +228,8 @@ def test_sft_and_dpo():
 @pytest.mark.parametrize("name", sorted(n for n, one in all_recipes().items() if not one.outputs))
 def test_every_recipe_gives_finite_numbers_that_do_not_depend_on_order(name):
     recipe, trajectories = find(name), groups(baseline=True)
-    for number, trajectory in enumerate(trajectories if name in COSTLY else ()):
-        trajectory.scores["cost"] = Score(number % 3 / 2)
+    for number, trajectory in enumerate(trajectories if name in SECOND else ()):
+        trajectory.scores[SECOND[name]] = Score(number % 3 / 2)
     batch = packed(trajectories)
     loss, found, _ = result(recipe, batch, near(batch))
     assert math.isfinite(loss)
