@@ -4,7 +4,7 @@ A reward model splits recorded pairs by how far it puts their members apart. `mp
 larger gaps, whose labels are reliable (`GapSplit`). `mpo-mixed-online` samples answers to the prompts of the others
 (`HardPrompts`), charged with the KL from the model of the first stage, which is where it starts:
 
-    plan: [{recipe: mpo-mixed, steps: 100}, {recipe: mpo-mixed-online, steps: 100}]
+    plan: [{recipe: mpo-mixed, steps: 100}, {recipe: mpo-mixed-online, steps: 100, reward: ["model:RUN"]}]
 
 The abstract names the stages; that the gap of a reward model splits is the usual reading.
 """

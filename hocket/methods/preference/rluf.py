@@ -113,6 +113,7 @@ RLUF = RLOO.but(
         "optimiser": "RLOO, chosen here; any method on rewards takes the combiner",
         "KL": "beta = 0.05, in the reward (k1)",
     },
+    note="as shipped a simulated user stands for the classifier of logged reactions",
     task="sums",
     requires=(Requirement.SCORES,),
     rewards=(ExactMatch(name="helpful"), SimulatedUser()),
