@@ -219,7 +219,7 @@ class DirectionStep(Update):
         momentum: of plain gradient descent.
     """
 
-    eta: float = 0.1
+    eta: float = 1.0
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
@@ -319,5 +319,5 @@ ZO_RANKSGD_WORDS = ZO_RANKSGD.but(
     title="ZO-RankSGD for the shipped language model",
     note="steps and perturbations of a language model's size; the method is the same",
     task="sums",
-    **{"hooks.0.mu": 0.002, "update.eta": 0.001},
+    **{"hooks.0.mu": 0.002, "update.eta": 0.02},
 )

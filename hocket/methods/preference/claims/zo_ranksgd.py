@@ -1,7 +1,7 @@
 """ZO-RankSGD's claims."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from hocket import tasks
-from hocket.core.batch import Batch
+from hocket.core.batch import Batch, Occurrences
 from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
+from hocket.credit.units import trajectory_units
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -25,7 +26,7 @@ from hocket.methods.preference.zo_ranksgd import (
     weights_of,
 )
 from hocket.recipe import Recipe
-from hocket.stages import Metrics, State
+from hocket.stages import Credit, Metrics, State
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
@@ -185,8 +186,17 @@ def _() -> Finding:
 
 
 @dataclass(frozen=True)
+class Returns(Credit):
+    """Each trajectory's return, as it is."""
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        units = trajectory_units(batch)
+        return replace(batch.occurrences, advantage=units.value[units.member])
+
+
+@dataclass(frozen=True)
 class BestSoFar(DirectionStep):
-    """Random search: the weights of the best direction where it did better than any before, else none."""
+    """Random search: to the weights of the best direction where it did better than any before, else nowhere."""
 
     mu: float = 0.1
 
@@ -194,11 +204,42 @@ class BestSoFar(DirectionStep):
         return {"best": -math.inf}
 
     def step(self, problem: Problem, key: Key) -> Metrics:
-        batch, weights = problem.batch, weights_of(problem.policy)
-        found = credited(batch.credited(advantage=batch.occurrences.advantage))
+        found, weights = credited(problem.batch), weights_of(problem.policy)
         word = max(found, key=lambda one: found[one])
         if found[word] > problem.memory["best"]:
             problem.memory = {"best": found[word]}
             along = direction(word, problem.policy.name, weights)
             moved_to(weights, [one.detach() + self.mu * z for one, z in zip(weights, along, strict=True)])
         return {"loss": 0.0}
+
+
+RANDOM_SEARCH = ZO_RANKSGD.but({"name": "random-search", "credit": Returns(), "update": BestSoFar()})
+
+
+def cart_pole(recipe: Recipe, seed: int) -> float:
+    """The mean return, at most 200, of 30 greedy episodes after 12 steps of 32 episodes."""
+    task = tasks.find("gym:CartPole-v1?max_episode_steps=200")
+    settings = {"curriculum.prompts": 1, "rollout.samples": 32, "steps": 12, "seed": seed}
+    config = configure([("recipe", recipe), *settings.items()], task)
+    parts = build_parts(config, task)
+    for number in range(12):
+        run_async(train_step(parts, number + 1))
+    key = parts.key.derive("check")
+    return run_async(evaluate(task, parts.player, parts.rewards, n=30, decoding=config.decoding, key=key)).success
+
+
+@claim("On CartPole ranks of returns alone beat random search at equal episodes.", slow=True)
+def _() -> Finding:
+    ends = {one.name: [cart_pole(one, seed) for seed in range(3)] for one in (ZO_RANKSGD, RANDOM_SEARCH)}
+    return Finding(fmean(ends["zo-ranksgd"]) > 1.2 * fmean(ends["random-search"]), say(greedy_return=ends))
+
+
+def stepped(run: ShippedRun) -> dict[str, float]:
+    """Directions that were played, and how far the step went."""
+    return {"directions": run.mean("update/directions"), "norm of g": run.mean("gradient/norm")}
+
+
+PLAYED = {"curriculum.prompts": 2, "rollout.samples": 4}
+BY_RETURNS = {"credit": GroupRelative(scale=None)}
+claim.shipped(ZO_RANKSGD, without=BY_RETURNS, sees=stepped, settings=PLAYED)
+claim.shipped(ZO_RANKSGD_WORDS, without=BY_RETURNS, sees=stepped, settings=PLAYED)
