@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -120,7 +121,7 @@ def quadratic(seed: int) -> Tensor:
     return torch.stack([curvature, torch.randn(SIZE, generator=generator, dtype=torch.float64)])
 
 
-def cosine(m: int, best: int | None, draws: int = 300) -> float:
+def cosine(m: int, best: int | None, draws: int = 150) -> float:
     """The mean cosine of g with the true gradient at the start."""
     curvature, x = quadratic(0)
     generator, found = Key.of(m).derive("directions").torch(), []
@@ -135,11 +136,14 @@ def cosine(m: int, best: int | None, draws: int = 300) -> float:
 def _() -> Finding:
     by_m = [cosine(m, None) for m in (4, 8, 16, 32)]
     by_k = [cosine(16, k) for k in (1, 3, 8)]
-    rises = all(b > a + 0.01 for row in (by_m, by_k) for a, b in zip(row, row[1:], strict=False))
+    rises = all(b > a + 0.01 for row in (by_m, by_k) for a, b in pairwise(row))
     return Finding(by_m[0] > 0.1 and rises, say(m_4=by_m[0], m_8=by_m[1], m_16=by_m[2], m_32=by_m[3], k=by_k))
 
 
-@claim("On quadratics the iterates reach a stationary point up to a floor that the step sets, and no size is known.")
+@claim(
+    "On quadratics the iterates reach a stationary point up to a floor that the step sets, and no size is known.",
+    slow=True,
+)
 def _() -> Finding:
     ends: dict[float, list[float]] = {}
     for eta in (0.2, 0.05):
@@ -172,7 +176,7 @@ def first_step(seed: int = 0, **changes: Any) -> tuple[list[Tensor], list[Tensor
     return before, [weight.detach() for weight in weights], batch, parts.lead.policy.name, config.recipe
 
 
-@claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.")
+@claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.", slow=True)
 def _() -> Finding:
     before, after, batch, name, recipe = first_step()
     wanted = [old.double() for old in before]
