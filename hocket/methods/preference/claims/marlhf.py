@@ -61,7 +61,7 @@ HUNT: Game = (
 """A stag hunt: both (0, 0) and (1, 1) are equilibria, and a third game below moves the only one to (0, 1)."""
 
 
-@claim("Preferences on the equilibrium cell alone fit games of different equilibria equally well.", "theorem 1")
+@claim("Preferences on the equilibrium cell alone fit games of different equilibria equally well.")
 def _() -> Finding:
     elsewhere = DILEMMA[0].clone()
     elsewhere[0, 1] = 5.0
@@ -113,7 +113,7 @@ def recovered(game: Game, count: int, key: Key) -> Game:
     return fitted[0], fitted[1]
 
 
-@claim("With all unilateral deviations the recovered equilibrium's Nash gap falls like 1/sqrt(N).", "theorem 2")
+@claim("With all unilateral deviations the recovered equilibrium's Nash gap falls like 1/sqrt(N).")
 def _() -> Finding:
     sizes = (1000, 4000, 16000, 64000)
     gaps = [

@@ -179,7 +179,7 @@ def learnt(recipe: Recipe, seed: int) -> list[float]:
 @claim(
     "The published saving of labels is not found on a grid: with the part through the samples the true return rises "
     "more slowly than when fitting and training merely alternate.",
-    "section 6; the other way round here",
+    "the other way round in the paper",
     slow=True,
 )
 def _() -> Finding:

@@ -221,12 +221,12 @@ RANDOM_SEARCH = ZO_RANKSGD.but({"name": "random-search", "credit": Returns(), "u
 
 
 def cart_pole(recipe: Recipe, seed: int) -> float:
-    """The mean return, at most 200, of 30 greedy episodes after 12 steps of 32 episodes."""
-    task = tasks.find("gym:CartPole-v1?max_episode_steps=200")
-    settings = {"curriculum.prompts": 1, "rollout.samples": 32, "steps": 12, "seed": seed}
+    ""X""
+    task = tasks.find("gym:CartPole-v1?max_episode_steps=100")
+    settings = {"curriculum.prompts": 1, "rollout.samples": 32, "steps": 24, "seed": seed}
     config = configure([("recipe", recipe), *settings.items()], task)
     parts = build_parts(config, task)
-    for number in range(12):
+    for number in range(24):
         run_async(train_step(parts, number + 1))
     key = parts.key.derive("check")
     return run_async(evaluate(task, parts.player, parts.rewards, n=30, decoding=config.decoding, key=key)).success
