@@ -31,7 +31,6 @@ from hocket.stages import Credit, Metrics, State
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
-from hocket.train.evaluate import evaluate
 from hocket.train.loop import train_step
 from hocket.update.problem import Problem
 from hocket.update.weights import moved_to
@@ -221,21 +220,19 @@ RANDOM_SEARCH = ZO_RANKSGD.but({"name": "random-search", "credit": Returns(), "u
 
 
 def cart_pole(recipe: Recipe, seed: int) -> float:
-    ""X""
+    """The mean return, at most 100, of what is played in the second half of 24 steps of 32 episodes."""
     task = tasks.find("gym:CartPole-v1?max_episode_steps=100")
     settings = {"curriculum.prompts": 1, "rollout.samples": 32, "steps": 24, "seed": seed}
-    config = configure([("recipe", recipe), *settings.items()], task)
-    parts = build_parts(config, task)
-    for number in range(24):
-        run_async(train_step(parts, number + 1))
-    key = parts.key.derive("check")
-    return run_async(evaluate(task, parts.player, parts.rewards, n=30, decoding=config.decoding, key=key)).success
+    parts = build_parts(configure([("recipe", recipe), *settings.items()], task), task)
+    played = [run_async(train_step(parts, number + 1)).metrics["reward/mean"] for number in range(24)]
+    return fmean(played[12:])
 
 
 @claim("On CartPole ranks of returns alone beat random search at equal episodes.", slow=True)
 def _() -> Finding:
-    ends = {one.name: [cart_pole(one, seed) for seed in range(3)] for one in (ZO_RANKSGD, RANDOM_SEARCH)}
-    return Finding(fmean(ends["zo-ranksgd"]) > 1.2 * fmean(ends["random-search"]), say(greedy_return=ends))
+    ends = {one.name: [cart_pole(one, seed) for seed in range(3, 6)] for one in (ZO_RANKSGD, RANDOM_SEARCH)}
+    ratios = [ours / theirs for ours, theirs in zip(ends["zo-ranksgd"], ends["random-search"], strict=True)]
+    return Finding(min(ratios) > 1 and fmean(ratios) > 1.2, say(mean_return=ends, ratio_to_random_search=ratios))
 
 
 def stepped(run: ShippedRun) -> dict[str, float]:

@@ -105,8 +105,11 @@ def _() -> Finding:
 
 # ---------------------------------------------------------------- two switches
 
-SIDE, LONGEST, DISCOUNT = 12, 40, 0.99
-"""A corridor for each of two agents, a switch at its end; both must stand on theirs at once. Steps of an episode, and the discount."""
+SIDE, LONGEST = 12, 40
+"""A corridor for each of two agents, a switch at its end; both must stand on theirs at once. Steps of an episode.
+
+Nothing is discounted, as in the recipe.
+"""
 
 
 def first_success(seed: int, error: float | None) -> int:
@@ -115,11 +118,11 @@ def first_success(seed: int, error: float | None) -> int:
     draw = key.derive("play").numpy()
     nearness = np.arange(float(SIDE))
     phi = [
-        np.zeros(SIDE) if error is None else potential(nearness, error, 3, 60, key.derive("agent", agent))
+        np.zeros(SIDE) if error is None else potential(nearness, error, 5, 100, key.derive("agent", agent))
         for agent in range(2)
     ]
     values, steps = np.zeros((2, SIDE, 3)), 0
-    while steps < 20_000:
+    while steps < 10_000:
         places = [0, 0]
         for _ in range(LONGEST):
             moves = [
@@ -132,8 +135,8 @@ def first_success(seed: int, error: float | None) -> int:
                 return steps
             for agent in range(2):
                 # The team's reward is 0 until then.
-                paid = DISCOUNT * phi[agent][after[agent]] - phi[agent][places[agent]]
-                goal = paid + DISCOUNT * values[agent, after[agent]].max()
+                paid = phi[agent][after[agent]] - phi[agent][places[agent]]
+                goal = paid + values[agent, after[agent]].max()
                 values[agent, places[agent], moves[agent]] += 0.3 * (goal - values[agent, places[agent], moves[agent]])
             places = after
     return steps
@@ -145,7 +148,7 @@ def _greedy(row: Array, draw: np.random.Generator) -> int:
 
 @claim("On two switches with a sparse reward the first success comes earlier than with the shared reward, e 0 and 0.3.")
 def _() -> Finding:
-    took = {str(error): [first_success(seed, error) for seed in range(10)] for error in (None, 0.0, 0.3)}
+    took = {str(error): [first_success(seed, error) for seed in range(6)] for error in (None, 0.0, 0.3)}
     means = {name: fmean(found) for name, found in took.items()}
     return Finding(max(means["0.0"], means["0.3"]) < 0.5 * means["None"], say(steps=took))
 
