@@ -112,13 +112,13 @@ Nothing is discounted, as in the recipe.
 """
 
 
-def first_success(seed: int, error: float | None) -> int:
+def first_success(seed: int, error: float | None, queries: int = 1) -> int:
     """Steps until the team first succeeds, two independent Q-learners; `error` None gives no potentials."""
     key = Key.of(seed).derive("switches")
     draw = key.derive("play").numpy()
     nearness = np.arange(float(SIDE))
     phi = [
-        np.zeros(SIDE) if error is None else potential(nearness, error, 5, 100, key.derive("agent", agent))
+        np.zeros(SIDE) if error is None else potential(nearness, error, queries, 100, key.derive("agent", agent))
         for agent in range(2)
     ]
     values, steps = np.zeros((2, SIDE, 3)), 0
@@ -146,11 +146,19 @@ def _greedy(row: Array, draw: np.random.Generator) -> int:
     return int(draw.choice(np.flatnonzero(row == row.max())))
 
 
-@claim("On two switches with a sparse reward the first success comes earlier than with the shared reward, e 0 and 0.3.")
+@claim(
+    "On two switches with a sparse reward the first success comes earlier than with the shared reward: in less than half "
+    "the steps when the ranker never errs, in less than 0.8 of them when it errs in 0.3 of its answers and is asked 25 "
+    "times a pair; asked once, its false heights hold the agents back.",
+    slow=True,
+)
 def _() -> Finding:
-    took = {str(error): [first_success(seed, error) for seed in range(6)] for error in (None, 0.0, 0.3)}
+    kinds: dict[str, tuple[float | None, int]] = {"shared": (None, 1), "sure": (0.0, 1), "asked 25 times": (0.3, 25)}
+    kinds["asked once"] = (0.3, 1)
+    took = {name: [first_success(seed, *kind) for seed in range(6, 22)] for name, kind in kinds.items()}
     means = {name: fmean(found) for name, found in took.items()}
-    return Finding(max(means["0.0"], means["0.3"]) < 0.5 * means["None"], say(steps=took))
+    holds = means["sure"] < 0.5 * means["shared"] and means["asked 25 times"] < 0.8 * means["shared"]
+    return Finding(holds and means["asked once"] > means["shared"], say(steps=took))
 
 
 # ---------------------------------------------------------------- the stage
