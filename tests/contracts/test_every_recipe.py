@@ -12,6 +12,7 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
+from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.methods.group_relative.hrpo import LatentThoughts
@@ -62,7 +63,7 @@ def first_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tupl
     pairs: list[tuple[str, Any]] = [("recipe", recipe), ("steps", steps), ("runs", str(tmp_path)), ("threads", 1)]
     prompts, tokens = (8, 64) if recipe in OWN_TASK else (2, 8)
     pairs += [("curriculum.prompts", prompts), ("decoding.max_tokens", tokens)]
-    pairs += [("evaluation.n", 2), ("update.lr", 1e-3)]
+    pairs += [("evaluation.n", 2), *([("update.lr", 1e-3)] if has_path(known, "update.lr") else [])]
     if (known.rollout.samples or 1) > 1 and known.rollout.replays is None:
         pairs.append(("rollout.samples", 4))
     source = tasks.find(task)

@@ -74,6 +74,7 @@ class BilevelReward(Shaping):
     orders: Orders = (1, 2, 3)
 
     least_samples: ClassVar[int] = 2
+    needs_text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.beta <= 0 or self.lr <= 0:

@@ -153,7 +153,7 @@ class RankedPotentials(Shaping):
 
     def _seen(self, batch: Batch) -> dict[str, list[tuple[int, int, str]]]:
         """Of each role the trajectory, the turn and the words of every state, in order; a shared turn once."""
-        occurrences, told = batch.occurrences, STATES.read(batch, "RankedPotentials")
+        occurrences, told = batch.occurrences, STATES.rows(batch)
         turns = batch.turn[occurrences.decision].tolist()
         visits = dict.fromkeys(zip(turns, occurrences.trajectory.tolist(), strict=True))
         owner: dict[int, int] = {}

@@ -147,9 +147,9 @@ def _greedy(row: Array, draw: np.random.Generator) -> int:
 
 
 @claim(
-    "On two switches with a sparse reward the first success comes earlier than with the shared reward: in less than half "
-    "the steps when the ranker never errs, in less than 0.8 of them when it errs in 0.3 of its answers and is asked 25 "
-    "times a pair; asked once, its false heights hold the agents back.",
+    "On two switches with a sparse reward the first success comes earlier than with the shared reward: in less than "
+    "half the steps when the ranker never errs, in less than 0.8 of them when it errs in 0.3 of its answers and is "
+    "asked 25 times a pair; asked once, its false heights hold the agents back.",
     slow=True,
 )
 def _() -> Finding:
