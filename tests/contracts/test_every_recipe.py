@@ -43,6 +43,8 @@ OWN_TASK = ("mt-grpo", "pta-grpo", "safe-rlhf-v")
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
+OF_WORDS = ("parl", "parl-alternating")
+"""Their reward is one of an answer's words."""
 
 
 def offline_data(file: Path, held: Example | None) -> str:
@@ -102,7 +104,10 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(all_recipes()) - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY})
+    "name",
+    sorted(
+        set(all_recipes()) - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *OF_WORDS}
+    ),
 )
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
@@ -113,6 +118,12 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", COSTLY)
 def test_a_cost_that_nobody_tells_is_asked_for(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="reads a score 'cost'"):
+        first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize("name", OF_WORDS)
+def test_a_reward_of_words_is_refused_where_there_are_none(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="rewards words"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 

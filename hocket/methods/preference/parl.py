@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.columns import TEXT
+from hocket.core.errors import ConfigurationError
 from hocket.methods.base.rloo import RLOO
 from hocket.rewards.members import SCENARIO, groups_of, with_return
 from hocket.rewards.ngrams import Orders, counts
@@ -63,6 +64,9 @@ class BilevelReward(Shaping):
         lr: of plain gradient descent on nu. decay: the share of nu that a step takes away.
         implicit: whether the part through the policy enters; without it reward and policy merely alternate.
         wins: who beats whom. buckets, orders: of the n-grams.
+
+    Raises:
+        ConfigurationError: on a call, when no answer has any words.
     """
 
     beta: float = 0.1
@@ -74,7 +78,6 @@ class BilevelReward(Shaping):
     orders: Orders = (1, 2, 3)
 
     least_samples: ClassVar[int] = 2
-    needs_text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.beta <= 0 or self.lr <= 0:
@@ -88,7 +91,10 @@ class BilevelReward(Shaping):
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         weight: Tensor = state["weight"]
-        phi = self.features([text or "" for text in TEXT.read(batch, "BilevelReward")])
+        texts = [text or "" for text in TEXT.read(batch, "BilevelReward")]
+        if not any(texts):
+            raise ConfigurationError("BilevelReward rewards words, and no answer has any; use it on a task of text")
+        phi = self.features(texts)
         parts: list[Tensor] = []
         for members in groups_of(batch, SCENARIO):
             if len(members) > 1:

@@ -294,6 +294,7 @@ ZO_RANKSGD = Recipe(
     "best k of m policies x + mu z_i",
     conventions={
         **COMMON,
+        "aggregation": "mean return of a direction's trajectories; g is a mean over edges",
         "temperature": "perturbed policies are sampled from as the run says; their log-probs are not read",
         "directions": "standard Gaussian in all weights that are trained, drawn anew every step; sample i of each "
         "scenario is played by x + mu z_i, so that m = rollout.samples and all play the same scenarios",
