@@ -10,8 +10,6 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import ReadAt
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows, say
 from hocket.methods.preference.marlhf import MARLHF, MARLHF_POLICY, SmoothScores
@@ -163,7 +161,7 @@ def trajectories(count: int, key: Key, longest: int = 6) -> Batch:
             scores = {"preference": Score(1.0 - sample)}
             played.append(Trajectory(Scenario(str(number)), [turn], sample, scores=scores))
     batch = WeightedSum()(pack(played), {})
-    return batch.but(occurrences=ReadAt(AllPairs(), where="decisions")(batch))
+    return batch.but(occurrences=MARLHF.credit(batch))
 
 
 @claim("Its loss is that of the formula: preferences of sums, and alpha times the mean squared change over time.")
@@ -182,6 +180,7 @@ def _() -> Finding:
         now = Evaluation(logp=torch.zeros(batch.decisions), score=scores)
         found = sum(float(term.total()) for term in MARLHF.loss(now, batch))
         gaps.append(abs(found - (bt + 0.1 * smooth)))
+        gaps.append(abs(float(SmoothScores(alpha=0.3)(now, batch).metrics["scores/change"]) - math.sqrt(smooth)))
     return below(EXACT, off=max(gaps))
 
 
@@ -214,7 +213,7 @@ def correlation(alpha: float, seed: int, pairs: int = 60) -> float:
         turn = Turn("a", "policy", np.array([1]), places[row])
         played.append(Trajectory(Scenario(str(row // 2)), [turn], row % 2, scores={"preference": Score(won)}))
     batch = WeightedSum()(pack(played), {})
-    batch = batch.but(occurrences=ReadAt(AllPairs(), where="decisions")(batch))
+    batch = batch.but(occurrences=MARLHF.credit(batch))
     objective, smooth = MARLHF.objective, SmoothScores(alpha=alpha)
     table = torch.zeros(SPREAD * SPREAD, dtype=torch.float64, requires_grad=True)
     solver = torch.optim.Adam([table], lr=0.05)
@@ -251,5 +250,6 @@ def _() -> Finding:
     return below(EXACT, off=gap(found, [[whole, whole], [-whole]]))
 
 
+claim.spares("marlhf-policy: credit = GroupRelative", "of one agent they are the same")
 claim.shipped(MARLHF, "credit", "regularisers")
 claim.shipped(MARLHF_POLICY, "shaping")
