@@ -3,19 +3,27 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import functional
 
+from hocket.core.columns import TEXT
 from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.core.signals import returns
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, say
 from hocket.lab.world import Answer, World
-from hocket.methods.preference.parl import PARL, PARL_ALTERNATING, hypergradient
+from hocket.methods.preference.parl import PARL, PARL_ALTERNATING, BilevelReward, hypergradient
 from hocket.recipe import Recipe
+from hocket.rewards.combine import WeightedSum
+from hocket.rewards.shaping import KLInReward
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("parl", "arXiv:2308.02585")
 
@@ -133,6 +141,29 @@ def _() -> Finding:
     pull = 1 / (1 + math.exp(-2)) - 0.5
     off = float((two[0] - torch.tensor([pull, -pull, 0.0], dtype=torch.float64)).abs().max())
     return below(1e-12, silent == 0, off=off)
+
+
+@claim("A batch moves nu by one step on all its pairs, less the decay, and pays answers by the reward after it.")
+def _() -> Finding:
+    played = []
+    for number, (one, text) in enumerate(((1.0, "ab"), (0.0, "b"), (0.0, "cc"), (1.0, "a"))):
+        turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32), text=text)
+        played.append(Trajectory(Scenario("g"), [turn], number, scores={"reward": Score(one)}))
+    batch = WeightedSum()(pack(played), {"reward": 1.0}).but(info={TEXT.name: ["ab", "b", "cc", "a"]})
+    off = []
+    for recipe in (PARL, PARL_ALTERNATING):
+        first = recipe.shaping[0]
+        assert isinstance(first, BilevelReward)
+        stage = replace(first, decay=0.1)
+        before = 0.1 * torch.arange(stage.buckets, dtype=torch.float64) / stage.buckets
+        paid, state = stage(batch, {"weight": before})
+        phi = stage.features(["ab", "b", "cc", "a"])
+        worth = torch.tensor([1.0, 0.0, 0.0, 1.0])
+        wins = ((worth[:, None] - worth[None, :]).sign() + 1).double() / 2
+        direct, through = hypergradient(phi, wins, before, 0.1)
+        wanted = 0.9 * before - 0.05 * (direct + through if recipe is PARL else direct)
+        off += [float((state["weight"] - wanted).abs().max()), float((returns(paid) - phi @ wanted).abs().max())]
+    return below(1e-12, PARL.shaping[1] == KLInReward(coefficient=0.1, estimator="k1"), off=max(off))
 
 
 # ---------------------------------------------------------------- a grid
