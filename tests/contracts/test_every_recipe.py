@@ -12,6 +12,7 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
+from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.methods.group_relative.hrpo import LatentThoughts
@@ -44,6 +45,8 @@ TEXTUAL = ("mpo-mixed-online", "rluf")
 """They read recorded pairs, or judge words, which no task of control has."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
+OF_WORDS = ("parl", "parl-alternating")
+"""Their reward is one of an answer's words."""
 
 
 def offline_data(file: Path, held: Example | None) -> str:
@@ -64,7 +67,7 @@ def first_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tupl
     pairs: list[tuple[str, Any]] = [("recipe", recipe), ("steps", steps), ("runs", str(tmp_path)), ("threads", 1)]
     prompts, tokens = (8, 64) if recipe in OWN_TASK else (2, 8)
     pairs += [("curriculum.prompts", prompts), ("decoding.max_tokens", tokens)]
-    pairs += [("evaluation.n", 2), ("update.lr", 1e-3)]
+    pairs += [("evaluation.n", 2), *([("update.lr", 1e-3)] if has_path(known, "update.lr") else [])]
     if (known.rollout.samples or 1) > 1 and known.rollout.replays is None:
         pairs.append(("rollout.samples", 4))
     source = tasks.find(task)
@@ -105,7 +108,8 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     sorted(
-        set(all_recipes()) - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *TEXTUAL}
+        set(all_recipes())
+        - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *TEXTUAL, *OF_WORDS}
     ),
 )
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
@@ -117,6 +121,12 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", COSTLY)
 def test_a_cost_that_nobody_tells_is_asked_for(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="reads a score 'cost'"):
+        first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize("name", OF_WORDS)
+def test_a_reward_of_words_is_refused_where_there_are_none(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="rewards words"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 

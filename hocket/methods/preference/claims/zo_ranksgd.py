@@ -1,0 +1,246 @@
+"""ZO-RankSGD's claims."""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hocket import tasks
+from hocket.core.batch import Batch, Occurrences
+from hocket.core.keys import Key
+from hocket.credit.group import GroupRelative
+from hocket.credit.units import trajectory_units
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import below, inspect_rows, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.methods.preference.zo_ranksgd import (
+    ZO_RANKSGD,
+    ZO_RANKSGD_WORDS,
+    DirectionStep,
+    credited,
+    direction,
+    ranked,
+    weights_of,
+)
+from hocket.recipe import Recipe
+from hocket.stages import Credit, Metrics, State
+from hocket.train.aio import run_async
+from hocket.train.assemble import build_parts
+from hocket.train.config import configure
+from hocket.train.loop import train_step
+from hocket.update.problem import Problem
+from hocket.update.weights import moved_to
+
+claim = Claims("zo-ranksgd", "arXiv:2303.03751")
+SIZE = 50
+"""Dimensions of the quadratics."""
+
+
+def estimate(values: Tensor, z: Tensor, best: int | None) -> Tensor:
+    """g written as in the paper, an edge at a time; `values` are minimised. An independent computation."""
+    order = values.argsort().tolist()
+    first = order if best is None else order[:best]
+    edges = [(i, j) for place, i in enumerate(first) for j in order[place + 1 :] if values[i] < values[j]]
+    return torch.stack([z[j] - z[i] for i, j in edges]).mean(0)
+
+
+def slope(values: Tensor, z: Tensor, best: int | None) -> Tensor:
+    """The library's g for values to be minimised."""
+    return -(ranked(-values, best)[:, None] * z).sum(0)
+
+
+@claim("What it steps along is 1/|E| sum (z_j - z_i) over the edges, k(k-1)/2 + k(m-k) of them, whatever k is.")
+def _() -> Finding:
+    generator, gaps, counts = Key.of(0).derive("edges").torch(), [], []
+    for m in (2, 3, 7, 16):
+        for best in (None, *range(1, m + 1)):
+            z = torch.randn(m, 5, generator=generator, dtype=torch.float64)
+            values = torch.randn(m, generator=generator, dtype=torch.float64)
+            gaps.append(float((slope(values, z, best) - estimate(values, z, best)).abs().max()))
+            k = m if best is None else best
+            # The best of all has beaten m - 1: its coefficient tells the number of edges.
+            counts.append(abs((m - 1) / float(ranked(-values, best).max()) - (k * (k - 1) / 2 + k * (m - k))))
+    return below(1e-12, off=max(gaps), edges_off=max(counts) / 1e3)
+
+
+RISING = (lambda r: 3 * r - 7, lambda r: math.exp(r), lambda r: r**3, lambda r: math.atan(r))
+
+
+@claim("The credit of every direction is unchanged by any strictly increasing transform of returns; ES's is not.")
+def _() -> Finding:
+    rng, apart = Key.of(0).derive("returns").numpy(), {"ranks": 0.0, "values": math.inf}
+    values_kept = ZO_RANKSGD.but({"credit": GroupRelative()})
+    for _ in range(10):
+        returns = rng.normal(size=8)
+        for rise in RISING:
+            for name, recipe in (("ranks", ZO_RANKSGD), ("values", values_kept)):
+                plain, risen = (credits_of(recipe, one) for one in (returns, [rise(float(r)) for r in returns]))
+                gap = max(abs(a - b) for a, b in zip(plain, risen, strict=True))
+                if name == "ranks":
+                    apart["ranks"] = max(apart["ranks"], gap)
+                elif rise is not RISING[0]:
+                    apart["values"] = min(apart["values"], gap)
+    return Finding(apart["ranks"] == 0 and apart["values"] > 1e-3, say(**apart))
+
+
+def credits_of(recipe: Recipe, returns: Any, groups: int = 1) -> list[float]:
+    """Of directions with these returns, in each of some scenarios."""
+    rows = [
+        {"group": f"g{number}", "scores": {"reward": float(one)}, "logp": [-1.0]}
+        for number in range(groups)
+        for one in returns
+    ]
+    return [row[0] for row in inspect_rows(recipe, rows)["advantages"]]
+
+
+@claim("Ranked is the mean over scenarios: two scenarios that disagree are settled by their sum, ties by nothing.")
+def _() -> Finding:
+    def of(*returns: tuple[float, float]) -> list[float]:
+        rows = [
+            {"group": group, "scores": {"reward": pair[place]}, "logp": [-1.0]}
+            for place, group in enumerate(("a", "b"))
+            for pair in returns
+        ]
+        return [row[0] for row in inspect_rows(ZO_RANKSGD, rows)["advantages"]]
+
+    apart = max(abs(a - b) for a, b in zip(of((0, 5), (4, 0), (1, 1)), (1 / 3 * 2, 0, -2 / 3) * 2, strict=True))
+    tied = max(map(abs, of((1, 2), (2, 1), (3, 0))))
+    half = max(abs(a - b) for a, b in zip(of((1, 1), (0, 0), (0, 0)), (1, -0.5, -0.5) * 2, strict=True))
+    return below(1e-12, off=apart, tied=tied, one_of_three=half)
+
+
+def quadratic(seed: int) -> Tensor:
+    """A positive diagonal with curvatures from 0.1 to 10, and a starting point."""
+    generator = Key.of(seed).derive("quadratic").torch()
+    curvature = torch.logspace(-1, 1, SIZE, dtype=torch.float64)
+    return torch.stack([curvature, torch.randn(SIZE, generator=generator, dtype=torch.float64)])
+
+
+def cosine(m: int, best: int | None, draws: int = 150) -> float:
+    """The mean cosine of g with the true gradient at the start."""
+    curvature, x = quadratic(0)
+    generator, found = Key.of(m).derive("directions").torch(), []
+    for _ in range(draws):
+        z = torch.randn(m, SIZE, generator=generator, dtype=torch.float64)
+        values = 0.5 * (curvature * (x + 1e-3 * z) ** 2).sum(1)
+        found.append(float(torch.cosine_similarity(slope(values, z, best), curvature * x, 0)))
+    return fmean(found)
+
+
+@claim("On quadratics in 50 dimensions its mean cosine with the gradient is positive and rises with m and with k.")
+def _() -> Finding:
+    by_m = [cosine(m, None) for m in (4, 8, 16, 32)]
+    by_k = [cosine(16, k) for k in (1, 3, 8)]
+    rises = all(b > a + 0.01 for row in (by_m, by_k) for a, b in pairwise(row))
+    return Finding(by_m[0] > 0.1 and rises, say(m_4=by_m[0], m_8=by_m[1], m_16=by_m[2], m_32=by_m[3], k=by_k))
+
+
+@claim(
+    "On quadratics the iterates reach a stationary point up to a floor that the step sets, and no size is known.",
+    slow=True,
+)
+def _() -> Finding:
+    ends: dict[float, list[float]] = {}
+    for eta in (0.2, 0.05):
+        for seed in range(3):
+            curvature, x = quadratic(seed)
+            generator = Key.of(seed).derive("descent").torch()
+            start = float((curvature * x).norm())
+            for _ in range(1500):
+                z = torch.randn(16, SIZE, generator=generator, dtype=torch.float64)
+                values = 0.5 * (curvature * (x + 0.01 * z) ** 2).sum(1)
+                x = x - eta * slope(values, z, None)
+            ends.setdefault(eta, []).append(float((curvature * x).norm()) / start)
+    far, near = (fmean(ends[eta]) for eta in (0.2, 0.05))
+    return Finding(far < 0.5 and near < 0.1 and near < 0.6 * far, say(of_start_at_0_2=ends[0.2], at_0_05=ends[0.05]))
+
+
+# ---------------------------------------------------------------- the run itself
+
+
+def first_step(seed: int = 0, **changes: Any) -> tuple[list[Tensor], list[Tensor], Batch, str, Recipe]:
+    """The weights before and after a step of CartPole, and the batch."""
+    task = tasks.find("gym:CartPole-v1?max_episode_steps=30")
+    settings = {"curriculum.prompts": 2, "rollout.samples": 4, **changes}
+    config = configure([("recipe", ZO_RANKSGD), ("steps", 2), ("seed", seed), *settings.items()], task)
+    parts = build_parts(config, task)
+    weights = weights_of(parts.lead.policy)
+    before = [weight.detach().clone() for weight in weights]
+    batch = run_async(train_step(parts, 1)).batch
+    assert batch is not None
+    return before, [weight.detach() for weight in weights], batch, parts.lead.policy.name, config.recipe
+
+
+@claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.", slow=True)
+def _() -> Finding:
+    before, after, batch, name, recipe = first_step()
+    wanted = [old.double() for old in before]
+    coefficients = credited(batch)
+    for word, share in coefficients.items():
+        for total, along in zip(wanted, direction(word, name, before), strict=True):
+            total += recipe.update.eta * share * along.double()  # type: ignore[attr-defined]
+    off = max(float((one.double() - other).abs().max()) for one, other in zip(after, wanted, strict=True))
+    moved = max(float((one - other).abs().max()) for one, other in zip(after, before, strict=True))
+    return below(1e-5, len(coefficients) == 4, moved > 1e-2, off=off, sum_of_credit=abs(sum(coefficients.values())))
+
+
+@dataclass(frozen=True)
+class Returns(Credit):
+    """Each trajectory's return, as it is."""
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        units = trajectory_units(batch)
+        return replace(batch.occurrences, advantage=units.value[units.member])
+
+
+@dataclass(frozen=True)
+class BestSoFar(DirectionStep):
+    """Random search: to the weights of the best direction where it did better than any before, else nowhere."""
+
+    mu: float = 0.1
+
+    def init(self) -> State:
+        return {"best": -math.inf}
+
+    def step(self, problem: Problem, key: Key) -> Metrics:
+        found, weights = credited(problem.batch), weights_of(problem.policy)
+        word = max(found, key=lambda one: found[one])
+        if found[word] > problem.memory["best"]:
+            problem.memory = {"best": found[word]}
+            along = direction(word, problem.policy.name, weights)
+            moved_to(weights, [one.detach() + self.mu * z for one, z in zip(weights, along, strict=True)])
+        return {"loss": 0.0}
+
+
+RANDOM_SEARCH = ZO_RANKSGD.but({"name": "random-search", "credit": Returns(), "update": BestSoFar()})
+
+
+def cart_pole(recipe: Recipe, seed: int) -> float:
+    """The mean return, at most 100, of what is played in the second half of 24 steps of 32 episodes."""
+    task = tasks.find("gym:CartPole-v1?max_episode_steps=100")
+    settings = {"curriculum.prompts": 1, "rollout.samples": 32, "steps": 24, "seed": seed}
+    parts = build_parts(configure([("recipe", recipe), *settings.items()], task), task)
+    played = [run_async(train_step(parts, number + 1)).metrics["reward/mean"] for number in range(24)]
+    return fmean(played[12:])
+
+
+@claim("On CartPole ranks of returns alone beat random search at equal episodes.", slow=True)
+def _() -> Finding:
+    ends = {one.name: [cart_pole(one, seed) for seed in range(3, 6)] for one in (ZO_RANKSGD, RANDOM_SEARCH)}
+    ratios = [ours / theirs for ours, theirs in zip(ends["zo-ranksgd"], ends["random-search"], strict=True)]
+    return Finding(min(ratios) > 1 and fmean(ratios) > 1.2, say(mean_return=ends, ratio_to_random_search=ratios))
+
+
+def stepped(run: ShippedRun) -> dict[str, float]:
+    """Directions that were played, and how far the step went."""
+    return {"directions": run.mean("update/directions"), "norm of g": run.mean("gradient/norm")}
+
+
+PLAYED = {"curriculum.prompts": 2, "rollout.samples": 4}
+BY_RETURNS = {"credit": GroupRelative(scale=None)}
+claim.shipped(ZO_RANKSGD, without=BY_RETURNS, sees=stepped, settings=PLAYED)
+claim.shipped(ZO_RANKSGD_WORDS, without=BY_RETURNS, sees=stepped, settings=PLAYED)
