@@ -215,12 +215,13 @@ RRHF_CODE_OPTIMIZATION = Recipe(
     family="agents",
     catalogue_ids=("rrhf-code-optimization",),
     axes=("objective", "reward"),
-    formula="L = mean_lists sum_{r_i < r_j} max(0, p_i - p_j) - mean_t log pi(y_best,t),  p = mean_t log pi(y_t)",
+    formula="L = mean_lists sum_{r_i < r_j} max(0, p_i - p_j) - sum_t log pi(y_best,t),  p = mean_t log pi(y_t)",
     conventions={
         **COMMON,
         "aggregation": "objective.coefficient = 10 times the mean over pairs, which for five candidates without ties "
         "is the paper's sum over a list's pairs",
-        "imitation": "of the best candidates, mean over all their decisions, weight 1; of equals the first",
+        "imitation": "of the best candidate, of equals the first; sum over its decisions, mean over lists, as in the RRHF "
+        "paper. Its code has the mean over decisions and a hundred times the ranking",
         "order": "strict: equal scores make no pair",
         "score": "-1 for what does not compile, 0 for another function, else 1 and the share of operations saved; the "
         "paper's is tests passed and speed-up",
@@ -234,5 +235,5 @@ RRHF_CODE_OPTIMIZATION = Recipe(
     objective=Pairwise(
         beta=1.0, margin=-1.0, coefficient=10.0, link=Hinge(), measure=Likelihood(length_normalised=True)
     ),
-    regularisers=(BestLikelihood(aggregate="token-mean"),),
+    regularisers=(BestLikelihood(aggregate="sequence-sum"),),
 )

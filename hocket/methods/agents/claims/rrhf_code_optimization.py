@@ -4,6 +4,7 @@ import ast
 import functools
 import math
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -31,12 +32,12 @@ claim = Claims("rrhf-code-optimization", "arXiv:2312.05657")
 
 RANKING = RRHF_CODE_OPTIMIZATION.but({"regularisers": ()})
 SAMPLED = RRHF_CODE_OPTIMIZATION.but({"rollout": Independent(samples=5)})
-BEST_ALONE = SAMPLED.but({"objective": BestLikelihood(aggregate="token-mean"), "regularisers": ()})
+BEST_ALONE = SAMPLED.but({"objective": BestLikelihood(aggregate="sequence-sum"), "regularisers": ()})
 
 
 def loss_by_hand(rows: list[dict[str, Any]], coefficient: float) -> float:
     """Of candidates in groups, by loops."""
-    total, pairs, best = 0.0, 0, list[float]()
+    total, pairs, best = 0.0, 0, list[list[float]]()
     groups = list(dict.fromkeys(row["group"] for row in rows))
     for group in groups:
         mine = [(row["scores"]["reward"], row["logp"]) for row in rows if row["group"] == group]
@@ -47,8 +48,8 @@ def loss_by_hand(rows: list[dict[str, Any]], coefficient: float) -> float:
                     total += max(0.0, sum(logp) / len(logp) - sum(theirs) / len(theirs))
         top = max(worth for worth, _ in mine)
         if min(worth for worth, _ in mine) < top:
-            best += next(logp for worth, logp in mine if worth == top)
-    return coefficient * total / max(pairs, 1) - sum(best) / max(len(best), 1)
+            best.append(next(logp for worth, logp in mine if worth == top))
+    return coefficient * total / max(pairs, 1) - sum(map(sum, best)) / max(len(best), 1)
 
 
 @claim("Loss is the formula's, counted by hand, lists with equal scores included.")
@@ -237,8 +238,8 @@ def cheaper(bench: Bench) -> float:
 
 
 @claim(
-    "From its own samples it learns to save operations, but no sooner than imitation of the best sample alone, which "
-    "the ranking only delays: the paper finds the reverse.",
+    "From its own samples it learns to save operations, and imitation of the best sample alone does as well: the paper's "
+    "lead over it is not seen here.",
     slow=True,
 )
 def _() -> Finding:
@@ -248,7 +249,8 @@ def _() -> Finding:
         for recipe in (SAMPLED, BEST_ALONE)
     )
     figures = say(before=begun, ranked=ours, best_alone=alone)
-    return Finding(min(ours) > begun + 0.3 and min(alone) > begun + 0.3 and sum(ours) < sum(alone), figures)
+    alike = abs(fmean(ours) - fmean(alone)) < 0.1
+    return Finding(min(ours) > begun + 0.3 and min(alone) > begun + 0.3 and alike, figures)
 
 
 claim.shipped(RRHF_CODE_OPTIMIZATION, "objective", without={"objective.coefficient": 0.0})
