@@ -220,8 +220,8 @@ RRHF_CODE_OPTIMIZATION = Recipe(
         **COMMON,
         "aggregation": "objective.coefficient = 10 times the mean over pairs, which for five candidates without ties "
         "is the paper's sum over a list's pairs",
-        "imitation": "of the best candidate, of equals the first; sum over its decisions, mean over lists, as in the RRHF "
-        "paper. Its code has the mean over decisions and a hundred times the ranking",
+        "imitation": "of the best candidate, of equals the first; sum over its decisions, mean over lists, as in the "
+        "RRHF paper. Its code has the mean over decisions and a hundred times the ranking",
         "order": "strict: equal scores make no pair",
         "score": "-1 for what does not compile, 0 for another function, else 1 and the share of operations saved; the "
         "paper's is tests passed and speed-up",

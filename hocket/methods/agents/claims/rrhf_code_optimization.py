@@ -238,8 +238,8 @@ def cheaper(bench: Bench) -> float:
 
 
 @claim(
-    "From its own samples it learns to save operations, and imitation of the best sample alone does as well: the paper's "
-    "lead over it is not seen here.",
+    "From its own samples it learns to save operations, and imitation of the best sample alone does as well: the "
+    "paper's lead over it is not seen here.",
     slow=True,
 )
 def _() -> Finding:
