@@ -21,7 +21,7 @@ from hocket.core.batch import Batch, Level
 from hocket.core.columns import PROMPT, TEXT
 from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
-from hocket.core.signals import counted_trajectories
+from hocket.core.signals import counted_trajectories, returns
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.rewards.judging import Judge, grades, said, verdicts
 from hocket.rewards.members import with_return
@@ -54,7 +54,8 @@ class EvolvingRubric(Shaping):
     With a judge the rubric is words, the judge grades by it, and the meta-reward model is the same judge; a question
     that it does not answer leaves the rubric, or the grade at 0. Without, the rubric is a checklist: the grade is
     sum_k w_k s_k / sum_k w_k over the answer's scores in `checklist`, and the revision is a rule (`revised`) that
-    compares how features and a held-out score, `truth`, moved. Other scores are not learnt from.
+    compares how features and a held-out score, `truth`, moved. Other scores are not learnt from; an answer without any
+    of these keeps its return.
 
     Stateful: the rubric, how many steps it has graded, and what was seen since it was revised. The grade of a step is
     by the rubric as the step began.
@@ -68,7 +69,7 @@ class EvolvingRubric(Shaping):
         rubric: the first, in words. scale: of the judge's grades.
 
     Raises:
-        ConfigurationError: on a call without a judge, for a batch that lacks a score.
+        ConfigurationError: on a call without a judge, for a batch that has some of the scores and lacks others.
     """
 
     every: int = 10
@@ -114,6 +115,8 @@ class EvolvingRubric(Shaping):
     def _listed(self, batch: Batch, state: State) -> tuple[Tensor, list[dict[str, float]]]:
         """The grades `[N]`, and the means of features and truth step by step, this one's last."""
         weights, counted = state["weights"], counted_trajectories(batch)
+        if not batch.scores.keys() & weights.keys():
+            return returns(batch), state["means"]  # Nothing to list; the run is told that it lacks several scores.
         scores = {name: self._score(batch, name) for name in (*weights, self.truth)}
         whole = sum(weights.values())
         grade = torch.stack([weight * scores[name] for name, weight in weights.items()]).sum(0) / whole
