@@ -1,0 +1,203 @@
+"""Meta policy optimisation's claims."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hocket.lab.bench import Bench
+from hocket.lab.claims.claim import Claims, Finding
+from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
+from hocket.lab.microscope import RecordedBatch
+from hocket.lab.toys.rewarded import document
+from hocket.lab.world import Answer as Said
+from hocket.lab.world import World
+from hocket.methods.base.ppo import PPO_RLHF
+from hocket.methods.preference.mpo_meta_reward import MPO_META_REWARD, START, EvolvingRubric
+from hocket.rewards.combine import WeightedSum
+from hocket.rewards.judging import Answer, Judge, Question
+from hocket.stages import State
+
+claim = Claims("mpo-meta-reward", "arXiv:2504.20157")
+
+LISTED = EvolvingRubric(checklist={"solid": 0.3, "flashy": 0.7}, truth="truth", every=4)
+
+
+def rows(number: int, solid: float = 0.5, flashy: float = 0.5, truth: float = 0.5) -> list[dict[str, Any]]:
+    """A random batch whose scores have these means."""
+    found = next(batches(1, "rubric", number, graded=True))["trajectories"]
+    means = {"solid": solid, "flashy": flashy, "truth": truth}
+    return [
+        {
+            **row,
+            "scores": {name: mean + 0.1 * (-1) ** place * row["scores"]["reward"] for name, mean in means.items()},
+        }
+        for place, row in enumerate(found)
+    ]
+
+
+def graded(rubric: EvolvingRubric, steps: Sequence[Sequence[dict[str, Any]]]) -> State:
+    """The state after these batches."""
+    state = rubric.init()
+    for step in steps:
+        _, state = rubric(RecordedBatch(document(step)).batch, state)
+    return state
+
+
+@claim(
+    "Until the rubric is revised, and for ever with every = 0, it is PPO on the judge's fixed grades, step for step."
+)
+def _() -> Finding:
+    gaps, state = [], EvolvingRubric(checklist=LISTED.checklist, truth="truth", every=0).init()
+    recipe = MPO_META_REWARD.but({"shaping.0": EvolvingRubric(checklist=LISTED.checklist, truth="truth", every=0)})
+    fixed = PPO_RLHF.but({"shaping.0.coefficient": 0.05}).but(
+        {"combine": WeightedSum({"solid": 0.3, "flashy": 0.7, "truth": 0.0})}
+    )
+    for number in range(12):
+        step = rows(number, flashy=number / 12)
+        gaps.append(gap(*(inspect_rows(one, step)["gradient"] for one in (recipe, fixed))))
+        _, state = recipe.shaping[0](RecordedBatch(document(step)).batch, state)  # type: ignore[call-arg,misc]
+    kept = state["weights"] == dict(LISTED.checklist) and state["steps"] == 12
+    before = graded(LISTED, [rows(n, flashy=n / 4) for n in range(3)])["weights"]
+    after = graded(LISTED, [rows(n, flashy=n / 4) for n in range(4)])["weights"]
+    return below(1e-9, kept, before == dict(LISTED.checklist), after != before, off=max(gaps))
+
+
+@claim(
+    "The rule halves the weight of what rose while the truth did not, and of nothing else; the window then begins anew."
+)
+def _() -> Finding:
+    def weights(**rise: float) -> dict[str, float]:
+        moved = [{name: 0.4 + by * (number >= 2) for name, by in rise.items()} for number in range(4)]
+        state = graded(LISTED, [rows(7, **means) for means in moved])
+        return {name: round(weight, 9) for name, weight in state["weights"].items()} | {"seen": len(state["means"])}
+
+    found = {
+        "flashy alone rises": weights(solid=0.0, flashy=0.1, truth=0.0),
+        "truth falls": weights(solid=-0.1, flashy=0.1, truth=-0.1),
+        "truth rises too": weights(solid=0.1, flashy=0.1, truth=0.1),
+        "both rise": weights(solid=0.1, flashy=0.1, truth=0.0),
+        "within the noise": weights(solid=0.005, flashy=0.005, truth=0.0),
+        "falls": weights(solid=-0.1, flashy=-0.1, truth=-0.1),
+    }
+    cut, same = {"solid": 0.3, "flashy": 0.35, "seen": 0}, {"solid": 0.3, "flashy": 0.7, "seen": 0}
+    wanted = [cut, cut, same, {"solid": 0.15, "flashy": 0.35, "seen": 0}, same, same]
+    wrong = [name for (name, one), want in zip(found.items(), wanted, strict=True) if one != want]
+    short = LISTED.revised({"solid": 1.0}, [{"solid": 1.0, "truth": 0.0}]) == {"solid": 1.0}
+    return Finding(
+        not wrong and short, f"{len(found) - len(wrong)} of {len(found)} ways; one step revises: {not short}"
+    )
+
+
+class Meta(Judge):
+    """Grades by the words of a rubric, doubts answers that say `pad`, and writes rubrics that name what it saw."""
+
+    def __init__(self, silent: bool = False) -> None:
+        super().__init__("meta")
+        self.asked, self.silent = list[str](), silent
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.asked += [question.prompt for question in questions]
+        return [Answer(self.answer(question.prompt)) for question in questions]
+
+    def answer(self, prompt: str) -> str | None:
+        if prompt.startswith("Grade an answer"):
+            rubric, _, text = prompt.partition("Answer:\n")
+            return "2" if "no padding" in rubric and "pad" in text else "9" if "pad" in text else "5"
+        if self.silent:
+            return None
+        if "Is this grade wrong" in prompt:
+            return "yes" if "pad" in prompt.split("Answer:")[1] else "no"
+        if prompt.startswith("Merge"):
+            return f"merged {prompt.count('no padding')}: no padding"
+        return "rubric: no padding" if "What is wrong" in prompt else "padding is paid for"
+
+
+def answers(number: int) -> list[dict[str, Any]]:
+    """Six answers, two of which pad."""
+    told = ("short", "pad pad", "right", "pad", "so", "well")
+    return [
+        {"group": "g", "scores": {"reward": 0.0}, "logp": [-1.0], "text": f"{text} {number}"}
+        | {"info": {"prompt": f"question {number}"}}
+        for text in told
+    ]
+
+
+@claim(
+    "With a judge a revision prescreens the newest cases, analyses and refines those alone, merges what came of them "
+    "into one rubric, and grades by that from the next step on."
+)
+def _() -> Finding:
+    judge = Meta()
+    rubric = EvolvingRubric(every=2, sample=9, judge=judge)
+    state, seen = rubric.init(), []
+    for number in range(3):
+        batch, state = rubric(RecordedBatch(document(answers(number))).batch, state)
+        seen.append((state["rubric"], batch.scores["reward"].values.tolist()))
+    asked = {
+        "prescreened": sum("Is this grade wrong" in prompt for prompt in judge.asked),
+        "analysed": sum("Say where the rubric" in prompt for prompt in judge.asked),
+        "refined": sum("Write a better rubric" in prompt for prompt in judge.asked),
+        "merged": sum(prompt.startswith("Merge") for prompt in judge.asked),
+    }
+    # Of the newest nine cases three answers pad: one of the first step's and two of the second's.
+    counts = tuple(asked.values()) == (9, 3, 3, 1)
+    rubrics = [one for one, _ in seen] == [START, "merged 3: no padding", "merged 3: no padding"]
+    paid = seen[1][1][1] == 0.9 and seen[2][1][1] == 0.2 and seen[2][1][0] == 0.5
+    return Finding(counts and rubrics and paid and len(state["cases"]) == 6, say(**asked))
+
+
+@claim("A meta-reward model that answers nothing leaves the rubric, and one without cases in doubt does too.")
+def _() -> Finding:
+    silent, calm = (EvolvingRubric(every=1, judge=Meta(silent)) for silent in (True, False))
+    one = graded(silent, [answers(0)])["rubric"]
+    other = graded(calm, [[row for row in answers(0) if "pad" not in row["text"]]])["rubric"]
+    plain = EvolvingRubric(every=1, prescreen=False, merge=False, judge=Meta())
+    last = graded(plain, [answers(0)])["rubric"]
+    return Finding(one == other == START and last == "rubric: no padding", f"{one!r}, {other!r}, {last!r}")
+
+
+# ---------------------------------------------------------------- what is learnt
+
+PLACES = 2
+
+
+def share(token: int, answer: Said) -> float:
+    """The share of an answer's places that one token takes."""
+    return answer.count(token) / PLACES
+
+
+WRITTEN = World(
+    1,
+    3,
+    PLACES,
+    lambda _, answer: share(0, answer),
+    parts={"solid": lambda _, answer: share(0, answer), "flashy": lambda _, answer: share(1, answer)},
+    context="position",
+)
+"""A place is solid, which is what is truly wanted, or flashy, for which the rubric pays more, or neither."""
+
+
+@claim(
+    "Under a fixed rubric the policy learns the feature that pays most and the true metric falls to nothing; revised, "
+    "the rubric stops paying for it and the true metric ends above where it began.",
+    slow=True,
+)
+def _() -> Finding:
+    rubric = EvolvingRubric(checklist={"solid": 0.3, "flashy": 0.7}, truth="reward", every=5)
+    recipe = MPO_META_REWARD.but(
+        {"shaping.0": rubric, "rollout.samples": 32, "update.minibatches": 1, "shaping.1.coefficient": 0.01}
+    )
+    figures = {
+        name: [Bench(WRITTEN, one, seed, lr=0.02, steps=80).run(80, every=999).success() for seed in range(3)]
+        for name, one in (("fixed", recipe.but({"shaping.0.every": 0})), ("revised", recipe))
+    }
+    return Finding(max(figures["fixed"]) < 0.05 and min(figures["revised"]) > 0.5, say(before=1 / 3, **figures))
+
+
+claim.shipped(MPO_META_REWARD, "shaping")
+claim.shipped(
+    MPO_META_REWARD,
+    "shaping",
+    without={"shaping.0.every": 0},
+    settings={"judge": "nano", "shaping.0.every": 1, "shaping.0.sample": 4, "shaping.0.prescreen": False},
+    steps=2,
+)
