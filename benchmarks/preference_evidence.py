@@ -11,9 +11,12 @@ import argparse
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +24,23 @@ import torch
 from torch import Tensor
 
 import hocket
+from hocket import Trainer, tasks
 from hocket.core.intervals import mean_interval
+from hocket.core.keys import Key
 from hocket.lab.bandit import minimised
 from hocket.lab.toys.answers import AnswerPolicy, Updating
 from hocket.lab.toys.games import UNEVEN, GameBandit, exploitability, rule_of
+from hocket.policies.scorer import Scorer
 from hocket.recipe import Recipe
 from hocket.recipes import find
-from hocket.stages import Reward, Split
+from hocket.stages import Reward, Split, Task
 from hocket.tasks.arithmetic import has_working
 from hocket.tasks.graded_sums import GradedSums
-from hocket.types import Scenario
+from hocket.tasks.text import TextTask
+from hocket.train.aio import run_async
+from hocket.train.config import configure
+from hocket.train.models import model_folder
+from hocket.types import Assignment, Scenario, Trajectory
 
 SEEDS = (0, 1, 2)
 Figures = Mapping[str, float]
@@ -51,6 +61,15 @@ class Kept:
     @property
     def file(self) -> Path:
         return self.folder / "figures.json"
+
+    def fresh(self, run: str) -> str:
+        """The name of a run, whose folder of an earlier attempt goes."""
+        shutil.rmtree(self.folder / run, ignore_errors=True)
+        return run
+
+    def weights(self, run: str) -> str:
+        """The folder of what a finished run has learnt."""
+        return model_folder(str(self.folder / run), str(self.folder))
 
     def once(self, name: str, make: Callable[[], Figures]) -> Figures:
         """What is kept under `name`; made now where nothing is."""
@@ -90,7 +109,7 @@ def settings(kept: Kept, seed: int, **more: Any) -> dict[str, Any]:
         "seed": seed,
         "threads": 1,
         "runs": str(kept.folder),
-        "evaluation.n": 400,
+        "evaluation.n": 300,
         "evaluation.every": 0,
         "checkpoint.seconds": 1e9,
         "checkpoint.steps": 10**6,
@@ -189,7 +208,7 @@ def experiment_e(kept: Kept) -> None:
 
 # ---------------------------------------------------------------- (d) flipped labels
 
-FLIPS, PAIRS, DPO_STEPS = 0.3, 200, 40
+FLIPS, PAIRS, DPO_STEPS = 0.3, 160, 30
 LABELS: dict[str, tuple[str, float, dict[str, Any]]] = {
     "clean labels, DPO": ("dpo", 0.0, {}),
     "flipped, DPO": ("dpo", FLIPS, {}),
@@ -200,7 +219,7 @@ LABELS: dict[str, tuple[str, float, dict[str, Any]]] = {
 
 def labelled(kept: Kept, name: str, seed: int) -> Figures:
     recipe, noise, own = LABELS[name]
-    run = f"d-{list(LABELS).index(name)}-{seed}"
+    run = kept.fresh(f"d-{list(LABELS).index(name)}-{seed}")
     task = Pairs(noise=noise, size=PAIRS)
     found = hocket.train(task, recipe=recipe, steps=DPO_STEPS, run=run, **settings(kept, seed, **own)).metrics
     last = found[-1]
@@ -224,7 +243,248 @@ def experiment_d(kept: Kept) -> None:
         less(figure, gaps | {"clean less flip-aware": (clean, aware)}, figure)
 
 
-EXPERIMENTS = {"e": experiment_e, "d": experiment_d}
+# ---------------------------------------------------------------- (a) supervised, reward model, PPO
+
+SFT_STEPS, JUDGE_STEPS, PPO_STEPS, EVERY = 20, 60, 16, 4
+ASKED, OF = 200, 8
+EQUAL_KL = math.log(4) - 3 / 4
+"""The most that the best of four may be away from its policy, in nats."""
+
+
+def supervised(kept: Kept, seed: int) -> Figures:
+    """Steps on demonstrations; the run is `sft-SEED`."""
+    own = settings(kept, seed, **{"evaluation.n": 100})
+    run = hocket.train("worked_sums", recipe="sft", steps=SFT_STEPS, run=kept.fresh(f"sft-{seed}"), **own)
+    return {"greedy accuracy": run.metrics[-1]["eval/accuracy"]}
+
+
+def judge(kept: Kept, run: str, task: Pairs, model: str, steps: int, seed: int, **own: Any) -> Figures:
+    """A reward model from pairs; its accuracy on unseen pairs as they should be."""
+    chosen = settings(kept, seed, model=model, **own)
+    rows = hocket.train(task, recipe="reward-model", steps=steps, run=kept.fresh(run), **chosen).metrics
+    seen = [row["pairs/accuracy"] for row in rows[-10:] if "pairs/accuracy" in row]
+    return {"held-out accuracy": rows[-1]["eval/pairs/accuracy"], "on its labels": math.fsum(seen) / len(seen)}
+
+
+def scorer(kept: Kept, run: str) -> Scorer:
+    return Scorer.from_pretrained(kept.weights(run), name=run, key=Key.of(0))
+
+
+def sampled(trainer: Trainer, count: int, samples: int) -> list[Trajectory]:
+    """Answers of the policy as it is to the first unseen problems, at temperature 1."""
+    parts = trainer.parts
+    asked = [
+        Assignment(trainer.task.scenario("eval", n), samples=samples, decoding=parts.decoding) for n in range(count)
+    ]
+    return run_async(
+        parts.player.play(asked, key=Key.of(trainer.config.seed).derive("measured", trainer.progress.step))
+    )
+
+
+def right(task: Task, played: Sequence[Trajectory], samples: int) -> Tensor:
+    """Whether each answer is right, `[problems, samples]`."""
+    return torch.tensor([task.success(one) for one in played], dtype=torch.float64).view(-1, samples)
+
+
+def best_of(n: int, score: Tensor, worth: Tensor) -> Tensor:
+    """The mean worth of the best-scored of n answers, over all draws of n among the samples, `[problems]`."""
+    samples = score.shape[1]
+    order = score.argsort(dim=1)
+    chance = [math.comb(rank, n - 1) / math.comb(samples, n) for rank in range(samples)]
+    return worth.gather(1, order) @ torch.tensor(chance, dtype=torch.float64)
+
+
+def optimised(kept: Kept, seed: int) -> Figures:
+    """PPO paid by the judge, beside the best of four of the policy that it begins with."""
+    task = tasks.find("sums")
+    chosen = settings(kept, seed, recipe="ppo-rlhf", task="sums", model=kept.weights(f"sft-{seed}"))
+    chosen |= {"run": kept.fresh(f"ppo-{seed}"), "steps": PPO_STEPS + 1, "evaluation.n": 1}
+    chosen["reward"] = (f"model:{kept.weights(f'judge-{seed}')}",)
+    trainer, member = Trainer(configure(list(chosen.items()), task), task=task), scorer(kept, f"judge-{seed}")
+    before = sampled(trainer, ASKED, OF)
+    worth, score = right(task, before, OF), member.scores(before)[:, 0].double().view(-1, OF)
+    path: list[tuple[float, float, float]] = []  # KL from the policy before, accuracy, proxy
+    measured: list[tuple[float, float]] = [(float(worth.mean()), float(score.mean()))]
+    while not trainer.done:
+        row = trainer.step()
+        step = row["step"]
+        if step and (step - 1) % EVERY == 0:  # What a step meets is the policy as its predecessor left it.
+            path.append((row["kl/reference"] * row["length/mean"], *measured[-1]))
+        if step and step % EVERY == 0:
+            now = sampled(trainer, 2 * ASKED, 1)
+            measured.append((float(right(task, now, 1).mean()), float(member.scores(now).double().mean())))
+    trainer.finish("finished")
+    told = {"SFT": path[0][1], "best of 4": float(best_of(4, score, worth).mean())}
+    told |= {"PPO at that KL": at_kl(path, EQUAL_KL), "PPO": path[-1][1], "KL of PPO": path[-1][0]}
+    told |= {"proxy, SFT": path[0][2], "proxy, best of 4": float(best_of(4, score, score).mean())}
+    told["proxy, PPO"] = path[-1][2]
+    return told | {
+        f"{name} after {EVERY * n}": one[k] for n, one in enumerate(path) for k, name in enumerate(("KL", "gold"))
+    }
+
+
+def at_kl(path: Sequence[tuple[float, float, float]], kl: float) -> float:
+    """Accuracy where the path first reaches a divergence, linear between measurements; the last if it never does."""
+    for one, other in pairwise(path):
+        if one[0] <= kl <= other[0]:
+            return one[1] + (other[1] - one[1]) * (kl - one[0]) / (other[0] - one[0])
+    return path[-1][1]
+
+
+def experiment_a(kept: Kept) -> None:
+    """Three phases per seed, each kept by itself."""
+    rows: dict[str, list[Figures]] = {"supervised": [], "reward model": [], "PPO": []}
+    for seed in SEEDS:
+        rows["supervised"].append(kept.once(f"sft/{seed}", partial(supervised, kept, seed)))
+        make = partial(judge, kept, f"judge-{seed}", Pairs(noise=0.1), kept.weights(f"sft-{seed}"), JUDGE_STEPS, seed)
+        rows["reward model"].append(kept.once(f"a/judge/{seed}", make))
+        rows["PPO"].append(kept.once(f"a/ppo/{seed}", partial(optimised, kept, seed)))
+    for name, found in rows.items():
+        table("3 seeds", {name: found})
+    ppo = rows["PPO"]
+    differing = [("PPO", "SFT"), ("PPO", "best of 4"), ("PPO at that KL", "best of 4"), ("best of 4", "SFT")]
+    for one, other in differing:
+        print(f"- {one} less {other}: {told([row[one] - row[other] for row in ppo])}")
+
+
+# ---------------------------------------------------------------- (c) true and false statements
+
+STATED_STEPS, HELD_OUT = 52, 5
+
+
+class Statements(TextTask):
+    """The 260 pairs of a true and a false statement of the package `textarena`; every fifth is held out.
+
+    With `shuffled` half of the training pairs are the wrong way round, by a coin per pair.
+    """
+
+    def __init__(self, shuffled: bool = False) -> None:
+        self.name, self.shuffled = "statements", shuffled
+        place = Path(str(files("textarena"))) / "envs" / "TruthAndDeception" / "facts.json"
+        rows = json.loads(place.read_text())
+        self.rows = {"eval": rows[::HELD_OUT], "train": [row for n, row in enumerate(rows) if n % HELD_OUT]}
+
+    def size(self, split: Split) -> int:
+        return len(self.rows[split])
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        row = self.rows[split][number]
+        wrong = "fact1" if row["correct_fact"] == "fact2" else "fact2"
+        chosen, rejected = row["facts"][row["correct_fact"]], row["facts"][wrong]
+        if self.shuffled and split == "train" and Key.of(0).derive("shuffled", number).numpy().random() < 0.5:
+            chosen, rejected = rejected, chosen
+        told = {"chosen": chosen, "rejected": rejected}
+        return Scenario(f"statements/{split}/{number}", "Say something true.", None, told, seed=number)
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        return ()
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return 0.0
+
+
+def stated(kept: Kept, recipe: str, shuffled: bool) -> Figures:
+    own = {"model": "smollm2", "lora.rank": 8, "update.lr": 3e-4, "curriculum.prompts": 8, "decoding.max_tokens": 8}
+    run = kept.fresh(f"c-{recipe}-{shuffled}")
+    chosen = settings(kept, 0, **own)
+    rows = hocket.train(Statements(shuffled), recipe=recipe, steps=STATED_STEPS, run=run, **chosen).metrics
+    passes = [row["pairs/accuracy"] for row in rows if "pairs/accuracy" in row]
+    half = len(passes) // 2
+    last = rows[-1]
+    return {
+        "first pass": math.fsum(passes[:half]) / half,
+        "second pass": math.fsum(passes[half:]) / len(passes[half:]),
+        "held-out": last["eval/pairs/accuracy"],
+        "low": last["eval/pairs/low"],
+        "high": last["eval/pairs/high"],
+        "held-out before": rows[0]["eval/pairs/accuracy"],
+    }
+
+
+def experiment_c(kept: Kept) -> None:
+    """One seed."""
+    ways = (("reward-model", False), ("dpo", False), ("reward-model", True), ("dpo", True))
+    rows = {
+        f"{recipe}, {'shuffled' if shuffled else 'as they are'}": [
+            kept.once(f"c/{recipe}/{'shuffled' if shuffled else 'plain'}", partial(stated, kept, recipe, shuffled))
+        ]
+        for recipe, shuffled in ways
+    }
+    table("1 seed", rows)
+
+
+# ---------------------------------------------------------------- (b) over-optimisation
+
+SIZES, PROXY_STEPS, MANY, DRAWS = (100, 400, 1600), 100, 100, 64
+NUMBERS = tuple(2**power for power in range(7))
+
+
+class FlawedPairs(Pairs):
+    """Pairs of graders who dislike working."""
+
+    flawed = True
+
+
+@dataclass
+class Samples:
+    """Answers of the policy that the proxies choose from, drawn once when they are first needed."""
+
+    kept: Kept
+
+    @cached_property
+    def answers(self) -> list[Trajectory]:
+        task = tasks.find("sums")
+        chosen = settings(self.kept, 0, recipe="grpo", task="sums", model=self.kept.weights("sft-0"), steps=1)
+        chosen |= {"run": self.kept.fresh("b-samples")}
+        return sampled(Trainer(configure(list(chosen.items()), task), task=task), MANY, DRAWS)
+
+    @cached_property
+    def worth(self) -> Tensor:
+        return right(tasks.find("sums"), self.answers, DRAWS)
+
+    @cached_property
+    def working(self) -> Tensor:
+        return torch.tensor([has_working(one.answer) for one in self.answers], dtype=torch.float64).view(-1, DRAWS)
+
+
+def chosen_by(kept: Kept, samples: Samples, *runs: str) -> Figures:
+    """Accuracy of the best of n by the least score of the members; what falls from the peak to the last, by problem."""
+    each = torch.stack([scorer(kept, run).scores(samples.answers)[:, 0].double() for run in runs])
+    score = each.min(0).values.view(-1, DRAWS)
+    gold = {n: best_of(n, score, samples.worth) for n in NUMBERS}
+    told = {f"gold, n = {n}": float(one.mean()) for n, one in gold.items()}
+    told |= {f"proxy, n = {n}": float(best_of(n, score, score).mean()) for n in NUMBERS}
+    told |= {f"working, n = {n}": float(best_of(n, score, samples.working).mean()) for n in NUMBERS}
+    peak = max(gold, key=lambda n: float(gold[n].mean()))
+    fall = (gold[peak] - gold[NUMBERS[-1]]).tolist()
+    low, high = mean_interval(fall)
+    return told | {"peak": peak, "fall": math.fsum(fall) / len(fall), "fall, low": low, "fall, high": high}
+
+
+def experiment_b(kept: Kept) -> None:
+    """Proxies from data of three sizes, then from flawed data, alone and together."""
+    kept.once("sft/0", partial(supervised, kept, 0))
+    samples, model, rows = Samples(kept), kept.weights("sft-0"), dict[str, list[Figures]]()
+    proxies: list[tuple[str, Pairs, str]] = [(f"{size} pairs", Pairs(0.3, size=size), f"b-{size}") for size in SIZES]
+    for name, task, run in [*proxies, ("flawed", FlawedPairs(), "b-flawed")]:
+        rows[name] = []
+        for seed in SEEDS:
+            make = partial(judge, kept, f"{run}-{seed}", task, model, PROXY_STEPS, seed)
+            told = kept.once(f"b/{run}/{seed}", make)
+            chosen = kept.once(f"b/chosen/{run}/{seed}", partial(chosen_by, kept, samples, f"{run}-{seed}"))
+            rows[name].append({**told, **chosen})
+    together = [f"b-flawed-{seed}" for seed in SEEDS]
+    rows["least of three flawed"] = [kept.once("b/chosen/b-flawed/least", partial(chosen_by, kept, samples, *together))]
+    for what in ("held-out", "gold", "proxy", "working", "peak", "fall"):
+        chosen_rows = {
+            name: [{key: one for key, one in found.items() if key.startswith(what)} for found in all_found]
+            for name, all_found in rows.items()
+        }
+        table(what, chosen_rows)
+
+
+EXPERIMENTS = {"a": experiment_a, "b": experiment_b, "c": experiment_c, "d": experiment_d, "e": experiment_e}
 
 
 def main() -> None:
