@@ -260,11 +260,11 @@ EQUAL_KL = math.log(4) - 3 / 4
 """The most that the best of four may be away from its policy, in nats."""
 
 
-def supervised(kept: Kept, seed: int) -> Figures:
-    """Steps on demonstrations; the run is `sft-SEED`."""
+def supervised(kept: Kept, run: str, steps: int, seed: int) -> Figures:
+    """Steps on demonstrations."""
     own = settings(kept, seed, **{"evaluation.n": 100})
-    run = hocket.train("worked_sums", recipe="sft", steps=SFT_STEPS, run=kept.fresh(f"sft-{seed}"), **own)
-    return {"greedy accuracy": run.metrics[-1]["eval/accuracy"]}
+    rows = hocket.train("worked_sums", recipe="sft", steps=steps, run=kept.fresh(run), **own).metrics
+    return {"greedy accuracy": rows[-1]["eval/accuracy"]}
 
 
 def judge(kept: Kept, run: str, task: Pairs, model: str, steps: int, seed: int, **own: Any) -> Figures:
@@ -344,7 +344,7 @@ def experiment_a(kept: Kept) -> None:
     """Three phases per seed, each kept by itself."""
     rows: dict[str, list[Figures]] = {"supervised": [], "reward model": [], "PPO": []}
     for seed in SEEDS:
-        rows["supervised"].append(kept.once(f"sft/{seed}", partial(supervised, kept, seed)))
+        rows["supervised"].append(kept.once(f"sft/{seed}", partial(supervised, kept, f"sft-{seed}", SFT_STEPS, seed)))
         make = partial(judge, kept, f"judge-{seed}", Pairs(noise=0.1), kept.weights(f"sft-{seed}"), JUDGE_STEPS, seed)
         rows["reward model"].append(kept.once(f"a/judge/{seed}", make))
         rows["PPO"].append(kept.once(f"a/ppo/{seed}", partial(optimised, kept, seed)))
@@ -425,7 +425,7 @@ def experiment_c(kept: Kept) -> None:
 
 # ---------------------------------------------------------------- (b) over-optimisation
 
-SIZES, PROXY_STEPS, MANY, DRAWS = (100, 400, 1600), 100, 100, 64
+LONGER, SIZES, PROXY_STEPS, MANY, DRAWS = 60, (100, 400, 1600), 100, 100, 64
 NUMBERS = tuple(2**power for power in range(7))
 
 
@@ -444,7 +444,7 @@ class Samples:
     @cached_property
     def answers(self) -> list[Trajectory]:
         task = tasks.find("sums")
-        chosen = settings(self.kept, 0, recipe="grpo", task="sums", model=self.kept.weights("sft-0"), steps=1)
+        chosen = settings(self.kept, 0, recipe="grpo", task="sums", model=self.kept.weights("b-policy"), steps=1)
         chosen |= {"run": self.kept.fresh("b-samples")}
         return sampled(Trainer(configure(list(chosen.items()), task), task=task), MANY, DRAWS)
 
@@ -473,8 +473,8 @@ def chosen_by(kept: Kept, samples: Samples, *runs: str) -> Figures:
 
 def experiment_b(kept: Kept) -> None:
     """Proxies from data of three sizes, then from flawed data, alone and together."""
-    kept.once("sft/0", partial(supervised, kept, 0))
-    samples, model, rows = Samples(kept), kept.weights("sft-0"), dict[str, list[Figures]]()
+    kept.once("b/policy", partial(supervised, kept, "b-policy", LONGER, 0))
+    samples, model, rows = Samples(kept), kept.weights("b-policy"), dict[str, list[Figures]]()
     proxies: list[tuple[str, Pairs, str]] = [(f"{size} pairs", Pairs(0.3, size=size), f"b-{size}") for size in SIZES]
     for name, task, run in [*proxies, ("flawed", FlawedPairs(), "b-flawed")]:
         rows[name] = []
