@@ -256,6 +256,7 @@ def experiment_d(kept: Kept) -> None:
 
 SFT_STEPS, JUDGE_STEPS, PPO_STEPS, EVERY = 20, 60, 16, 4
 ASKED, OF = 200, 8
+CHARGE, MORE = 0.02, 0.2
 EQUAL_KL = math.log(4) - 3 / 4
 """The most that the best of four may be away from its policy, in nats."""
 
@@ -303,11 +304,12 @@ def best_of(n: int, score: Tensor, worth: Tensor) -> Tensor:
     return worth.gather(1, order) @ torch.tensor(chance, dtype=torch.float64)
 
 
-def optimised(kept: Kept, seed: int) -> Figures:
-    """PPO paid by the judge, beside the best of four of the policy that it begins with."""
+def optimised(kept: Kept, seed: int, charge: float) -> Figures:
+    """PPO paid by the judge, less `charge` times the divergence, beside the best of four of the policy before it."""
     task = tasks.find("sums")
     chosen = settings(kept, seed, recipe="ppo-rlhf", task="sums", model=kept.weights(f"sft-{seed}"))
-    chosen |= {"run": kept.fresh(f"ppo-{seed}"), "steps": PPO_STEPS + 1, "evaluation.n": 1}
+    run = kept.fresh(f"ppo-{charge:g}-{seed}")
+    chosen |= {"run": run, "steps": PPO_STEPS + 1, "evaluation.n": 1, "shaping.0.coefficient": charge}
     chosen["reward"] = (f"model:{kept.weights(f'judge-{seed}')}",)
     trainer, member = Trainer(configure(list(chosen.items()), task), task=task), scorer(kept, f"judge-{seed}")
     before = sampled(trainer, ASKED, OF)
@@ -347,13 +349,16 @@ def experiment_a(kept: Kept) -> None:
         rows["supervised"].append(kept.once(f"sft/{seed}", partial(supervised, kept, f"sft-{seed}", SFT_STEPS, seed)))
         make = partial(judge, kept, f"judge-{seed}", Pairs(noise=0.1), kept.weights(f"sft-{seed}"), JUDGE_STEPS, seed)
         rows["reward model"].append(kept.once(f"a/judge/{seed}", make))
-        rows["PPO"].append(kept.once(f"a/ppo/{seed}", partial(optimised, kept, seed)))
+        rows["PPO"].append(kept.once(f"a/ppo/{seed}", partial(optimised, kept, seed, CHARGE)))
+    rows["PPO, charged more"] = [kept.once(f"a/charged/{seed}", partial(optimised, kept, seed, MORE)) for seed in SEEDS]
     for name, found in rows.items():
         table("3 seeds", {name: found})
     ppo = rows["PPO"]
     differing = [("PPO", "SFT"), ("PPO", "best of 4"), ("PPO at that KL", "best of 4"), ("best of 4", "SFT")]
     for one, other in differing:
         print(f"- {one} less {other}: {told([row[one] - row[other] for row in ppo])}")
+    for step in range(0, PPO_STEPS + 1, EVERY):
+        less(f"step {step}", {"charged more": (rows["PPO, charged more"], ppo)}, f"gold after {step}")
 
 
 # ---------------------------------------------------------------- (c) true and false statements
