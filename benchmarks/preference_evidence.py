@@ -481,21 +481,27 @@ def experiment_b(kept: Kept) -> None:
     kept.once("b/policy", partial(supervised, kept, "b-policy", LONGER, 0))
     samples, model, rows = Samples(kept), kept.weights("b-policy"), dict[str, list[Figures]]()
     proxies: list[tuple[str, Pairs, str]] = [(f"{size} pairs", Pairs(0.3, size=size), f"b-{size}") for size in SIZES]
-    for name, task, run in [*proxies, ("flawed", FlawedPairs(), "b-flawed")]:
+    proxies.append(("flawed", FlawedPairs(), "b-flawed"))
+    for name, task, run in proxies:
         rows[name] = []
         for seed in SEEDS:
             make = partial(judge, kept, f"{run}-{seed}", task, model, PROXY_STEPS, seed)
             told = kept.once(f"b/{run}/{seed}", make)
             chosen = kept.once(f"b/chosen/{run}/{seed}", partial(chosen_by, kept, samples, f"{run}-{seed}"))
             rows[name].append({**told, **chosen})
-    together = [f"b-flawed-{seed}" for seed in SEEDS]
-    rows["least of three flawed"] = [kept.once("b/chosen/b-flawed/least", partial(chosen_by, kept, samples, *together))]
+    for name, _, run in proxies:
+        together = [f"{run}-{seed}" for seed in SEEDS]
+        least = kept.once(f"b/chosen/{run}/least", partial(chosen_by, kept, samples, *together))
+        rows[f"least of three, {name}"] = [least]
     for what in ("held-out", "gold", "proxy", "working", "peak", "fall"):
         chosen_rows = {
             name: [{key: one for key, one in found.items() if key.startswith(what)} for found in all_found]
             for name, all_found in rows.items()
         }
         table(what, chosen_rows)
+    few, some, many = (rows[f"{size} pairs"] for size in SIZES)
+    for n in (4, 16, 64):
+        less(f"n = {n}", {"400 less 100": (some, few), "1600 less 400": (many, some)}, f"gold, n = {n}")
 
 
 EXPERIMENTS = {"a": experiment_a, "b": experiment_b, "c": experiment_c, "d": experiment_d, "e": experiment_e}
