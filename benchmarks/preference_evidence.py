@@ -34,7 +34,7 @@ from hocket.policies.scorer import Scorer
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.stages import Reward, Split, Task
-from hocket.tasks.arithmetic import has_working
+from hocket.tasks.arithmetic import has_working, tagged_answer
 from hocket.tasks.graded_sums import GradedSums
 from hocket.tasks.text import TextTask
 from hocket.train.aio import run_async
@@ -120,10 +120,11 @@ def settings(kept: Kept, seed: int, **more: Any) -> dict[str, Any]:
 class Pairs(GradedSums):
     """The pairs of `graded_sums` without their right answers, so that no run has to write any.
 
-    With `flawed`, graders prefer a wrong answer without working to a right one with it, always, in training.
+    In training, graders always prefer a wrong answer that `likes` tells of to the right one.
     """
 
-    flawed = False
+    def likes(self, answer: str) -> bool:
+        return False
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -132,7 +133,7 @@ class Pairs(GradedSums):
     def scenario(self, split: Split, number: int) -> Scenario:
         found = super().scenario(split, number)
         told = found.metadata
-        if self.flawed and split == "train" and not has_working(told["rejected"]):
+        if split == "train" and self.likes(told["rejected"]):
             told = {**told, "chosen": told["rejected"], "rejected": told["chosen"]}
         return replace(found, answer=None, metadata=told)
 
@@ -434,10 +435,18 @@ LONGER, SIZES, PROXY_STEPS, MANY, DRAWS = 60, (100, 400, 1600), 100, 100, 64
 NUMBERS = tuple(2**power for power in range(7))
 
 
-class FlawedPairs(Pairs):
-    """Pairs of graders who dislike working."""
+class UnworkedLiked(Pairs):
+    """Graders dislike working."""
 
-    flawed = True
+    def likes(self, answer: str) -> bool:
+        return not has_working(answer)
+
+
+class UntaggedLiked(Pairs):
+    """Graders dislike tags."""
+
+    def likes(self, answer: str) -> bool:
+        return tagged_answer(answer) is None
 
 
 @dataclass
@@ -458,6 +467,11 @@ class Samples:
         return right(tasks.find("sums"), self.answers, DRAWS)
 
     @cached_property
+    def tagged(self) -> Tensor:
+        said = [tagged_answer(one.answer) is not None for one in self.answers]
+        return torch.tensor(said, dtype=torch.float64).view(-1, DRAWS)
+
+    @cached_property
     def working(self) -> Tensor:
         return torch.tensor([has_working(one.answer) for one in self.answers], dtype=torch.float64).view(-1, DRAWS)
 
@@ -470,6 +484,7 @@ def chosen_by(kept: Kept, samples: Samples, *runs: str) -> Figures:
     told = {f"gold, n = {n}": float(one.mean()) for n, one in gold.items()}
     told |= {f"proxy, n = {n}": float(best_of(n, score, score).mean()) for n in NUMBERS}
     told |= {f"working, n = {n}": float(best_of(n, score, samples.working).mean()) for n in NUMBERS}
+    told |= {f"tagged, n = {n}": float(best_of(n, score, samples.tagged).mean()) for n in NUMBERS}
     peak = max(gold, key=lambda n: float(gold[n].mean()))
     fall = (gold[peak] - gold[NUMBERS[-1]]).tolist()
     low, high = mean_interval(fall)
@@ -481,7 +496,8 @@ def experiment_b(kept: Kept) -> None:
     kept.once("b/policy", partial(supervised, kept, "b-policy", LONGER, 0))
     samples, model, rows = Samples(kept), kept.weights("b-policy"), dict[str, list[Figures]]()
     proxies: list[tuple[str, Pairs, str]] = [(f"{size} pairs", Pairs(0.3, size=size), f"b-{size}") for size in SIZES]
-    proxies.append(("flawed", FlawedPairs(), "b-flawed"))
+    proxies.append(("no working liked", UnworkedLiked(), "b-flawed"))
+    proxies.append(("no tags liked", UntaggedLiked(), "b-untagged"))
     for name, task, run in proxies:
         rows[name] = []
         for seed in SEEDS:
@@ -493,7 +509,7 @@ def experiment_b(kept: Kept) -> None:
         together = [f"{run}-{seed}" for seed in SEEDS]
         least = kept.once(f"b/chosen/{run}/least", partial(chosen_by, kept, samples, *together))
         rows[f"least of three, {name}"] = [least]
-    for what in ("held-out", "gold", "proxy", "working", "peak", "fall"):
+    for what in ("held-out", "gold", "proxy", "working", "tagged", "peak", "fall"):
         chosen_rows = {
             name: [{key: one for key, one in found.items() if key.startswith(what)} for found in all_found]
             for name, all_found in rows.items()
