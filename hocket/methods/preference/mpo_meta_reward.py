@@ -200,7 +200,8 @@ MPO_META_REWARD = PPO_RLHF.but(
     conventions={
         **PPO_RLHF.conventions,
         "KL": "k1 in the reward at every decision not imposed, coefficient 0.05 (the authors')",
-        "revision": "after every K = 10 steps, from the newest 20 graded answers",
+        "revision": "after every K = 10 steps, from the newest 20 graded answers; in a small world one that came late, "
+        "at a fast learning rate, no longer turned the policy back",
         "judge": "--judge X grades from 0 to 10 and revises, in its own words; both are frozen",
         "without a judge": "a checklist of scores of the answer; a feature that rose while the score `correct`, which "
         "is not learnt from, did not rise has its weight halved",

@@ -177,8 +177,8 @@ WRITTEN = World(
 
 
 @claim(
-    "Under a fixed rubric the policy learns the feature that pays most and the true metric falls to nothing; revised, "
-    "the rubric stops paying for it and the true metric ends above where it began.",
+    "Under a fixed rubric the policy learns the feature that pays most and the true metric falls to nothing; revised "
+    "early, at a slow learning rate, the rubric stops paying for it and the true metric ends above where it began.",
     slow=True,
 )
 def _() -> Finding:
