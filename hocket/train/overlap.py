@@ -261,12 +261,14 @@ def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer
     return found
 
 
-def halved(machine: Machine, config: Config) -> Machine:
-    """The cores divided between the two processes, unless somebody said how many threads each of them takes."""
-    most = max(1, available_cores() // 2)
-    if config.threads is not None or told_threads() is not None or machine.threads <= most:
+def divided(machine: Machine, config: Config) -> Machine:
+    """The cores divided among the run's processes, unless somebody said how many threads each of them takes."""
+    processes = config.learners + config.overlap
+    most = max(1, available_cores() // processes)
+    if processes == 1 or config.threads is not None or told_threads() is not None or machine.threads <= most:
         return machine
-    why = f"{most} of {available_cores()} cores; the others are for the process that samples"
+    others = "the process that samples" if config.learners == 1 else "the run's other processes"
+    why = f"{most} of {available_cores()} cores; the others are for {others}"
     return replace(machine, threads=most, why={**machine.why, "threads": why})
 
 

@@ -11,7 +11,7 @@ from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
 from hocket.train.machine import Machine, told_threads
 from hocket.train.memory import planned
-from hocket.train.overlap import halved
+from hocket.train.overlap import divided
 from hocket.train.recorder import Recorder
 from hocket.train.resource_monitor import ResourceMonitor, in_words
 from hocket.train.settings import Config
@@ -61,5 +61,4 @@ class Resources:
 
 
 def _chosen(config: Config, models: Any) -> Machine:
-    machine = Machine.chosen(config, models)
-    return halved(machine, config) if config.overlap else machine
+    return divided(Machine.chosen(config, models), config)

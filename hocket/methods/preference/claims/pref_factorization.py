@@ -31,8 +31,7 @@ def compared(users: Sequence[str]) -> Batch:
         scenario = Scenario(str(number), metadata={"group": user})
         for sample in range(2):
             turn = Turn("a", "policy", np.array([1]), np.zeros(1, np.int64))
-            info = {"group": user}
-            played.append(Trajectory(scenario, [turn], sample, scores={"preference": Score(1.0 - sample)}, info=info))
+            played.append(Trajectory(scenario, [turn], sample, scores={"preference": Score(1.0 - sample)}))
     recipe: Recipe = PREF_FACTORIZATION
     return recipe.compute_credit(pack(played), recipe.init(), {})[0]
 
