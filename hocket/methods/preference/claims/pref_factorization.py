@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from hocket.core.batch import Batch
+from hocket.core.columns import METADATA
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -31,7 +32,8 @@ def compared(users: Sequence[str]) -> Batch:
         scenario = Scenario(str(number), metadata={"group": user})
         for sample in range(2):
             turn = Turn("a", "policy", np.array([1]), np.zeros(1, np.int64))
-            played.append(Trajectory(scenario, [turn], sample, scores={"preference": Score(1.0 - sample)}))
+            told = {METADATA.name: scenario.metadata}
+            played.append(Trajectory(scenario, [turn], sample, scores={"preference": Score(1.0 - sample)}, info=told))
     recipe: Recipe = PREF_FACTORIZATION
     return recipe.compute_credit(pack(played), recipe.init(), {})[0]
 
