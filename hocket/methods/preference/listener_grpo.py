@@ -196,6 +196,7 @@ LISTENER_GRPO = GRPO.but(
     catalogue_ids=("listener-grpo",),
     axes=("reward", "policy"),
     formula="R = f [form] + a [verdict right] + b q,  q = P_listener(right option | question, thoughts)",
+    note="shown on text; images come with their modality",
     conventions={
         **GRPO.conventions,
         "weights": "f = 0.5, a = 1 and b = 0.5, chosen here; set shaping.0.weight, rewards.0.weight, rewards.1.weight",
