@@ -223,9 +223,9 @@ RRHF_CODE_OPTIMIZATION = Recipe(
         "imitation": "of the best candidate, of equals the first; sum over its decisions, mean over lists, as in the "
         "RRHF paper. Its code has the mean over decisions and a hundred times the ranking",
         "order": "strict: equal scores make no pair",
-        "ranking": "what it costs hangs on the coefficient. One run each of the shipped base, functions kept and unseen "
-        "pairs told right: with imitation averaged over tokens, 250 steps, 99.9% and 59% at 0, 97% and 84% at 1, 2% and "
-        "77% at 10; as shipped, imitation summed, 90% and 81% after 224",
+        "ranking": "what it costs hangs on the coefficient. One run each of the shipped base, functions kept and "
+        "unseen pairs told right: with imitation averaged over tokens, 250 steps, 99.9% and 59% at 0, 97% and 84% at "
+        "1, 2% and 77% at 10; as shipped, imitation summed, 90% and 81% after 224",
         "score": "-1 for what does not compile, 0 for another function, else 1 and the share of operations saved; the "
         "paper's is tests passed and speed-up",
         "cost": "operations in place of seconds, so that scores are the same everywhere",
