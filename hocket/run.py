@@ -106,11 +106,11 @@ def train(
         pairs.append(("reward", named))
     objects = [_as_reward(one) for one in given if not isinstance(one, str)]
     flow = None if isinstance(workflow, str) else workflow
-    objects_given = {"rewards": objects, "workflow": flow, "observer": observer}
+    keywords = {"rewards": objects, "workflow": flow, "observer": observer}
     runs = phase_runs(pairs, {name: source})
     if runs:
-        return _run_phases(Pipeline.begin(runs, pairs), {name: source}, objects_given)
-    trainer = Trainer(configure(pairs, source), task=source, **objects_given)
+        return _run_phases(Pipeline.begin(runs, pairs), {name: source}, keywords)
+    trainer = Trainer(configure(pairs, source), task=source, **keywords)
     trainer.run()
     return Run(trainer)
 

@@ -45,10 +45,12 @@ def _finite(value: Any) -> Any:
 
 def find_run(name: str, runs: str) -> Path:
     """A run folder by path, or by name under `runs`; of a plan of runs, the one that began last."""
+    from hocket.train.runfolder import PLAN
+
     for folder in (Path(name), Path(runs) / name):
         if (folder / "config.yaml").is_file():
             return folder
-        if (folder / "plan.yaml").is_file() and (begun := [path.parent for path in folder.glob("*/config.yaml")]):
+        if (folder / PLAN).is_file() and (begun := [path.parent for path in folder.glob("*/config.yaml")]):
             return max(begun, key=lambda path: int(path.name.partition("-")[0]))
     there = [f.name for f in Path(runs).glob("*") if (f / "config.yaml").is_file()] if Path(runs).is_dir() else []
     hint = nearest(name, there) if there else f"; there are no runs in {runs}/ yet"

@@ -32,21 +32,24 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
         if options.json:
             emit(found)
         return code
-    return _run_phases(pipeline, display, observer, options)
+    return _run_phases(pipeline, display, observer, options, pairs)
 
 
-def _run_phases(pipeline: Pipeline, display: LiveDisplay | None, observer: Any, options: argparse.Namespace) -> int:
+def _run_phases(
+    pipeline: Pipeline, display: LiveDisplay | None, observer: Any, options: argparse.Namespace, pairs: Pairs
+) -> int:
     """Drives the runs of a plan one after the other."""
     from hocket.report.plan import write_plan_report
     from hocket.run import write_report
 
     code, console = 0, err()
     summaries = [pipeline.summary(run) for run in pipeline.runs if pipeline.finished(run)]
-    with closing(pipeline.trainers(steps=options.steps, observer=observer, report=write_report)) as trainers:
+    track = _words(dict(pairs).get("track", ())) if options.resume else ()
+    found_trainers = pipeline.trainers(steps=options.steps, track=track, observer=observer, report=write_report)
+    with closing(found_trainers) as trainers:
         for trainer in trainers:
             if display:
-                number = next(n for n, run in enumerate(pipeline.runs, 1) if run.name == trainer.folder.name)
-                console.print(f"[bold]phase {number} of {len(pipeline.runs)}[/]: {trainer.config.method}")
+                console.print(f"[bold]phase {trainer.folder.name}[/] of {len(pipeline.runs)}: {trainer.config.method}")
             found, code = _run(trainer, display, options, plan=pipeline)
             summaries.append(found)
             write_plan_report(pipeline)

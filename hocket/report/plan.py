@@ -10,7 +10,8 @@ from hocket import __version__
 from hocket.report.page import Hero, asset, duration, hero, plain, template
 from hocket.report.reading import read_run
 from hocket.train.disk import write_atomic
-from hocket.train.pipeline import FILE, PhaseRun, Pipeline
+from hocket.train.pipeline import PhaseRun, Pipeline
+from hocket.train.runfolder import PLAN
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def write_plan_report(pipeline: Pipeline) -> Path:
         title=folder.name,
         css=asset("page.css"),
         phases=[_card(pipeline, run) for run in pipeline.runs],
-        plan=(folder / FILE).read_text(),
+        plan=(folder / PLAN).read_text(),
         footer=f"hocket {__version__} · {folder.name}",
     )
     write_atomic(target, text.encode(errors="replace").decode())

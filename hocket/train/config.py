@@ -254,8 +254,18 @@ def flat_pairs(data: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
             yield key, value
 
 
+def plain(config: Config) -> dict[str, Any]:
+    """The whole configuration as plain data, which `loaded` turns back into an equal one."""
+    found = to_plain(config)
+    del found["type"]
+    return dict(found)
+
+
+def loaded(data: Mapping[str, Any], task: Task) -> Config:
+    """The configuration that `plain` wrote, also an earlier version's."""
+    return configure(list(flat_pairs(present(data))), task)
+
+
 def dump(config: Config) -> str:
     """The whole configuration as YAML, which `read_pairs` and `configure` turn back into an equal one."""
-    plain = to_plain(config)
-    del plain["type"]
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True, width=110)

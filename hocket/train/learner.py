@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -42,12 +43,8 @@ class CachesActivations(Protocol):
 class Group(Protocol):
     """Processes that make the same updates; this one leads them."""
 
-    def begin(self, learner: Learner, batch: Batch, key: Key, step: int) -> None:
-        """Has the others begin the same update."""
-        ...
-
-    def check(self, learner: Learner) -> None:
-        """After an update: all have the same weights."""
+    def updating(self, learner: Learner, batch: Batch, key: Key, step: int) -> AbstractContextManager[None]:
+        """Within it this process makes an update that the others make too; all have the same weights after it."""
         ...
 
 
@@ -131,11 +128,8 @@ class Learner:
         mine = batch.of_policy(self.policy.name)
         problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
         if len(problem.live(mine)):
-            if self.group is not None:
-                self.group.begin(self, mine, key, step)
-            metrics = self.recipe.update.step(problem, key)
-            if self.group is not None:
-                self.group.check(self)
+            with nullcontext() if self.group is None else self.group.updating(self, mine, key, step):
+                metrics = self.recipe.update.step(problem, key)
             if "update" in self.memory:
                 self.memory = {**self.memory, "update": problem.memory}
         else:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from hocket.train.ranks import Joined
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from hocket.train.learner_worker import main; main({handle})"
+
+
+_LAST_WORDS = 5.0
+"""Seconds in which a rank that failed is heard, once the others have noticed."""
 
 
 class LearnerGroup:
@@ -66,17 +71,20 @@ class LearnerGroup:
         for learner in learners.values():
             learner.ranks, learner.group = ranks, self
 
-    def begin(self, learner: Learner, batch: Batch, key: Key, step: int) -> None:
-        """Has the others begin the same update."""
-        budget, again = (getattr(learner.policy, name, None) for name in ("token_budget", "checkpointing"))
-        self._tell(Learn(learner.policy.name, batch, key, step, budget, again))
-
-    def check(self, learner: Learner) -> None:
-        """After an update: all ranks have the same weights.
+    @contextmanager
+    def updating(self, learner: Learner, batch: Batch, key: Key, step: int) -> Iterator[None]:
+        """Has the others make the update that this process makes within, and compares the weights after it.
 
         Raises:
-            HocketError: naming the rank that has others.
+            HocketError: naming the rank that failed, is gone, or has other weights.
         """
+        budget, again = (getattr(learner.policy, name, None) for name in ("token_budget", "checkpointing"))
+        self._tell(Learn(learner.policy.name, batch, key, step, budget, again))
+        try:
+            yield
+        except HocketError:
+            self._answers(waiting=False)  # A rank that failed has said why before it ended.
+            raise
         own = digest(learner.policy.module)
         for rank, found in enumerate(self._answers(), 1):
             if found != own:
@@ -96,8 +104,15 @@ class LearnerGroup:
     # ------------------------------------------------------------ processes
 
     def _started(self) -> Joined:
-        if self._ranks is not None:
-            return self._ranks
+        if self._ranks is None:
+            try:
+                self._ranks = self._start()
+            except BaseException:
+                self.close()
+                raise
+        return self._ranks
+
+    def _start(self) -> Joined:
         from hocket.train.ranks import joined, opened
 
         for _ in range(1, self.size):
@@ -115,14 +130,14 @@ class LearnerGroup:
             self.processes.append(process)
             self._connections.append(ours)
         weakref.finalize(self, _end, self.processes, self._connections)
-        self._tell(Setup(configuration.dump(self._config), self._precision, torch.get_num_threads()))
+        self._tell(Setup(configuration.plain(self._config), self._precision, torch.get_num_threads()))
         self._answers()
         store = opened(self.size)
         for rank, connection in enumerate(self._connections, 1):
             connection.send_bytes(pickle.dumps(Meet(rank, self.size, store.port)))
-        self._ranks = joined(0, self.size, store.port, store)
+        ranks = joined(0, self.size, store.port, store)
         self._answers()
-        return self._ranks
+        return ranks
 
     def _tell(self, message: Setup | Stand | Learn) -> None:
         data = pickle.dumps(message)
@@ -132,15 +147,23 @@ class LearnerGroup:
             except OSError as error:
                 raise self._gone(rank) from error
 
-    def _answers(self) -> list[Any]:
+    def _answers(self, *, waiting: bool = True) -> list[Any]:
+        """What the others answer, rank 1 first; without `waiting`, of those that have.
+
+        Raises:
+            HocketError: when one failed or is gone.
+        """
         found = []
         for rank, connection in enumerate(self._connections, 1):
+            if not (waiting or connection.poll(_LAST_WORDS)):
+                continue
             try:
                 answer = pickle.loads(connection.recv_bytes())
             except (EOFError, OSError) as error:
                 raise self._gone(rank) from error
             if isinstance(answer, BaseException):
-                raise answer
+                kind = ConfigurationError if isinstance(answer, ConfigurationError) else HocketError
+                raise kind(f"learner {rank} failed: {answer}") from answer
             found.append(answer)
         return found
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Setup:
     """What a rank is told first: the run, as its `config.yaml` has it. Answered by None once it can begin."""
 
-    config: str
+    config: Mapping[str, Any]
     precision: Precision
     threads: int
 
@@ -75,7 +75,10 @@ def main(handle: int) -> None:
     worker = Worker()
     try:
         while True:
-            connection.send_bytes(pickle.dumps(worker.answer(pickle.loads(connection.recv_bytes()))))
+            answer = worker.answer(pickle.loads(connection.recv_bytes()))
+            connection.send_bytes(pickle.dumps(answer))
+            if isinstance(answer, BaseException):
+                os._exit(1)  # Whoever waits for this rank is to notice at once.
     except (EOFError, OSError):
         os._exit(0)  # Not by way of the group, whose first rank is gone.
     except Exception:
@@ -91,7 +94,7 @@ class Worker:
         self._phase = -1
 
     def answer(self, message: Setup | Meet | Stand | Learn) -> Any:
-        """Does what a message says; an error is an answer too."""
+        """Does what a message says; an error is the last answer."""
         from hocket.train.sampler_worker import portable
 
         try:
@@ -106,17 +109,13 @@ class Worker:
             return portable(error)
 
     def _set_up(self, message: Setup) -> None:
-        import yaml
-
         from hocket import tasks
-        from hocket.core.aliases import present
-        from hocket.train.config import configure, flat_pairs
+        from hocket.train.config import loaded
         from hocket.train.kinds import kind_of
 
         torch.set_num_threads(message.threads)
-        pairs = list(flat_pairs(present(yaml.safe_load(message.config))))
-        task = tasks.find(str(dict(pairs)["task"]))
-        self._config = configure(pairs, task)
+        task = tasks.find(str(message.config["task"]))
+        self._config = loaded(message.config, task)
         build = kind_of(task).build
         self._policies, _ = build(self._config, task, workflow=None, journal=None, precision=message.precision)
 

@@ -23,23 +23,29 @@ import yaml
 
 from hocket import tasks
 from hocket.core.aliases import present
-from hocket.core.components import to_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.rewards.functions import load_rewards
 from hocket.stages import Task
 from hocket.train.assemble import TASK_REWARD
 from hocket.train.checkpoint import checkpoint_of, weights_in
-from hocket.train.config import Pairs, configure, fitting, flat_pairs, is_of_recipe, settled, task_of
+from hocket.train.config import (
+    Pairs,
+    configure,
+    fitting,
+    flat_pairs,
+    is_of_recipe,
+    loaded,
+    plain,
+    settled,
+    task_of,
+)
 from hocket.train.examples import check_examples
 from hocket.train.kinds import kind_of
-from hocket.train.runfolder import RunFolder, read_json
+from hocket.train.runfolder import PLAN, RunFolder, read_json
 from hocket.train.scorer_rewards import is_scorer
 from hocket.train.settings import Config, as_recipe
 from hocket.train.trainer import Trainer, resumed
-
-FILE = "plan.yaml"
-"""In a folder of runs: the configuration of each, in order."""
 
 _REFERENCE = re.compile(r"phase:([\w.-]+)(?:/([\w.-]+))?")
 
@@ -133,10 +139,10 @@ def _run(
 ) -> PhaseRun:
     """The run of a phase: settings of the plan where it has them, then its own."""
     common = [(key, value) for key, value in pairs if key not in _OF_PLAN]
-    plain = [(key, value) for key, value in common if not is_of_recipe(key)]
+    of_run = [(key, value) for key, value in common if not is_of_recipe(key)]
     method = [(key, value) for key, value in common if is_of_recipe(key)]
     method = [(key, value) for _, key, value in fitting(method, as_recipe(phase.recipe))]
-    settings = [("recipe", phase.recipe), ("steps", phase.steps), *plain, *method, *phase.own]
+    settings = [("recipe", phase.recipe), ("steps", phase.steps), *of_run, *method, *phase.own]
     name = task_of(settings)
     task = given.get(name) or tasks.find(name)
     config = settled(configure(settings, task), task)
@@ -144,10 +150,15 @@ def _run(
     if not kind_of(task).textual:
         raise ConfigurationError(f"task {name} is not for language models, whose weights alone pass between phases")
     if "seed" not in own and earlier:
-        config = dataclasses.replace(config, seed=Key.of(config.seed).derive("phase", len(earlier)).word >> 33)
+        drawn = Key.of(config.seed).derive("phase", len(earlier)).word >> 33  # 31 bits, as seeds elsewhere have.
+        config = dataclasses.replace(config, seed=drawn)
     if "model" not in own:
         config = _continued(config, phase, earlier)
-    config = _with_references(config, lambda found: _earlier(found, earlier))
+
+    def numbered(found: re.Match[str]) -> str:
+        return _earlier(found, earlier)
+
+    config = _with_references(config, numbered, numbered)
     check_examples(config.recipe, task)
     load_rewards([one for one in config.reward if one != TASK_REWARD and not is_scorer(one)])
     _check_kinds(phase, config, {run.name: one for one, run in earlier})
@@ -162,21 +173,24 @@ def _continued(config: Config, phase: _Phase, earlier: Sequence[tuple[_Phase, Ph
     return config if begins is None else dataclasses.replace(config, model=f"phase:{begins.name}")
 
 
-def _with_references(config: Config, replaced: Callable[[re.Match[str]], str]) -> Config:
-    """`config` with what `replaced` says in the place of every `phase:NAME`."""
+Replaced = Callable[[re.Match[str]], str]
 
-    def text(value: Any) -> Any:
-        return _REFERENCE.sub(replaced, value) if isinstance(value, str) else value
+
+def _with_references(config: Config, run: Replaced, weights: Replaced) -> Config:
+    """`config` with what stands for every `phase:NAME`: `weights` where a model is named, else `run`."""
+
+    def model(value: str | None) -> str | None:
+        return None if value is None else _REFERENCE.sub(weights, value)
 
     roles = {
-        name: dataclasses.replace(role, model=text(role.model), tokenizer=text(role.tokenizer))
+        name: dataclasses.replace(role, model=model(role.model), tokenizer=model(role.tokenizer))
         for name, role in config.roles.items()
     }
     return dataclasses.replace(
         config,
-        model=text(config.model),
-        judge=text(config.judge),
-        reward=tuple(text(one) for one in config.reward),
+        model=_REFERENCE.sub(weights, config.model),
+        judge=_REFERENCE.sub(run, config.judge),
+        reward=tuple(_REFERENCE.sub(run, one) for one in config.reward),
         roles=roles,
     )
 
@@ -192,17 +206,19 @@ def _earlier(found: re.Match[str], earlier: Sequence[tuple[_Phase, PhaseRun]]) -
 
 
 def _check_kinds(phase: _Phase, config: Config, earlier: Mapping[str, _Phase]) -> None:
-    """A scorer pays, a policy is gone on with; never the other way round."""
-    for spec in config.reward if any(map(is_scorer, config.reward)) else ():
+    """A scorer pays, a policy judges and is gone on with; never the other way round."""
+    for spec in filter(is_scorer, config.reward):
         for found in _REFERENCE.finditer(spec):
             if not earlier[found[1]].scores:
                 raise ConfigurationError(
                     f"reward = {spec!r}: phase {found[1]} is no scorer, it writes text; name one that trains a scorer, "
                     "for example by recipe reward-model"
                 )
-    begins = _REFERENCE.fullmatch(config.model)
-    if begins is not None and earlier[begins[1]].scores and not phase.scores:
-        raise ConfigurationError(f"it would go on from {begins[0]}, a scorer, which cannot write; state another model")
+    writers = {"model": config.model} if not phase.scores else {}
+    for setting, place in {**writers, "judge": config.judge}.items():
+        found_there = _REFERENCE.fullmatch(place)
+        if found_there is not None and earlier[found_there[1]].scores:
+            raise ConfigurationError(f"{setting} = {place!r} is a scorer, which cannot write; state another {setting}")
 
 
 # ---------------------------------------------------------------- the folder, and going through it
@@ -228,9 +244,9 @@ class Pipeline:
         settings = dict(pairs)
         stem = "-".join(dict.fromkeys(run.config.recipe.name for run in runs))
         folder = RunFolder.create(Path(settings.get("runs", Config.runs)), settings.get("run"), stem=stem)
-        plain = [{"name": run.name, "config": _plain(run.config)} for run in runs]
-        text = yaml.safe_dump({"phases": plain}, sort_keys=False, allow_unicode=True, width=110)
-        folder.write_text(folder.path / FILE, text)
+        phases = [{"name": run.name, "config": plain(run.config)} for run in runs]
+        text = yaml.safe_dump({"phases": phases}, sort_keys=False, allow_unicode=True, width=110)
+        folder.write_text(folder.path / PLAN, text)
         return Pipeline(folder.path, runs)
 
     @staticmethod
@@ -241,27 +257,33 @@ class Pipeline:
             ConfigurationError: when its plan cannot be read.
         """
         try:
-            found = yaml.safe_load((folder / FILE).read_text())["phases"]
-            return Pipeline(folder, [PhaseRun(one["name"], _config(one["config"])) for one in found])
+            found = yaml.safe_load((folder / PLAN).read_text())["phases"]
+            configs = [loaded(one["config"], tasks.find(one["config"]["task"])) for one in found]
+            return Pipeline(folder, [PhaseRun(one["name"], made) for one, made in zip(found, configs, strict=True)])
         except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-            raise ConfigurationError(f"{folder / FILE} cannot be read: {error}") from error
+            raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
 
     def trainers(
-        self, *, steps: int | None = None, given: Mapping[str, Task] | None = None, **keywords: Any
+        self,
+        *,
+        steps: int | None = None,
+        track: tuple[str, ...] = (),
+        given: Mapping[str, Task] | None = None,
+        **keywords: Any,
     ) -> Generator[Trainer, None, None]:
         """The trainer of each run that is not finished, in order, to be driven to its end before the next is asked for.
 
         A folder in which no run has begun is removed at the end, so that its name stays free after a refusal.
 
         Args:
-            steps: of the last run, instead of what it was configured with. given: tasks that are objects, by name.
-            keywords: of every `Trainer`.
+            steps: of the last run, instead of what it was configured with. track: trackers instead of the configured.
+            given: tasks that are objects, by name. keywords: of every `Trainer`.
         """
         try:
             for run in self.runs:
                 wanted = steps if run is self.runs[-1] else None
                 if not self.finished(run, wanted):
-                    yield self._trainer(run, wanted, given or {}, keywords)
+                    yield self._trainer(run, wanted, track, given or {}, keywords)
                     if not self.finished(run, wanted):
                         return  # It was interrupted.
         finally:
@@ -269,22 +291,19 @@ class Pipeline:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
     def _trainer(
-        self, run: PhaseRun, steps: int | None, given: Mapping[str, Task], keywords: Mapping[str, Any]
+        self,
+        run: PhaseRun,
+        steps: int | None,
+        track: tuple[str, ...],
+        given: Mapping[str, Task],
+        keywords: Mapping[str, Any],
     ) -> Trainer:
         task = given.get(run.config.task)
         if self.begun(run):
-            return resumed(self.folder / run.name, steps=steps, task=task, **keywords)
-        config = _with_references(run.config, self._place)
+            return resumed(self.folder / run.name, steps=steps, track=track, task=task, **keywords)
         # A model is read from its weights, a scorer or judge from its run, after which it is called.
-        begins = _REFERENCE.fullmatch(run.config.model)
-        if begins is not None:
-            config = dataclasses.replace(config, model=str(self._weights(begins)))
-        roles = {
-            name: role if found is None else dataclasses.replace(config.roles[name], model=str(self._weights(found)))
-            for name, role in run.config.roles.items()
-            for found in [_REFERENCE.fullmatch(role.model or "")]
-        }
-        config = dataclasses.replace(config, roles=roles, runs=str(self.folder), run=run.name)
+        config = _with_references(run.config, self._place, lambda found: str(self._weights(found)))
+        config = dataclasses.replace(config, runs=str(self.folder), run=run.name, track=track or run.config.track)
         if steps is not None:
             config = dataclasses.replace(config, steps=steps)
         return Trainer(config, task=task, **keywords)
@@ -318,15 +337,4 @@ class Pipeline:
 
 def find_pipeline(name: str, runs: str) -> Path | None:
     """The folder of a plan's runs, by path or by name under `runs`."""
-    return next((folder for folder in (Path(name), Path(runs) / name) if (folder / FILE).is_file()), None)
-
-
-def _plain(config: Config) -> dict[str, Any]:
-    plain = to_plain(config)
-    del plain["type"]
-    return dict(plain)
-
-
-def _config(plain: Mapping[str, Any]) -> Config:
-    pairs = list(flat_pairs(present(plain)))
-    return configure(pairs, tasks.find(plain["task"]))
+    return next((folder for folder in (Path(name), Path(runs) / name) if (folder / PLAN).is_file()), None)

@@ -22,6 +22,7 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.recipe import Recipe
+from hocket.recipes import find
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Hook, HookContext, Metrics, Reward, State
 from hocket.train.learner import Learner
@@ -68,16 +69,17 @@ class RefittedScorer(ScorerReward, Hook):
     `scorer/accuracy`: held out, since it has not seen them.
 
     Attributes:
-        gold: the rewards that put answers in order. recipe: how the scorer learns. every: steps between refits.
-        old: the share of earlier pairs. keep: the most earlier pairs that are remembered, the latest.
-        batch: pairs per update. total: steps of the run, for the schedule of the learning rate. journal: of the run.
+        gold: the rewards that put answers in order. recipe: how the scorer learns, at the `output` that pays.
+        every: steps between refits. old: the share of earlier pairs. batch: pairs per update.
+        keep: the most earlier pairs that are remembered, the latest.
+        total: steps of the run, for the schedule of the learning rate. journal: of the run.
 
     Raises:
         ConfigurationError: at construction, for several members, or settings out of range.
     """
 
     gold: tuple[Reward, ...] = ()
-    recipe: Recipe | None = None
+    recipe: Recipe = field(default_factory=lambda: find("reward-model"))
     every: int = 10
     old: float = 0.1
     keep: int = 2000
@@ -118,8 +120,7 @@ class RefittedScorer(ScorerReward, Hook):
     def _made(self) -> Refits:
         scorer = self.members[0]
         scorer.module.requires_grad_(True)
-        assert self.recipe is not None
-        return Refits(Learner(scorer, self.recipe, total_steps=self.total))
+        return Refits(Learner(scorer, self.recipe.but({"objective.output": self.output}), total_steps=self.total))
 
     async def _pairs(self, key: Key, step: int, result: StepResult) -> list[Pair]:
         """Of every scenario the best against the worst of the policy's own answers, where the gold tells them apart."""

@@ -18,6 +18,9 @@ from typing import Any
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.train.disk import json_ready, write_atomic
 
+PLAN = "plan.yaml"
+"""In a folder that holds the runs of a plan, `1-NAME`, `2-NAME`, ...: the configuration of each, in order."""
+
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 

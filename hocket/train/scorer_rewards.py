@@ -207,7 +207,6 @@ def scorer_reward(
 def _refitted(
     reward: ScorerReward, settings: Mapping[str, Any], config: Config, journal: Journal | None, own: Sequence[Reward]
 ) -> ScorerReward:
-    from hocket.recipes import find
     from hocket.train.refitted import RefittedScorer
 
     if "every" not in settings:
@@ -215,8 +214,7 @@ def _refitted(
     settings = dict(settings)
     gold = load_rewards([settings.pop("gold")]) if "gold" in settings else own
     plain = {one.name: getattr(reward, one.name) for one in fields(ScorerReward)}
-    recipe, total = find("reward-model"), config.total_steps
-    return RefittedScorer(**plain, gold=tuple(gold), recipe=recipe, total=total, journal=journal, **settings)
+    return RefittedScorer(**plain, gold=tuple(gold), total=config.total_steps, journal=journal, **settings)
 
 
 def with_words_of(reward: Reward, policies: Iterable[Policy]) -> Reward:

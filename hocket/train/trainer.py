@@ -217,10 +217,8 @@ class Trainer:
                 onward = self.config.phase_of(step + 1) == self.progress.phase
                 return self.overlap.step(step, onward=onward, last=step >= self.total_steps)
             return run_async(train_step(self.parts, step))
-        except HocketError:
+        except (HocketError, MemoryError, RuntimeError) as error:
             self._close()
-            raise
-        except (MemoryError, RuntimeError) as error:
             if out_of_memory(error):
                 raise HocketError(
                     f"out of memory in step {step}: lower rollout.samples, curriculum.prompts or decoding.max_tokens"

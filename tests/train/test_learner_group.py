@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from tiny_runs import TINY, call, resume, rows, train, weights
 
 from hocket import tasks
 from hocket.cli.parser import split_settings
-from hocket.core.errors import HocketError
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.tasks.sums import Sums
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
@@ -98,6 +100,27 @@ def test_a_learner_that_is_killed_is_named_and_the_run_goes_on_from_its_checkpoi
     resume(tmp_path, "parts")
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)
     assert weights(tmp_path / "one") == weights(tmp_path / "parts")
+
+
+def test_a_learner_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
+    _, more = flags("grpo", tmp_path / "mine.py")
+    trainer = made(tmp_path, "parts", *more, *TOGETHER, "--learners", "2")
+    trainer.step()
+    assert trainer.group is not None
+    tell = trainer.group._tell
+    trainer.group._tell = lambda message: tell(replace(message, batch=None))  # type: ignore
+    with pytest.raises(HocketError, match=r"learner 1 failed: AttributeError"):
+        trainer.step()
+    assert not trainer.group.processes
+
+
+def test_a_task_that_only_this_process_knows_is_refused_by_the_others(tmp_path: Path) -> None:
+    task = Sums()
+    task.name = "mine"
+    pairs = [*split_settings([*TINY, *TOGETHER, "--learners", "2"], set())[1], ("runs", str(tmp_path)), ("run", "run")]
+    with pytest.raises(ConfigurationError, match=r"learner 1 failed.*no task 'mine'"):
+        Trainer(configure([*pairs, ("steps", 1)], task), task=task)
+    assert not (tmp_path / "run").exists()
 
 
 REFUSED = {

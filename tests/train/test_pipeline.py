@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,16 @@ def test_a_finished_plan_stays_as_it_is_and_its_last_phase_is_lengthened(
     before = rows(Path("runs/run/3-ppo"))
     assert call("train", "--resume", "run", "--quiet").code == 0
     assert rows(Path("runs/run/3-ppo")) == before
+    shutil.copytree(whole / "runs" / "run", "longer/run")
+    assert call("train", "--resume", "run", "--runs", "longer", "--steps", "3", "--quiet").code == 0
+    assert [row["step"] for row in rows(Path("longer/run/3-ppo"))] == [0, 1, 2, 3]
+
+
+def test_a_resumed_plan_takes_other_trackers(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole / "runs" / "run", tmp_path / "run")
+    said = call("train", "--resume", "run", "--runs", tmp_path, "--steps", "3", "--track", "nowhere", "--quiet")
+    assert said.code == 2
+    assert "nowhere" in said.err
 
 
 # ---------------------------------------------------------------- interruptions
@@ -200,7 +211,11 @@ REFUSED: dict[str, tuple[list[tuple[str, Any]], str]] = {
     ),
     "a policy out of a scorer": (
         [("plan", [ROUNDS[1], {"recipe": "grpo", "steps": 1, "model": "phase:judge"}])],
-        "phase:1-judge, a scorer, which cannot write",
+        "model = 'phase:1-judge' is a scorer, which cannot write",
+    ),
+    "a judge that scores": (
+        [("plan", [ROUNDS[1], {"recipe": "grpo", "steps": 1, "model": "nano", "judge": "phase:judge"}])],
+        "judge = 'phase:1-judge' is a scorer",
     ),
     "pairs that a task has not": (
         [("plan", [{"recipe": "dpo", "steps": 1, "task": "sums"}])],

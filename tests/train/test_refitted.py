@@ -109,6 +109,20 @@ def test_a_refit_is_a_step_of_bradley_and_terry(judge: str) -> None:
     assert float((now[1::2] - now[0::2]).mean()) > float(gaps.mean())
 
 
+def test_the_output_that_pays_is_the_one_that_learns(tmp_path: Path) -> None:
+    Scorer.from_pretrained(BASE, outputs=2, key=Key.of(1)).save(tmp_path / "two")
+    reward = refitted(str(tmp_path / "two"), "every=1&output=1")
+    scorer = reward.members[0]
+    sampled = answers(scorer.tokenizer, "1 + 1", ["1", "22"])
+    before = scorer.scores(sampled).double()
+    result = after(reward, reward.begin(RUN, None), 1, sampled)
+    gap = (before[1] - before[0])[1]
+    assert result.metrics["scorer/loss"] == pytest.approx(float(-torch.nn.functional.logsigmoid(gap)), rel=1e-5)
+    head = Scorer.from_pretrained(str(tmp_path / "two"), key=Key.of(0)).model.score.weight
+    assert torch.equal(scorer.model.score.weight[0], head[0])
+    assert not torch.equal(scorer.model.score.weight[1], head[1])
+
+
 def test_a_share_of_earlier_pairs_is_seen_again(judge: str) -> None:
     reward = refitted(judge, "every=1&old=0.5&keep=3")
     words = reward.members[0].tokenizer
