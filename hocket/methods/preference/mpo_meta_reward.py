@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -46,6 +47,9 @@ SHOWN = 400
 Checklist = Mapping[str, float]
 """The weight of each feature that a rubric lists; features are scores of the answer."""
 
+FEATURES: Checklist = MappingProxyType({"form": 1.0, "model": 1.0})
+"""Those that `worked_sums?form=1&model=1` scores."""
+
 
 @dataclass(frozen=True)
 class EvolvingRubric(Shaping):
@@ -54,8 +58,8 @@ class EvolvingRubric(Shaping):
     With a judge the rubric is words, the judge grades by it, and the meta-reward model is the same judge; a question
     that it does not answer leaves the rubric, or the grade at 0. Without, the rubric is a checklist: the grade is
     sum_k w_k s_k / sum_k w_k over the answer's scores in `checklist`, and the revision is a rule (`revised`) that
-    compares how features and a held-out score, `truth`, moved. Other scores are not learnt from; an answer without any
-    of these keeps its return.
+    compares how features and a held-out score, `truth`, moved. Other scores are not learnt from; under the
+    checklist as shipped, answers with none of these keep their return.
 
     Stateful: the rubric, how many steps it has graded, and what was seen since it was revised. The grade of a step is
     by the rubric as the step began.
@@ -69,14 +73,15 @@ class EvolvingRubric(Shaping):
         rubric: the first, in words. scale: of the judge's grades.
 
     Raises:
-        ConfigurationError: on a call without a judge, for a batch that has some of the scores and lacks others.
+        ConfigurationError: on a call without a judge, for a batch that lacks one of these scores; with the checklist as
+            shipped only for one that has some of them.
     """
 
     every: int = 10
     sample: int = 20
     prescreen: bool = True
     merge: bool = True
-    checklist: Checklist = field(default_factory=lambda: {"form": 1.0, "model": 1.0})
+    checklist: Checklist = field(default_factory=lambda: dict(FEATURES))
     truth: str = "correct"
     factor: float = 0.5
     least: float = 0.01
@@ -115,8 +120,9 @@ class EvolvingRubric(Shaping):
     def _listed(self, batch: Batch, state: State) -> tuple[Tensor, list[dict[str, float]]]:
         """The grades `[N]`, and the means of features and truth step by step, this one's last."""
         weights, counted = state["weights"], counted_trajectories(batch)
-        if not batch.scores.keys() & weights.keys():
-            return returns(batch), state["means"]  # Nothing to list; the run is told that it lacks several scores.
+        # The checklist as shipped is of one task, and a run of another keeps its rewards; one that is set is meant.
+        if self.checklist == FEATURES and not batch.scores.keys() & weights.keys():
+            return returns(batch), state["means"]
         scores = {name: self._score(batch, name) for name in (*weights, self.truth)}
         whole = sum(weights.values())
         grade = torch.stack([weight * scores[name] for name, weight in weights.items()]).sum(0) / whole
