@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 
 from hocket import tasks
@@ -21,12 +22,15 @@ from hocket.methods.agents.rrhf_code_optimization import (
     POINTS,
     RRHF_CODE_OPTIMIZATION,
     BestLikelihood,
+    CheaperPrograms,
     compiled,
     operations,
     score,
     value,
 )
 from hocket.rollout.independent import Independent
+from hocket.tasks.split import split_of
+from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("rrhf-code-optimization", "arXiv:2312.05657")
 
@@ -199,6 +203,48 @@ def _() -> Finding:
     return Finding(shaped and len(orders) > 20, say(ladders=len(found), orders=len(orders)))
 
 
+@claim("Candidates are written both ways where there are two, and the wrong one is off by one or two, up or down.")
+def _() -> Finding:
+    task = tasks.find("cheaper-programs?terms=3")
+    off, halves, broken = set[tuple[int, int]](), set[bool](), set[bool]()
+    for number in range(80):
+        scenario = task.scenario("eval", number)
+        ranked = sorted(zip(scenario.metadata["scores"], scenario.metadata["responses"], strict=True))
+        said = [text.removeprefix("<answer>").removesuffix("</answer>") for _, text in ranked]
+        wrong, slow = (polynomial(program) for one in said[1:3] if (program := compiled(one)) is not None)
+        off |= {(power, by) for power in (0, 1) if (by := wrong.get(power, 0) - slow.get(power, 0))}
+        halves.add(said[3].count("x") == 1)
+        broken.add(said[0].endswith("+"))
+        if split_of(scenario.metadata["slow"]) != "eval":
+            return Finding(False, scenario.metadata["slow"])
+    both = halves == broken == {True, False}
+    named = task.name == "cheaper-programs?terms=3" and tasks.find("cheaper-programs").name == "cheaper-programs"
+    return Finding(
+        both and named and off == {(power, by) for power in (0, 1) for by in (-2, -1, 1, 2)}, f"{sorted(off)}"
+    )
+
+
+@claim("The task reads what stands between answer tags, and succeeds with the same function at fewer operations.")
+def _() -> Finding:
+    task = CheaperPrograms()
+    wanted = {
+        "<answer>7*x+7</answer>": (1.6, 1.0, 1.0, 0.6, 1.0),
+        "<answer>3*x+4*x+2+5</answer>": (1.0, 1.0, 1.0, 0.0, 0.0),
+        "<answer>3*x+4*x+2+5+0</answer>": (0.8, 1.0, 1.0, 0.0, 0.0),
+        "<answer>8*x+7</answer>": (0.0, 1.0, 0.0, 0.0, 0.0),
+        "<answer>7x+7</answer>": (-1.0, 0.0, 0.0, 0.0, 0.0),
+        "7*x+7": (-1.0, 0.0, 0.0, 0.0, 0.0),
+    }
+    off, none = [0.0], np.zeros(1, np.int64)
+    for text, figures in wanted.items():
+        scenario = Scenario("s", "Fewer operations", "7*x+7", {"slow": "3*x+4*x+2+5"})
+        one = Trajectory(scenario, [Turn("policy", "policy", none, none, text=text)])
+        told = task.describe(one)
+        found = (task.verify(text, scenario), told["compiles"], told["same"], told["saved"], task.success(one))
+        off += [abs(mine - theirs) for mine, theirs in zip(found, figures, strict=True)]
+    return below(1e-12, off=max(off))
+
+
 # ---------------------------------------------------------------- what is learnt
 
 WORDS, END = ("x", "*", "+", "1", "2", "3", ""), 6
@@ -253,5 +299,11 @@ def _() -> Finding:
     return Finding(min(ours) > begun + 0.3 and min(alone) > begun + 0.3 and alike, figures)
 
 
+DISTINCT = "any six different points tell polynomials of degree five at most apart"
+claim.spares("-7 -> 7", DISTINCT)
+claim.spares("-2 -> 2", DISTINCT)
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "either way is as likely")
+claim.spares("worth[members] < worth[one] -> worth[members] >= worth[one]", "answers in no pair have weight 0 as it is")
+claim.spares("rrhf-code-optimization: regularisers.0.horizon = 5120", "no length divides a sum")
 claim.shipped(RRHF_CODE_OPTIMIZATION, "objective", without={"objective.coefficient": 0.0})
 claim.shipped(RRHF_CODE_OPTIMIZATION, "regularisers", without={"regularisers": ()})

@@ -28,6 +28,7 @@ from hocket.methods.preference.listener_grpo import (
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.stages import Split
+from hocket.tasks.split import split_of
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("listener-grpo", "arXiv:2506.22832")
@@ -80,12 +81,14 @@ def _() -> Finding:
 def _() -> Finding:
     off = [
         abs(float(persuaded(Answer("A", logp=(a, b)), ("A", "B"), right) or 0.0) - wanted / (1 + math.exp(b - a)))
-        for a, b in ((-1.0, -2.0), (-700.0, -703.0), (0.0, 0.0))
+        for a, b in ((-1.0, -2.0), (-900.0, -903.0), (0.0, 0.0), (-1.0, -800.0))
         for right, wanted in (("A", 1.0), ("B", math.exp(b - a)))
     ]
     words = [persuaded(Answer(text), ("A", "B"), "A") for text in ("A", "I say B", "nothing", None)]
     unknown = right_option(replace(ASKED, answer="C")), right_option(replace(ASKED, answer=None))
-    return below(1e-12, words == [1.0, 0.0, None, None], unknown == (None, None), off=max(off))
+    no_right = persuaded(Answer("A"), ("A", "B"), None), persuaded(Answer("A", logp=(-1.0, -2.0)), ("A", "B"), None)
+    nothing_said = words == [1.0, 0.0, None, None] and unknown == no_right == (None, None)
+    return below(1e-12, nothing_said, off=max(off))
 
 
 @claim("Without a judge the rule reads the last numbers that thoughts give to the options, and knows nothing of one.")
@@ -99,10 +102,19 @@ def _() -> Finding:
         "A=999999 B=0": 1.0,
         "": 0.5,
     }
-    found = graded(Listener(), *(f"<think>{text}</think><answer>B</answer>" for text in said))
-    off = max(abs(float(value or 0.0) - wanted) for value, wanted in zip(found, said.values(), strict=True))
+    texts, ruled = [f"<think>{text}</think><answer>B</answer>" for text in said], LISTENER_GRPO.rewards[1]
+    assert isinstance(ruled, Listener)
+    found = graded(ruled, *texts)
+    of_b = [ruled._ruled(trajectory(text, replace(ASKED, answer="B"))) for text in texts]
+    off = max(
+        max(abs(float(value or 0.0) - wanted), abs(float(other or 0.0) - (1 - wanted)))
+        for value, other, wanted in zip(found, of_b, said.values(), strict=True)
+    )
+    three = {"options": ("A", "B", "C")}
+    others = replace(ASKED, answer="C"), replace(ASKED, metadata=three)
+    silent = [ruled._ruled(trajectory(texts[0], scenario)) for scenario in others]
     sharp = graded(Listener(sharpness=3.0), "<think>A=2 B=1</think>")[0]
-    return below(1e-9, abs(float(sharp or 0.0) - 1 / (1 + math.exp(-3))) < 1e-9, off=off)
+    return below(1e-9, silent == [None, None], abs(float(sharp or 0.0) - 1 / (1 + math.exp(-3))) < 1e-9, off=off)
 
 
 @claim("The reward is f [form] + a [right] + b q, and credit GRPO's; with b = 0 it is GRPO on form and verdict.")
@@ -129,7 +141,7 @@ def _() -> Finding:
         for formless in (LISTENER_GRPO.but({"shaping": ()}),)
         for document in batches(5, "listener")
     ]
-    return below(1e-9, max(alike) == 0, off=max(gaps))
+    return below(1e-9, weights == {"correct": 1.0, "listener": 0.5}, max(alike) == 0, off=max(gaps))
 
 
 @claim("The task's verdict goes by the true sums, what is shown is near them, and both options win.")
@@ -139,13 +151,37 @@ def _() -> Finding:
         scenario = task.scenario("eval", number)
         first, second = scenario.metadata["sums"]
         wins[scenario.answer] += 1
-        if scenario.answer != ("A" if first > second else "B"):
+        if scenario.answer != ("A" if first > second else "B") or split_of(str(scenario.prompt)) != "eval":
             return Finding(False, f"{scenario.answer} of {first} and {second}")
         shown = [
             sum(map(int, part.split(" or")[0].rstrip("?").split("+"))) for part in str(scenario.prompt).split(": ")[1:]
         ]
         apart = max(apart, *(abs(one - true) for one, true in zip(shown, (first, second), strict=True)))
     return Finding(min(wins.values()) > 30 and 2 < apart <= 6, say(**wins, farthest_from_the_truth=apart))
+
+
+@claim("Every error of up to the noise is shown, down to what would be less than nothing.")
+def _() -> Finding:
+    task, errors = Preferred(attributes=1, noise=2), set[int]()
+    for number in range(150):
+        scenario = task.scenario("train", number)
+        shown = [int(part.split(" or")[0].rstrip("?")) for part in str(scenario.prompt).split(": ")[1:]]
+        errors |= {one - true for one, true in zip(shown, scenario.metadata["sums"], strict=True)}
+    return Finding(errors == {-2, -1, 0, 1, 2}, f"{sorted(errors)}")
+
+
+@claim("The task is right by the tagged verdict alone, and tells of thoughts whether they say more for the right one.")
+def _() -> Finding:
+    task = Preferred()
+    wanted = {
+        "<think>A=7, B=3</think><answer> A </answer>": (1.0, 1.0),
+        "<think>A=7, B=3</think><answer>B</answer>": (0.0, 1.0),
+        "<think>A=3, B=7</think><answer>A</answer>": (1.0, 0.0),
+        "<think>A=3, B=3</think>A": (0.0, 0.0),
+    }
+    found = {text: (task.verify(text, ASKED), task.describe(trajectory(text))["persuasive"]) for text in wanted}
+    unknown = task.describe(trajectory("<think>A=7, B=3</think>", replace(ASKED, answer="C")))["persuasive"]
+    return Finding(found == wanted and unknown == 0.0, f"{sum(found[one] == wanted[one] for one in wanted)} of 4 texts")
 
 
 # ---------------------------------------------------------------- what is learnt
@@ -232,6 +268,11 @@ def _() -> Finding:
     return Finding(right and agreed and kept, say(**figures))
 
 
+claim.spares(
+    "true + rng.integers(-self.noise, self.noise + 1, size=true.shape) -> "
+    "true - rng.integers(-self.noise, self.noise + 1, size=true.shape)",
+    "errors are as likely up as down",
+)
 claim.shipped(
     LISTENER_GRPO,
     "rewards",
