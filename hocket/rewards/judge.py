@@ -115,22 +115,29 @@ def fit_preferences(
     return NgramModel(found[None], torch.zeros(1, dtype=torch.float64), orders)
 
 
-def logistic(inputs: Tensor, labels: Tensor, ridge: float, *, iterations: int = 50) -> Tensor:
-    """`argmin_w sum_i log(1 + e^(x_i w)) - y_i x_i w + ridge/2 |w|^2` by Newton's method with halved steps, `[D]`."""
+def logistic(
+    inputs: Tensor, labels: Tensor, ridge: float, *, counts: Tensor | None = None, iterations: int = 50
+) -> Tensor:
+    """`argmin_w sum_i c_i (log(1 + e^(x_i w)) - y_i x_i w) + ridge/2 |w|^2`, `[D]`, by Newton with halved steps.
+
+    `counts` `[M]` are c, 1 where None.
+    """
     if ridge <= 0:
         raise ValueError(f"ridge must be positive, so that there is one optimum, not {ridge}")
     weight = torch.zeros(inputs.shape[1], dtype=torch.float64)
+    times = torch.ones(len(inputs), dtype=torch.float64) if counts is None else counts
 
     def loss(at: Tensor) -> Tensor:
         scores = inputs @ at
-        return (torch.nn.functional.softplus(scores) - labels * scores).sum() + ridge / 2 * at.square().sum()
+        each = torch.nn.functional.softplus(scores) - labels * scores
+        return (times * each).sum() + ridge / 2 * at.square().sum()
 
     for _ in range(iterations):
         chance = torch.sigmoid(inputs @ weight)
-        gradient = inputs.T @ (chance - labels) + ridge * weight
+        gradient = inputs.T @ (times * (chance - labels)) + ridge * weight
         if float(gradient.abs().max()) < 1e-9:
             break
-        curvature = inputs.T @ (inputs * (chance * (1 - chance))[:, None])
+        curvature = inputs.T @ (inputs * (times * chance * (1 - chance))[:, None])
         step = torch.linalg.solve(curvature + ridge * torch.eye(len(weight), dtype=torch.float64), gradient)
         size = 1.0
         while loss(weight - size * step) > loss(weight) and size > 1e-6:

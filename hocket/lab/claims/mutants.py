@@ -47,7 +47,7 @@ class Mutant:
 
 def of_recipe(attribute: str, recipe: Recipe) -> Iterator[Mutant]:
     """The mutants of a recipe's own settings; those that cannot be built are left out, as nobody can run them."""
-    for path, changed in dict.fromkeys(_settings(recipe)):
+    for path, changed in {repr(one): one for one in _settings(recipe)}.values():  # not all values are hashable
         try:
             mutated = recipe.but({path: changed})
         except (HocketError, ValueError, TypeError):

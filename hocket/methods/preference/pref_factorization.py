@@ -1,9 +1,9 @@
 """Rewards of many users as mixtures of a few: r_u = lambda_u . phi, learnt together (PReF, arXiv:2503.06358, recalled).
 
 A scorer with J outputs gives phi; each user's weights lambda_u are those that explain that user's comparisons best
-(`FactoredPairs`). A new user's weights come from a handful of comparisons (`hocket.objectives.logistic`), asked where
-they are least certain (`next_query`), and `--reward model:RUN?output=0=W` with one flag per output pays by them: no
-model per user.
+(`FactoredPairs`). A new user's weights come from a handful of comparisons (`hocket.rewards.judge.logistic`), asked
+where they are least certain (`next_query`), and `--reward model:RUN?output=0=W` with one flag per output pays by them:
+no model per user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hocket.core.columns import info_or_metadata
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.methods.base.reward_model import REWARD_MODEL
 from hocket.objectives.aggregate import counted_lengths, mean, share
-from hocket.objectives.logistic import curvature, logistic_weights
+from hocket.rewards.judge import logistic
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -32,8 +32,9 @@ def next_query(candidates: Tensor, asked: Tensor, weights: Tensor, ridge: float,
     what they say. With `by_chance` the variance p (1 - p) of the answer multiplies, as it does in what the answer adds
     to H: long differences, whose answer is known beforehand, tell nothing. Without it is the rule as recalled.
     """
-    inverse = torch.linalg.inv(curvature(asked, weights, ridge))
-    width = ((candidates @ inverse) * candidates).sum(1)
+    known = torch.sigmoid(asked @ weights)
+    curvature = asked.T @ ((known * (1 - known))[:, None] * asked) + ridge * torch.eye(len(weights), dtype=asked.dtype)
+    width = ((candidates @ torch.linalg.inv(curvature)) * candidates).sum(1)
     chance = torch.sigmoid(candidates @ weights)
     return int((width * chance * (1 - chance) if by_chance else width).argmax())
 
@@ -98,7 +99,8 @@ class FactoredPairs(Objective):
         for name in sorted(set(users), key=str):
             rows = torch.tensor([user == name for user in users])
             own = difference.detach()[rows].double()
-            mixture[rows] = logistic_weights(own, self.ridge, weight[rows].double()).to(mixture.dtype)
+            preferred = torch.ones(len(own), dtype=torch.float64)
+            mixture[rows] = logistic(own, preferred, self.ridge, counts=weight[rows].double()).to(mixture.dtype)
         gap = (mixture * difference).sum(1)
         value = -logsigmoid(gap) + self.spread / 2 * difference.square().sum(1)
         counted = weight != 0

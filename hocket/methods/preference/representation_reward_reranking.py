@@ -21,7 +21,7 @@ from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.credit.pairs import BestAgainstWorst, Pairing
 from hocket.methods.base.dpo import DPO, RECORDED
-from hocket.objectives.logistic import logistic_weights
+from hocket.rewards.judge import logistic
 from hocket.stages import Credit, Policy, State
 
 Form = Literal["reorder", "weigh"]
@@ -106,7 +106,8 @@ class Reordered(Credit):
     def confidence(self, difference: Tensor, earlier: Tensor) -> Tensor:
         """c of pairs `[P, H]`, by a probe of `earlier` ones `[M, H]`."""
         size = earlier.square().mean().sqrt().clamp(min=1e-12)
-        probe = logistic_weights(earlier / size, self.ridge * len(earlier))
+        labelled = torch.ones(len(earlier), dtype=torch.float64)
+        probe = logistic(earlier / size, labelled, self.ridge * len(earlier))
         return torch.sigmoid(difference / size @ probe)
 
 

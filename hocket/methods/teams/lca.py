@@ -71,17 +71,6 @@ class StatesInWords(Hook):
 # ---------------------------------------------------------------- potentials
 
 
-def fitted(inputs: Tensor, chances: Tensor, ridge: float) -> Tensor:
-    """The weights of a potential linear in features, `[D]`, by maximum likelihood with a ridge.
-
-    Args:
-        inputs: features of the first state of each pair less those of the second, `[M, D]`.
-        chances: the share of queries in which the first was ranked higher, `[M]`.
-        ridge: of the penalty `ridge/2 |weight|^2`, positive.
-    """
-    return logistic(inputs, chances, ridge)
-
-
 @dataclass(frozen=True)
 class RankedPotentials(Shaping):
     """Adds `weight (gamma phi_i(s') - phi_i(s))` to the reward of every turn of agent i, s' being what it sees next.
@@ -147,7 +136,7 @@ class RankedPotentials(Shaping):
                 inputs[role] = torch.cat([before[0], phi[first] - phi[second]])[-self.keep :]
                 chances[role] = torch.cat([before[1], told])[-self.keep :]
             if role in inputs:
-                potential = phi @ fitted(inputs[role], chances[role], self.ridge)
+                potential = phi @ logistic(inputs[role], chances[role], self.ridge)
                 reward += self._differences(batch, [(who, turn) for who, turn, _ in mine], potential)
         return added(batch, Level.TURN, self.weight * reward), {"inputs": inputs, "chances": chances}
 

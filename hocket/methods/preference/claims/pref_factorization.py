@@ -17,12 +17,17 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.methods.preference.pref_factorization import PREF_FACTORIZATION, FactoredPairs, next_query
-from hocket.objectives.logistic import logistic_weights
 from hocket.objectives.scores import BradleyTerry
 from hocket.recipe import Recipe
+from hocket.rewards.judge import logistic
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
 claim = Claims("pref-factorization", "arXiv:2503.06358, recalled")
+
+
+def preferring(difference: Tensor, ridge: float) -> Tensor:
+    """What a user weighs, who preferred the first of every pair; `difference` is the first less the second."""
+    return logistic(difference, torch.ones(len(difference), dtype=torch.float64), ridge)
 
 
 def compared(users: Sequence[str]) -> Batch:
@@ -91,7 +96,7 @@ def _() -> Finding:
     for seed in range(5):
         score = torch.from_numpy(Key.of(seed).numpy().normal(size=(24, 1)))
         score[::2] += 1.5
-        weight = logistic_weights(score[::2] - score[1::2], plain.ridge)
+        weight = preferring(score[::2] - score[1::2], plain.ridge)
         least = min(least, float(weight))
         slopes = []
         for objective, at, scale in ((plain, score, 1.0), (BradleyTerry(), score * weight, float(weight))):
@@ -127,7 +132,7 @@ class Crowd:
         for _ in range(10):
             place = next_query(candidates @ learnt, told @ learnt, weights, 0.1, by_chance=by_chance)
             told = torch.cat([told, self.answer(user, candidates[place : place + 1])])
-            weights = logistic_weights(told @ learnt, 0.1)
+            weights = preferring(told @ learnt, 0.1)
         return weights
 
     def learnt(self, users: int, pairs: int) -> tuple[Tensor, Tensor]:
@@ -157,14 +162,14 @@ def _() -> Finding:
         true, phi = items @ crowd.base, items @ learnt
         rest = true - phi @ torch.linalg.lstsq(phi, true).solution
         found["fit"].append(float(1 - rest.square().sum() / (true - true.mean(0)).square().sum()))
-        pooled = logistic_weights(told @ learnt, 0.1)
+        pooled = preferring(told @ learnt, 0.1)
         for _ in range(50):
             user, unseen, candidates = crowd.user(), crowd.normal(1000, 12), crowd.normal(200, 12)
             right = (unseen @ crowd.base @ user).sign()
             weights = {
                 "chosen": crowd.asked(user, candidates, learnt, by_chance=True),
                 "without p(1-p)": crowd.asked(user, candidates, learnt, by_chance=False),
-                "random": logistic_weights(crowd.answer(user, candidates[:10]) @ learnt, 0.1),
+                "random": preferring(crowd.answer(user, candidates[:10]) @ learnt, 0.1),
                 "pooled": pooled,
             }
             for name, one in weights.items():
@@ -182,7 +187,7 @@ def _() -> Finding:
     draw, right, plain = Key.of(3).numpy(), 0, 0
     for _ in range(20):
         asked, candidates = (torch.from_numpy(draw.normal(size=(n, 3))) for n in (4, 30))
-        weights = logistic_weights(asked, 0.5)
+        weights = preferring(asked, 0.5)
         H = 0.5 * torch.eye(3, dtype=torch.float64)
         for d in asked:
             H = H + _variance(d, weights) * torch.outer(d, d)

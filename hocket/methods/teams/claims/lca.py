@@ -13,9 +13,9 @@ from hocket.core.packing import pack
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.methods.teams.lca import LCA, STATES, RankedPotentials, fitted
+from hocket.methods.teams.lca import LCA, STATES, RankedPotentials
 from hocket.rewards.combine import WeightedSum
-from hocket.rewards.judge import features
+from hocket.rewards.judge import features, logistic
 from hocket.types import Batch, Scenario, Score, Trajectory, Turn
 
 claim = Claims("lca", "arXiv:2502.03723")
@@ -77,7 +77,7 @@ def potential(true: Array, error: float, queries: int, pairs: int, key: Key) -> 
     chances = [fmean(ask(float(true[a]), float(true[b])) for _ in range(queries)) for a, b in asked]
     table = torch.eye(len(true), dtype=torch.float64)
     first, second = (torch.tensor([int(pair[side]) for pair in asked]) for side in (0, 1))
-    weight = fitted(table[first] - table[second], torch.tensor(chances, dtype=torch.float64), 0.1)
+    weight = logistic(table[first] - table[second], torch.tensor(chances, dtype=torch.float64), 0.1)
     found: Array = weight.numpy()
     return found
 
@@ -188,7 +188,7 @@ def _() -> Finding:
         bonus = shaped.scores["reward/turn"].values.reshape(4, 4)
         for agent in range(2):
             words = [[STATES.rows(batch)[row][place] for place in (agent, agent + 2)] for row in range(4)]
-            weight = fitted(state["inputs"][f"agent_{agent}"], state["chances"][f"agent_{agent}"], stage.ridge)
+            weight = logistic(state["inputs"][f"agent_{agent}"], state["chances"][f"agent_{agent}"], stage.ridge)
             phi = torch.stack([features(row, stage.buckets, stage.orders) @ weight for row in words])
             mine = bonus[:, [agent, agent + 2]]
             off.append(gap(mine[:, 0] + gamma * mine[:, 1], -phi[:, 0]))
