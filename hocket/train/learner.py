@@ -19,8 +19,8 @@ from hocket.recipes import parent_of
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate, with_behaviour
+from hocket.train.cluster.leaves import Alone, LeafProblem, Ranks
 from hocket.train.idle import idle_stages
-from hocket.train.leaves import Alone, LeafProblem, Ranks
 from hocket.train.oom_retry import OutOfMemoryRetry
 from hocket.train.reference_cache import ReferenceCache
 from hocket.types import Evaluation, Quantity
@@ -56,16 +56,16 @@ class Learner:
         memory: what the recipe's stages remember. idle: those that changed nothing in the latest step.
         reference_cache: what the reference has said of recorded answers.
         retry: what happens when the machine's memory runs out.
-        leaves: into how many parts a gradient is split, see `hocket.train.leaves`. ranks: the processes that share it;
-            group: leads the others.
+        leaves: into how many parts a gradient is split, see `hocket.train.cluster.leaves`. ranks: the processes that
+            share it; group: leads the others.
     """
 
     def __init__(
         self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False, leaves: int = 1
     ) -> None:
-        policy.require(recipe.needs | ({Quantity.VALUE} if recipe.wants_value else set()))
         self.policy = policy
         self.recipe = recipe
+        policy.require(self.needs)
         self.total_steps = total_steps
         self.frozen = frozen
         self.leaves = leaves
@@ -82,6 +82,11 @@ class Learner:
         self._first: tuple[Tensor, Evaluation] | None = None
         self._parent = parent_of(recipe)
         self.retry = OutOfMemoryRetry({id(one): one for one in (policy, self.reference) if one is not None}.values())
+
+    @property
+    def needs(self) -> frozenset[Quantity]:
+        """What the recipe asks of the policy, values among it."""
+        return self.recipe.needs | ({Quantity.VALUE} if self.recipe.wants_value else frozenset())
 
     def begin_activation_cache(self) -> None:
         """Lets the sampler keep what it computes for this learner, where the policy can."""

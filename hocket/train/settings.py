@@ -164,6 +164,7 @@ class Config:
             with the same leaves any number of learners gives the same bits.
         cluster: `local` for processes of this machine, None for this process alone.
         learners: how many processes learn together, a divisor of `leaves`.
+        samplers: how many processes sample what is learnt from and measured; 0 samples in this one.
         overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
             are one update old; 0 does one after the other.
     """
@@ -195,6 +196,7 @@ class Config:
     leaves: int = 1
     cluster: Literal["local"] | None = None
     learners: int = 1
+    samplers: int = 0
     overlap: int = 0
     engine: EngineSettings = EngineSettings()
 
@@ -209,6 +211,8 @@ class Config:
             raise ValueError(f"leaves must be a power of two, as 1, 2, 4 or 8, not {self.leaves}")
         if self.learners < 1:
             raise ValueError(f"learners must be at least 1, not {self.learners}")
+        if self.samplers < 0:
+            raise ValueError(f"samplers must be at least 0, not {self.samplers}")
         if self.overlap not in (0, 1):
             raise ValueError(f"overlap must be 0 or 1, not {self.overlap}")
         if self.decoding.max_tokens < 1:

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket import tasks
 from hocket.core.aliases import present_state
@@ -17,6 +17,8 @@ from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
+from hocket.train.cluster.learner_group import LearnerGroup, check_learners
+from hocket.train.cluster.samplers import Samplers, check_samplers, spread
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
@@ -25,7 +27,6 @@ from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
 from hocket.train.learner import Learner
-from hocket.train.learner_group import LearnerGroup, check_learners
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
 from hocket.train.oom_retry import out_of_memory
@@ -35,6 +36,9 @@ from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
 
 
 class Observer(Protocol):
@@ -98,6 +102,7 @@ class Trainer:
         """Builds everything in the run folder, from the newest checkpoint where there is one."""
         config = self.config
         check_learners(config)
+        check_samplers(config, workflow)
         for recipe, _ in config.phases:
             check_examples(recipe, self.task)
         self.recorder = Recorder(self.folder, self.observer.said)
@@ -123,6 +128,7 @@ class Trainer:
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         self.overlap = Overlap(config, self.parts) if config.overlap else None
         self.group = LearnerGroup(config, precision) if config.learners > 1 else None
+        self.samplers = self._spread(precision) if config.samplers else None
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
@@ -142,6 +148,14 @@ class Trainer:
             if warning is not None:
                 self.say(warning)
             self.overlap.start()
+        if self.samplers is not None and done < self.total_steps:
+            self.samplers.start()
+
+    def _spread(self, precision: Precision) -> Samplers:
+        """Has other processes play for this one."""
+        samplers = Samplers(self.config, precision, self.task, lambda: self.parts.learners, self.say)
+        self.parts.player = spread(self.parts.player, samplers)
+        return samplers
 
     @property
     def machine(self) -> Machine:
@@ -289,6 +303,8 @@ class Trainer:
             self.overlap.close()
         if self.group is not None:
             self.group.close()
+        if self.samplers is not None:
+            self.samplers.close()
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""

@@ -21,9 +21,15 @@ def recast(player: Player, cast: Cast, step: int) -> Player:
         return player
     usual = {role: actor.policy for role, actor in player.actors.items() if actor.learns}
     now = cast.seats(usual, step)
-    if now == usual:
+    return seated(player, now)
+
+
+def seated(player: Player, policies: Mapping[str, str]) -> Player:
+    """The player with other policies in the roles that `policies` names."""
+    if not isinstance(player, TextPlayer) or all(player.actors[role].policy == policies[role] for role in policies):
         return player
-    return replace(player, actors=_seated(player.actors, now), references=_seated(player.references, _before(now)))
+    references = _seated(player.references, _before(policies))
+    return replace(player, actors=_seated(player.actors, policies), references=references)
 
 
 def _seated(actors: Mapping[str, Actor], now: Mapping[str, str]) -> dict[str, Actor]:

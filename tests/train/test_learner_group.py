@@ -90,12 +90,12 @@ def test_a_learner_that_is_killed_is_named_and_the_run_goes_on_from_its_checkpoi
     trainer.step()
     trainer.step()
     assert trainer.group is not None
-    other = trainer.group.processes[0]
+    other = trainer.group.lines[0].process  # type: ignore
     os.kill(other.pid, signal.SIGKILL)
     other.wait()
     with pytest.raises(HocketError, match=r"learner.* ended"):
         trainer.step()
-    assert not trainer.group.processes
+    assert not trainer.group.lines
     trainer.folder.release()
     resume(tmp_path, "parts")
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)
@@ -111,7 +111,7 @@ def test_a_learner_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
     trainer.group._tell = lambda message: tell(replace(message, batch=None))  # type: ignore
     with pytest.raises(HocketError, match=r"learner 1 failed: AttributeError"):
         trainer.step()
-    assert not trainer.group.processes
+    assert not trainer.group.lines
 
 
 def test_a_task_that_only_this_process_knows_is_refused_by_the_others(tmp_path: Path) -> None:

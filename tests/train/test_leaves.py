@@ -18,8 +18,8 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
+from hocket.train.cluster.leaves import Alone, Ranks, TreeSum, climbed, leaves_of
 from hocket.train.learner import Learner
-from hocket.train.leaves import Alone, Ranks, TreeSum, climbed, leaves_of
 
 RECIPES = ("grpo", "dapo", "gvpo", "ppo", "gspo", "online-dpo", "grpo-kl")
 
@@ -195,7 +195,7 @@ def test_leaves_change_no_gradient_but_its_rounding(name: str, leaves: int) -> N
 
 
 def test_one_leaf_is_what_it_was() -> None:
-    from hocket.train.leaves import LeafProblem
+    from hocket.train.cluster.leaves import LeafProblem
     from hocket.update.problem import Problem
 
     recipe = all_recipes()["grpo"]

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import signal
-import subprocess
-import sys
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,16 +13,18 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.train import config as configuration
+from hocket.train.cluster.learner_worker import Learn, Meet, Setup, Stand, digest
+from hocket.train.cluster.line import Gone, Line, ThisMachine
 from hocket.train.learner import Learner
-from hocket.train.learner_worker import Learn, Meet, Setup, Stand, digest
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
-    from hocket.train.ranks import Joined
+    from hocket.train.cluster.ranks import Joined
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from hocket.train.learner_worker import main; main({handle})"
+_WORKER = "hocket.train.cluster.learner_worker"
 
+_RESUME = "go on from the last checkpoint with --resume"
 
 _LAST_WORDS = 5.0
 """Seconds in which a rank that failed is heard, once the others have noticed."""
@@ -38,7 +34,7 @@ class LearnerGroup:
     """The processes that learn a run's policies together, of which this one is rank 0.
 
     Every rank holds all weights and makes the same step from the same numbers; a gradient's leaves are divided among
-    them (`hocket.train.leaves`). The others are fresh interpreters that build the policies from the run's
+    them (`hocket.train.cluster.leaves`). The others are fresh interpreters that build the policies from the run's
     configuration, and are told weights and optimisers whenever a phase begins.
 
     Args:
@@ -48,8 +44,7 @@ class LearnerGroup:
     def __init__(self, config: Config, precision: Precision) -> None:
         self.size = config.learners
         self._config, self._precision = config, precision
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._connections: list[Connection] = []
+        self.lines: list[Line] = []
         self._ranks: Joined | None = None
 
     def stand(self, phase: int, learners: Mapping[str, Learner]) -> None:
@@ -98,8 +93,9 @@ class LearnerGroup:
         if self._ranks is not None:
             self._ranks.leave()
             self._ranks = None
-        _end(self.processes, self._connections)
-        self.processes, self._connections = [], []
+        for line in self.lines:
+            line.close()
+        self.lines = []
 
     # ------------------------------------------------------------ processes
 
@@ -113,39 +109,24 @@ class LearnerGroup:
         return self._ranks
 
     def _start(self) -> Joined:
-        from hocket.train.ranks import joined, opened
+        from hocket.train.cluster.ranks import joined, opened
 
-        for _ in range(1, self.size):
-            ours, theirs = Pipe()
-            command = _COMMAND.format(path=sys.path, handle=theirs.fileno())
-            # A session of its own: Ctrl-C in a terminal goes to the whole foreground group.
-            process = subprocess.Popen(
-                [sys.executable, "-c", command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-            theirs.close()
-            self.processes.append(process)
-            self._connections.append(ours)
-        weakref.finalize(self, _end, self.processes, self._connections)
+        place = ThisMachine()
+        self.lines = [place.line(f"learner {rank}", _WORKER) for rank in range(1, self.size)]
         self._tell(Setup(configuration.plain(self._config), self._precision, torch.get_num_threads()))
         self._answers()
         store = opened(self.size)
-        for rank, connection in enumerate(self._connections, 1):
-            connection.send_bytes(pickle.dumps(Meet(rank, self.size, store.port)))
+        for rank, line in enumerate(self.lines, 1):
+            line.send(pickle.dumps(Meet(rank, self.size, store.port)))
         ranks = joined(0, self.size, store.port, store)
         self._answers()
         return ranks
 
     def _tell(self, message: Setup | Stand | Learn) -> None:
         data = pickle.dumps(message)
-        for rank, connection in enumerate(self._connections, 1):
-            try:
-                connection.send_bytes(data)
-            except OSError as error:
-                raise self._gone(rank) from error
+        for line in self.lines:
+            with _resumable():
+                line.send(data)
 
     def _answers(self, *, waiting: bool = True) -> list[Any]:
         """What the others answer, rank 1 first; without `waiting`, of those that have.
@@ -154,27 +135,24 @@ class LearnerGroup:
             HocketError: when one failed or is gone.
         """
         found = []
-        for rank, connection in enumerate(self._connections, 1):
-            if not (waiting or connection.poll(_LAST_WORDS)):
+        for line in self.lines:
+            if not (waiting or line.ready(_LAST_WORDS)):
                 continue
-            try:
-                answer = pickle.loads(connection.recv_bytes())
-            except (EOFError, OSError) as error:
-                raise self._gone(rank) from error
+            with _resumable():
+                answer = pickle.loads(line.receive())
             if isinstance(answer, BaseException):
                 kind = ConfigurationError if isinstance(answer, ConfigurationError) else HocketError
-                raise kind(f"learner {rank} failed: {answer}") from answer
+                raise kind(f"{line.name} failed: {answer}") from answer
             found.append(answer)
         return found
 
-    def _gone(self, rank: int) -> HocketError:
-        """What became of a rank, in a sentence."""
-        try:
-            code = self.processes[rank - 1].wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            return HocketError(f"learner {rank} no longer answers; go on from the last checkpoint with --resume")
-        how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-        return HocketError(f"learner {rank} ended {how}; go on from the last checkpoint with --resume")
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    try:
+        yield
+    except Gone as error:
+        raise HocketError(f"{error}; {_RESUME}") from error
 
 
 def check_learners(config: Config) -> None:
@@ -196,12 +174,3 @@ def check_learners(config: Config) -> None:
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.detach().cpu().clone() for name, value in state.items()}
-
-
-def _end(processes: list[subprocess.Popen[bytes]], connections: list[Connection]) -> None:
-    for connection in connections:
-        connection.close()
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-            process.wait()

@@ -7,13 +7,9 @@ neither rewards nor data, and ends as soon as the first process is gone.
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import signal
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +17,7 @@ from torch import nn
 
 from hocket.core.keys import Key
 from hocket.stages import State
+from hocket.train.cluster.line import serve
 
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
@@ -70,20 +67,8 @@ class Learn:
 
 def main(handle: int) -> None:
     """Serves the connection at a file descriptor until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
-    connection = Connection(handle)
     worker = Worker()
-    try:
-        while True:
-            answer = worker.answer(pickle.loads(connection.recv_bytes()))
-            connection.send_bytes(pickle.dumps(answer))
-            if isinstance(answer, BaseException):
-                os._exit(1)  # Whoever waits for this rank is to notice at once.
-    except (EOFError, OSError):
-        os._exit(0)  # Not by way of the group, whose first rank is gone.
-    except Exception:
-        traceback.print_exc()
-        os._exit(1)
+    serve(handle, worker.answered, lambda: worker.failed)  # Whoever waits for this rank is to notice at once.
 
 
 class Worker:
@@ -92,9 +77,15 @@ class Worker:
     def __init__(self) -> None:
         self._learners: dict[str, Learner] = {}
         self._phase = -1
+        self.failed = False
+
+    def answered(self, message: bytes) -> bytes:
+        """Does what a message says; an error is the last answer."""
+        answer = self.answer(pickle.loads(message))
+        self.failed = isinstance(answer, BaseException)
+        return pickle.dumps(answer)
 
     def answer(self, message: Setup | Meet | Stand | Learn) -> Any:
-        """Does what a message says; an error is the last answer."""
         from hocket.train.sampler_worker import portable
 
         try:
@@ -120,7 +111,7 @@ class Worker:
         self._policies, _ = build(self._config, task, workflow=None, journal=None, precision=message.precision)
 
     def _meet(self, message: Meet) -> None:
-        from hocket.train.ranks import joined
+        from hocket.train.cluster.ranks import joined
 
         self._ranks = joined(message.rank, message.size, message.port)
 

@@ -1,4 +1,4 @@
-"""Processes that learn together, joined by gloo: the exchanges of `hocket.train.leaves`, on one machine."""
+"""Processes that learn together, joined by gloo: the exchanges of `hocket.train.cluster.leaves`, on one machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = datetime.timedelta(seconds=600)
 
 @dataclass(frozen=True)
 class Joined:
-    """This process among those that learn together; see `hocket.train.leaves.Ranks`. One group per process."""
+    """This process among those that learn together; see `hocket.train.cluster.leaves.Ranks`. One group per process."""
 
     rank: int
     size: int

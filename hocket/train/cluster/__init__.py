@@ -1,0 +1,1 @@
+"""A run on several processes or machines: learners that share a gradient, samplers that share a batch."""

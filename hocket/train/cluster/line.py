@@ -1,0 +1,244 @@
+"""Lines to a run's other processes: a message goes one way, its answer comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Protocol
+
+from hocket.core.errors import HocketError
+
+BEAT = 1.0
+"""Seconds between two signs of life."""
+
+SILENCE = 30.0
+"""Seconds without a sign of life after which a process counts as gone, however alive it may be."""
+
+BEGINNING = 180.0
+"""Seconds in which a process must give its first."""
+
+_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import main; main({handle})"
+
+
+class Gone(HocketError):
+    """Who was at the other end of a line has ended, or says nothing any more."""
+
+
+class Line(Protocol):
+    """One other process. Messages are answered one by one, in order; one thread at a time may use it."""
+
+    @property
+    def name(self) -> str:
+        """In messages, such as `sampler 2`."""
+        ...
+
+    def send(self, message: bytes) -> None:
+        """Sends a message and does not wait for its answer.
+
+        Raises:
+            Gone: when nobody listens.
+        """
+        ...
+
+    def receive(self) -> bytes:
+        """The answer to the first message that has none yet.
+
+        Raises:
+            Gone: when there will be none.
+        """
+        ...
+
+    def ready(self, seconds: float) -> bool:
+        """Whether `receive` would return or raise within some seconds."""
+        ...
+
+    def close(self) -> None:
+        """Ends the process; whoever waits for it gets an error."""
+        ...
+
+
+class Place(Protocol):
+    """Where other processes are started.
+
+    Attributes:
+        host: the address by which they reach this process.
+    """
+
+    host: str
+
+    def line(self, name: str, module: str) -> Line:
+        """Starts a process that serves `main` of a module of hocket, and does not wait for it."""
+        ...
+
+
+class ThisMachine:
+    """Processes of this machine."""
+
+    host = "127.0.0.1"
+
+    def line(self, name: str, module: str) -> Child:
+        return Child(name, module)
+
+
+class Child:
+    """A process of this machine: a fresh interpreter, so that it can be started from scripts and notebooks alike.
+
+    Attributes:
+        process: it.
+    """
+
+    def __init__(self, name: str, module: str) -> None:
+        self.name = name
+        ours, theirs = Pipe()
+        # A session of its own: Ctrl-C in a terminal goes to the whole foreground group.
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND.format(path=sys.path, module=module, handle=theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+        theirs.close()
+        _limited(ours, SILENCE)
+        self._connection, self._ear = ours, _Ear(ours, SILENCE)
+        self._next: list[bytes | None] = []
+        threading.Thread(target=self._ear.listen, name=f"hocket-{name}", daemon=True).start()
+        weakref.finalize(self, _end, self.process, ours)  # Also when the run is dropped, or the interpreter ends.
+
+    def send(self, message: bytes) -> None:
+        try:
+            self._connection.send_bytes(message)
+        except OSError as error:
+            raise self._gone() from error
+
+    def receive(self) -> bytes:
+        while not self.ready(BEAT):
+            pass
+        answer = self._next.pop()
+        if answer is None:
+            self._next.append(None)  # It will not come back.
+            raise self._gone()
+        return answer
+
+    def ready(self, seconds: float) -> bool:
+        if not self._next:
+            with contextlib.suppress(queue.Empty):
+                self._next.append(self._ear.answers.get(timeout=seconds))
+        if not self._next and self._ear.silent:
+            self._next.append(None)
+        return bool(self._next)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def _gone(self) -> Gone:
+        """What became of it, in words."""
+        if self._ear.silent and self.process.poll() is None:
+            self.close()
+            return Gone(f"{self.name} has given no sign of life for {self._ear.patience:.0f} s")
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.close()
+            return Gone(f"{self.name} no longer answers")
+        how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+        why = ", as when memory runs out" if code == -signal.SIGKILL else ""
+        return Gone(f"{self.name} ended {how}{why}")
+
+
+class _Ear:
+    """Hears what a process says; it knows of no `Child`, so that one can be dropped."""
+
+    def __init__(self, connection: Connection, patience: float) -> None:
+        self.answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._connection, self._later = connection, patience
+        self._heard, self.patience = time.monotonic(), BEGINNING
+
+    @property
+    def silent(self) -> bool:
+        """Whether the last sign of life is too long ago."""
+        return time.monotonic() - self._heard > self.patience
+
+    def listen(self) -> None:
+        """Keeps answers; an empty message is a sign of life and nothing else. None is the end."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                answer = self._connection.recv_bytes()
+                self._heard, self.patience = time.monotonic(), self._later
+                if answer:
+                    self.answers.put(answer)
+        self.answers.put(None)
+
+
+def serve(handle: int, answered: Callable[[bytes], bytes], over: Callable[[], bool] = lambda: False) -> None:
+    """In the other process: answers what comes over the connection at a file descriptor.
+
+    It ends as soon as the first process is gone, whatever it does, and after an answer with which all is `over`.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
+    connection, lock = Connection(handle), threading.Lock()
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def said(message: bytes) -> None:
+        with lock:
+            connection.send_bytes(message)
+
+    def listen() -> None:
+        inbox.put(connection.recv_bytes())
+
+    def beat() -> None:
+        time.sleep(BEAT)
+        said(b"")
+
+    for act in (listen, beat):
+        threading.Thread(target=_lasting, args=(act,), daemon=True).start()
+    while True:
+        answer = answered(inbox.get())
+        _once(lambda answer=answer: said(answer))  # type: ignore[misc]
+        if over():
+            os._exit(1)  # Not by way of anything that waits for others.
+
+
+def _lasting(act: Callable[[], object]) -> None:
+    while True:
+        _once(act)
+
+
+def _once(act: Callable[[], object]) -> None:
+    """Does something with the other end, and ends with it."""
+    try:
+        act()
+    except (EOFError, OSError):
+        os._exit(0)
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _limited(connection: Connection, seconds: float) -> None:
+    """Has sending fail where the other end has taken nothing for so long."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), 0))
+
+
+def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    with contextlib.suppress(OSError):
+        connection.close()

@@ -1,0 +1,175 @@
+"""A process that samples for a run: it holds copies of the policies and plays the episodes that it is asked for.
+
+It reads neither rewards nor data, and serves no weights that the first process has not found to be its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hocket.core.keys import Key
+from hocket.train.aio import run_async
+from hocket.train.cluster.line import serve
+from hocket.train.cluster.messages import answered, heard
+from hocket.types import Assignment, Quantity, Scenario, Trajectory
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
+    from hocket.stages import Player, Policy
+
+Weights = Mapping[str, Mapping[str, Tensor]]
+"""Tensors by policy and name."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a sampler is told first: the run, as its `config.yaml` has it. Answered by some scenarios of its task."""
+
+    config: Mapping[str, Any]
+    precision: Precision
+    threads: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """Sample from these weights from now on. Answered by the digest of what is held under their names then.
+
+    Attributes:
+        versions: of each policy. needs: what its objective asked of it, which decides what weights it has.
+        references: the policies as they were before training, where they changed and the rollout plays them.
+    """
+
+    weights: Weights
+    versions: Mapping[str, int]
+    needs: Mapping[str, frozenset[Quantity]]
+    references: Weights
+
+
+@dataclass(frozen=True)
+class Play:
+    """Play these assignments, by the policies that `seats` names for roles. Answered by `Played`."""
+
+    assignments: Sequence[Assignment]
+    seats: Mapping[str, str]
+    key: Key
+
+
+@dataclass(frozen=True)
+class Played:
+    """Every sample of every assignment, in order. counts: what the engines did. peak: resident memory so far, MiB."""
+
+    trajectories: Sequence[Trajectory]
+    counts: Mapping[str, int]
+    peak: float
+
+
+def main(handle: int) -> None:
+    """Serves the connection at a file descriptor until its other end is closed."""
+    serve(handle, Worker().answered)
+
+
+class Worker:
+    """The policies of a run and what plays them, once it was told of it."""
+
+    def __init__(self) -> None:
+        self._policies: Mapping[str, Policy] = {}
+        self._references: dict[str, Policy] = {}
+
+    def answered(self, message: bytes) -> bytes:
+        """Does what a message says; an error is an answer too."""
+        from hocket.train.sampler_worker import portable
+
+        try:
+            question, kept = heard(message)
+            if isinstance(question, Play):
+                found = self._play(question)
+                return answered(found, found.trajectories, kept)
+            return pickle.dumps(self._set_up(question) if isinstance(question, Setup) else self._load(question))
+        except Exception as error:
+            return pickle.dumps(portable(error))
+
+    def _set_up(self, message: Setup) -> list[Scenario]:
+        from hocket import tasks
+        from hocket.train.config import loaded
+        from hocket.train.kinds import kind_of
+
+        torch.set_num_threads(message.threads)
+        task = tasks.find(str(message.config["task"]))
+        self._config, self._kind = loaded(message.config, task), kind_of(task)
+        self._policies, self._player = self._kind.build(
+            self._config, task, workflow=None, journal=None, precision=message.precision
+        )
+        return samples_of(task)
+
+    def _load(self, message: Load) -> str:
+        held = {}
+        for name, weights in message.weights.items():
+            self._policies[name].require(message.needs[name])
+            held[name] = put(self._policies[name].module, weights)
+            self._policies[name].version = message.versions[name]
+        for name, weights in message.references.items():
+            self._references[name] = self._policies[name].frozen_copy()
+            put(self._references[name].module, weights)
+        if message.references:
+            self._player = self._kind.with_references(self._config, self._player, self._references)
+        return digest(held)
+
+    def _play(self, message: Play) -> Played:
+        from hocket.train.sampler_worker import peak
+        from hocket.workflows.cast import seated
+
+        player = seated(self._player, message.seats)
+        before = _counts(player)
+        found = run_async(player.play(message.assignments, key=message.key))
+        done = Counter(_counts(player))
+        done.subtract(before)
+        return Played(found, dict(done), peak())
+
+
+def _counts(player: Player) -> Mapping[str, int]:
+    counted: Callable[[], Mapping[str, int]] = getattr(player, "counts", dict)
+    return counted()
+
+
+def samples_of(task: Any) -> list[Scenario]:
+    """Some scenarios, by which two processes see whether they mean the same task."""
+    return [task.scenario(split, 0) for split in ("train", "eval")]
+
+
+# ---------------------------------------------------------------- weights
+
+
+def taken(policy: Policy, *, whole: bool) -> dict[str, Tensor]:
+    """A policy's weights by name, tied ones once: those that are trained, or all. Nothing is copied."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, weight in policy.module.state_dict(keep_vars=True).items():
+        if whole or weight.requires_grad:
+            found.setdefault(id(weight), (name, weight.detach().cpu()))
+    return dict(found.values())
+
+
+def put(module: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies tensors over those of a module, by name; what the module holds under these names then."""
+    held = module.state_dict(keep_vars=True)
+    with torch.no_grad():
+        for name, value in weights.items():
+            held[name].copy_(value)
+    return {name: held[name].detach().cpu() for name in weights}
+
+
+def digest(weights: Weights) -> str:
+    """Of weights, by policy and name."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, tensors in sorted(weights.items()):
+        for place, weight in sorted(tensors.items()):
+            found.update(f"{name}/{place}".encode())
+            found.update(weight.contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()

@@ -1,0 +1,315 @@
+"""The first process's side of others that sample: `--cluster local --samplers 3`.
+
+What is asked is dealt out by whole assignments, so that all samples of a scenario are drawn in one process. A sample
+depends on its key and the weights alone, not on who drew it; so any number of samplers gives the same run, and what a
+sampler did not finish another does again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.stages import Player, Task
+from hocket.train import config as configuration
+from hocket.train.cluster.line import Gone, Line, Place, ThisMachine
+from hocket.train.cluster.messages import asked, told
+from hocket.train.cluster.sampler_worker import Load, Play, Played, Setup, Weights, digest, samples_of, taken
+from hocket.train.cores import available_cores
+from hocket.train.machine import told_threads
+from hocket.train.settings import Config
+from hocket.types import Assignment, Trajectory
+from hocket.workflows.player import TextPlayer
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Precision
+    from hocket.train.learner import Learner
+
+_WORKER = "hocket.train.cluster.sampler_worker"
+
+GIVEN = ("expert", "imported")
+"""Sources of which nothing is sampled."""
+
+
+@dataclass(eq=False)
+class Sampler:
+    """One process that samples, and what it holds.
+
+    Attributes:
+        line: to it. begun: whether it has its models. weights: digest of those that it has shown to hold.
+        references: which ones it was given, as `Goal` names them.
+    """
+
+    line: Line
+    begun: bool = False
+    weights: str | None = None
+    references: Mapping[str, int] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask(self, message: Any) -> Any:
+        """The answer to a message.
+
+        Raises:
+            Gone: when there is none. HocketError: whatever else went wrong there.
+        """
+        assignments = message.assignments if isinstance(message, Play) else ()
+        data, kept = asked(message, assignments)
+        self.line.send(data)
+        answer = self.line.receive()
+        found = told(answer, kept) if isinstance(message, Play) else pickle.loads(answer)
+        if isinstance(found, ConfigurationError):
+            raise ConfigurationError(f"{self.line.name}: {found}") from found
+        if isinstance(found, BaseException):
+            raise HocketError(f"{self.line.name} failed: {found}") from found
+        return found
+
+
+class Goal:
+    """The weights that are to sample.
+
+    Attributes:
+        versions: of each policy. digest: of the trained weights. references: of policies whose references play, told
+            apart by identity.
+
+    Args:
+        learners: by policy.
+    """
+
+    def __init__(self, learners: Mapping[str, Learner]) -> None:
+        self._learners = learners
+        self.versions = {name: learner.policy.version for name, learner in learners.items()}
+        self._trained = {name: taken(learner.policy, whole=False) for name, learner in learners.items()}
+        self.digest = digest(self._trained)
+        plays = next(iter(learners.values())).recipe.plays_reference
+        self._before = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
+        self.references = {name: id(reference) for name, reference in self._before.items()}
+
+    def reached(self, member: Sampler) -> bool:
+        """Whether a sampler holds them."""
+        return member.weights == self.digest and member.references == self.references
+
+    def load(self, member: Sampler) -> None:
+        """Has a sampler take them, and sees that it did.
+
+        Raises:
+            Gone: when it holds others then, or is gone.
+        """
+        first = member.weights is None
+        every = {name: taken(one.policy, whole=True) for name, one in self._learners.items()}
+        sent = every if first else self._trained
+        before: Weights = {}
+        if member.references != self.references:
+            before = {name: taken(reference, whole=True) for name, reference in self._before.items()}
+        needs = {name: learner.needs for name, learner in self._learners.items()}
+        if member.ask(Load(sent, self.versions, needs, before)) != digest(sent):
+            raise Gone(f"{member.line.name} holds other weights than it was given")
+        member.weights, member.references = self.digest, self.references
+
+
+class Samplers:
+    """Processes that sample for one run.
+
+    Args:
+        config: of the run. precision: of its matrix products. task: of the run.
+        learners: of the run's present phase.
+        say: is told in a sentence when a sampler is lost.
+
+    Attributes:
+        members: the samplers. peak: the largest resident memory of one so far, MiB.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        precision: Precision,
+        task: Task,
+        learners: Callable[[], Mapping[str, Learner]],
+        say: Callable[[str], None],
+        place: Place | None = None,
+    ) -> None:
+        self.members: list[Sampler] = []
+        self.peak = 0.0
+        self._counts: Counter[str] = Counter()
+        self._config, self._precision, self._task = config, precision, task
+        self._learners, self._say, self._place = learners, say, place or ThisMachine()
+        self._lost, self._lock = 0, threading.Lock()
+
+    def start(self) -> None:
+        """Starts those that are missing, which takes some seconds, and does not wait for them."""
+        numbers = range(len(self.members) + 1, self._config.samplers + 1)
+        self.members += [Sampler(self._place.line(f"sampler {number}", _WORKER)) for number in numbers]
+
+    def close(self) -> None:
+        """Ends all."""
+        with self._lock:
+            members, self.members = self.members, []
+        for member in members:
+            member.line.close()
+
+    def counts(self) -> dict[str, int]:
+        """What the engines of all samplers did so far, as `hocket.engine.paged.Counts` names it."""
+        return dict(self._counts)
+
+    async def play(
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key
+    ) -> list[list[Trajectory]]:
+        """The trajectories of each assignment.
+
+        Raises:
+            HocketError: when samplers end one after the other, or a question cannot be sent.
+        """
+        self.start()
+        goal, shares = Goal(self._learners()), dealt(assignments, len(self.members))
+        plays = [Play([assignments[number] for number in share], seats, key) for share in shares]
+        found: list[list[Trajectory]] = [[] for _ in assignments]
+        try:
+            asking = (asyncio.to_thread(self._played, place, play, goal) for place, play in enumerate(plays))
+            for share, trajectories in zip(shares, await asyncio.gather(*asking), strict=True):
+                following = iter(trajectories)
+                for number in share:
+                    found[number] = [next(following) for _ in range(assignments[number].samples)]
+        except BaseException:
+            self.close()  # Else the threads that ask would be waited for.
+            raise
+        return found
+
+    # ------------------------------------------------------------ one sampler
+
+    def _played(self, place: int, play: Play, goal: Goal) -> Sequence[Trajectory]:
+        """What a sampler plays, or the next one that can."""
+        while play.assignments:
+            member = self.members[place]
+            try:
+                with member.lock:
+                    return self._asked(member, play, goal)
+            except Gone as error:
+                place = self._replaced(place, member, error)
+        return ()
+
+    def _asked(self, member: Sampler, play: Play, goal: Goal) -> Sequence[Trajectory]:
+        if not member.begun:
+            self._begin(member)
+        if not goal.reached(member):
+            goal.load(member)
+        played = member.ask(play)
+        assert isinstance(played, Played)
+        with self._lock:
+            self.peak, self._lost = max(self.peak, played.peak), 0
+            self._counts.update(played.counts)
+        return played.trajectories
+
+    def _begin(self, member: Sampler) -> None:
+        setup = Setup(configuration.plain(self._config), self._precision, threads(self._config))
+        if member.ask(setup) != samples_of(self._task):
+            raise ConfigurationError(
+                f"{member.line.name} finds another task by the name {self._config.task!r} than this process has; name "
+                "it so that it can be found again, as FILE.py:NAME or NAME?setting=value"
+            )
+        member.begun = True
+
+    def _replaced(self, place: int, member: Sampler, error: Gone) -> int:
+        """Puts a new sampler in the place of one that is gone; the place of another that does its work meanwhile."""
+        member.line.close()
+        with self._lock:
+            if not self.members:
+                raise HocketError("the samplers were ended on purpose") from error
+            if self.members[place] is member:
+                self._lost += 1
+                if self._lost > 2 * len(self.members):
+                    raise HocketError(f"{error}, the {self._lost}th in a row; see to the machine, then --resume")
+                self._say(f"{error}; what it was asked another does, and a new one is started")
+                self.members[place] = Sampler(self._place.line(member.line.name, _WORKER))
+        return (place + 1) % len(self.members)
+
+
+def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
+    """The numbers of the assignments of each of `count` samplers: neighbours, about as many samples each."""
+    total, so_far = sum(one.samples for one in assignments), 0
+    shares: list[list[int]] = [[] for _ in range(count)]
+    for number, one in enumerate(assignments):
+        shares[min(count - 1, (2 * so_far + one.samples) * count // max(1, 2 * total))].append(number)
+        so_far += one.samples
+    return shares
+
+
+def threads(config: Config) -> int:
+    """Of each sampler: as many as the run was told, else the cores divided among all."""
+    return config.threads or told_threads() or max(1, available_cores() // config.samplers)
+
+
+# ---------------------------------------------------------------- players
+
+
+def spread(player: Player, samplers: Samplers) -> Player:
+    """The player that has `samplers` draw what is sampled."""
+    if isinstance(player, TextPlayer):
+        return SpreadText(**{one.name: getattr(player, one.name) for one in fields(player)}, samplers=samplers)
+    return Spread(player, samplers)
+
+
+@dataclass(frozen=True)
+class SpreadText(TextPlayer):
+    """Plays workflows on samplers; given texts, likelihoods and words are this process's."""
+
+    samplers: Samplers = None  # type: ignore[assignment]
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        if self.guests is not None:
+            raise ConfigurationError("guests are seated in this process only; drop samplers")
+        if any(one.decoding.mask is not None for one in assignments):
+            raise ConfigurationError("masks of actions are computed in this process only; drop samplers")
+        away = [one for one in assignments if one.source not in GIVEN]
+        seats = {role: actor.policy for role, actor in self.actors.items() if actor.learns}
+        groups = iter(await self.samplers.play(away, seats, key) if away else [])
+        found: list[Trajectory] = []
+        for one in assignments:
+            found += await super().play([one], key=key) if one.source in GIVEN else next(groups)
+        return found
+
+    def counts(self) -> dict[str, int]:
+        total = Counter(super().counts())
+        total.update(self.samplers.counts())
+        return dict(total)
+
+
+class Spread:
+    """Plays on samplers what another player plays here."""
+
+    def __init__(self, player: Player, samplers: Samplers) -> None:
+        self._player, self._samplers = player, samplers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._player, name)
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        groups = await self._samplers.play(assignments, {}, key)
+        return [trajectory for group in groups for trajectory in group]
+
+
+def check_samplers(config: Config, workflow: Any) -> None:
+    """Refuses what several samplers cannot do.
+
+    Raises:
+        ConfigurationError: with the mend.
+    """
+    if not config.samplers:
+        return
+    what = f"samplers = {config.samplers}"
+    if config.cluster is None:
+        raise ConfigurationError(f"{what} run as processes of this machine: add --cluster local")
+    if config.overlap:
+        raise ConfigurationError(f"{what} and overlap = {config.overlap}: choose one of them")
+    if config.engine.kind != "local":
+        raise ConfigurationError(f"{what} sample with engine.kind local, not {config.engine.kind}; drop one of them")
+    if workflow is not None:
+        raise ConfigurationError(f"{what} know no workflow but by name; name yours as FILE.py:NAME")
+    outside = next((role for role, one in config.roles.items() if one.endpoint is not None), None)
+    if outside is not None:
+        raise ConfigurationError(f"{what} and roles.{outside}.endpoint: endpoints are asked from one process; drop one")

@@ -1,0 +1,236 @@
+"""Several processes that sample: the same bits as one, and what becomes of what a lost one was asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_runs import TINY, call, resume, rows, train, weights
+
+from hocket import tasks
+from hocket.cli.parser import split_settings
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.tasks.sums import Sums
+from hocket.train.cluster import line
+from hocket.train.cluster.line import Child
+from hocket.train.cluster.messages import answered, asked, heard, told
+from hocket.train.cluster.sampler_worker import Load, Play, Played
+from hocket.train.cluster.samplers import Sampler, dealt
+from hocket.train.config import configure
+from hocket.train.trainer import Trainer
+from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn
+
+REWARD = "def spread(completions):\n    return [float(sum(map(ord, text)) % 7) for text in completions]\n"
+AWAY = ["--cluster", "local", "--samplers"]
+CONTROL = ["--task", "gym:CartPole-v1?max_episode_steps=20", "--curriculum.prompts", "4", "--threads", "1"]
+CONTROL += ["--evaluation.n", "4", "--evaluation.between", "2"]
+TEAM = ["--workflow", "planner-worker", "--roles.planner.policy", "planner", "--roles.worker.policy", "worker"]
+TWICE = ["--update.epochs", "2", "--update.minibatches", "2"]
+
+CASES: dict[str, tuple[list[str], list[str]]] = {
+    "grpo": (TINY, ["--recipe", "grpo-kl", "--update.lr", "1e-3"]),
+    "ppo": (TINY, ["--recipe", "ppo", *TWICE]),
+    "bf16": (TINY, ["--precision", "bf16"]),
+    "lora": (TINY, ["--lora.rank", "2", "--update.lr", "1e-3"]),
+    "team": (TINY, TEAM),
+    "cartpole": (CONTROL, ["--recipe", "ppo", *TWICE]),
+    "learners": (TINY, ["--leaves", "2", "--learners", "2"]),
+}
+
+
+def flags(name: str, file: Path) -> tuple[list[str], list[str]]:
+    tiny, more = CASES[name]
+    file.write_text(REWARD)
+    return tiny, [*more, *([] if name == "cartpole" else ["--reward", f"{file}:spread"])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_samplers_draw_what_one_process_draws(name: str, tmp_path: Path) -> None:
+    tiny, more = flags(name, tmp_path / "mine.py")
+    alone = [one for one in more if one != "--learners"] if name != "learners" else more[:2] + more[4:]
+    train(tmp_path, "one", *alone, steps=3, tiny=tiny)
+    train(tmp_path, "away", *more, *AWAY, "3", steps=3, tiny=tiny)
+    assert weights(tmp_path / "one") == weights(tmp_path / "away")
+    assert rows(tmp_path / "one") == rows(tmp_path / "away")
+    learnt = [value for row in rows(tmp_path / "one") for key, value in row.items() if key.endswith("gradient/norm")]
+    assert any(learnt), "a run without gradients would prove nothing"
+
+
+# ---------------------------------------------------------------- what is lost is done again
+
+
+def made(runs: Path, name: str, *more: str, steps: int = 3) -> Trainer:
+    (runs / "mine.py").write_text(REWARD)
+    flags = [*TINY, "--recipe", "grpo-kl", "--update.lr", "1e-3", "--reward", f"{runs}/mine.py:spread", *more]
+    pairs: list[tuple[str, Any]] = split_settings([*flags, "--runs", str(runs), "--run", name], set())[1]
+    pairs = [(key, (value,) if key == "reward" else value) for key, value in [*pairs, ("steps", steps)]]
+    task = tasks.find("sums")
+    return Trainer(configure(pairs, task), task=task)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("undisturbed")
+    made(runs, "one").run()
+    return runs / "one"
+
+
+class Misfortune:
+    """Sends a signal to the sampler that has just been asked something of a kind, so many times."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, kind: type[object], *, sent: int, times: int) -> None:
+        self.left, self.lock = times, threading.Lock()
+        ask = Sampler.ask
+
+        def asked(sampler: Sampler, message: Any) -> Any:
+            with self.lock:
+                struck = isinstance(message, kind) and self.left > 0
+                self.left -= struck
+            if struck:
+                assert isinstance(sampler.line, Child)
+                process = sampler.line.process
+                threading.Timer(0.05, lambda: os.kill(process.pid, sent)).start()
+            return ask(sampler, message)
+
+        patch.setattr(Sampler, "ask", asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "words"),
+    [
+        pytest.param(Play, signal.SIGKILL, r"sampler \d ended by SIGKILL, as when memory runs out", id="playing"),
+        pytest.param(Load, signal.SIGKILL, r"sampler \d ended by SIGKILL", id="loading", marks=pytest.mark.slow),
+        pytest.param(Play, signal.SIGSTOP, r"no sign of life for 2 s", id="stopped", marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_lost_sampler_was_asked_another_does(
+    kind: type[object], sent: int, words: str, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "SILENCE", 2.0)
+    trainer = made(tmp_path, "run", *AWAY, "2")
+    trainer.step()
+    misfortune = Misfortune(monkeypatch, kind, sent=sent, times=2)
+    trainer.run()
+    assert misfortune.left == 0
+    assert weights(tmp_path / "run") == weights(undisturbed)
+    assert rows(tmp_path / "run") == rows(undisturbed)
+    said = (tmp_path / "run" / "messages.txt").read_text()
+    assert re.search(words, said), said
+
+
+@pytest.mark.slow
+def test_samplers_that_all_end_stop_the_run_which_goes_on_later(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = made(tmp_path, "run", *AWAY, "1", "--checkpoint.steps", "1")
+    trainer.step()
+    trainer.step()
+    with monkeypatch.context() as patch:
+        Misfortune(patch, Play, sent=signal.SIGKILL, times=99)
+        with pytest.raises(HocketError, match=r"sampler 1 ended by SIGKILL.*3th in a row.*--resume"):
+            trainer.step()
+    assert trainer.samplers is not None
+    assert not trainer.samplers.members
+    trainer.folder.release()
+    resume(tmp_path, "run")
+    assert weights(tmp_path / "run") == weights(undisturbed)
+    assert rows(tmp_path / "run") == rows(undisturbed)
+
+
+@pytest.mark.slow
+def test_a_sampler_with_other_weights_is_not_asked_to_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = made(tmp_path, "run", *AWAY, "1")
+    ask, loads = Sampler.ask, []
+
+    def flipped(sampler: Sampler, message: Any) -> Any:
+        if isinstance(message, Load) and not loads:
+            loads.append(message)
+            weights = {name: dict(tensors) for name, tensors in message.weights.items()}
+            place = next(iter(weights["policy"]))
+            weights["policy"][place] = weights["policy"][place].clone()
+            weights["policy"][place].view(-1)[0] += 1
+            message = replace(message, weights=weights)
+        return ask(sampler, message)
+
+    monkeypatch.setattr(Sampler, "ask", flipped)
+    trainer.step()
+    trainer.finish("interrupted")
+    assert "sampler 1 holds other weights than it was given" in (tmp_path / "run" / "messages.txt").read_text()
+
+
+def test_a_task_that_only_this_process_knows_is_refused(tmp_path: Path) -> None:
+    other = Sums(instruct=True)
+    other.name = "sums"
+    pairs = [*split_settings([*TINY, *AWAY, "1"], set())[1], ("runs", str(tmp_path)), ("run", "run"), ("steps", 1)]
+    trainer = Trainer(configure(pairs, other), task=other)
+    with pytest.raises(ConfigurationError, match=r"another task by the name 'sums'"):
+        trainer.step()
+    assert not (tmp_path / "run").exists()
+
+
+REFUSED = {
+    "no cluster": (["--samplers", "2"], "--cluster local"),
+    "fewer than none": (["--samplers", "-1", "--cluster", "local"], "samplers must be at least 0"),
+    "overlap": ([*AWAY, "2", "--overlap", "1"], "samplers = 2 and overlap = 1"),
+    "another engine": ([*AWAY, "2", "--engine", "vllm"], "engine.kind local, not vllm"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
+    more, words = REFUSED[case]
+    said = call("train", *TINY, *more, "--runs", tmp_path, "--run", "run", "--quiet")
+    assert said.code == 2
+    assert re.search(words, " ".join(said.err.split())), said.err
+    assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------- what is dealt and what is told
+
+
+@given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 5))
+def test_every_assignment_is_dealt_once_and_neighbours_stay_together(samples: list[int], count: int) -> None:
+    shares = dealt([Assignment(Scenario(str(n)), samples=one) for n, one in enumerate(samples)], count)
+    assert len(shares) == count
+    assert [number for share in shares for number in share] == list(range(len(samples)))
+    if samples:
+        loads = [sum(samples[number] for number in share) for share in shares]
+        assert max(loads) <= sum(samples) / count + max(samples)
+
+
+def conversation(length: int) -> list[Turn]:
+    turns: list[Turn] = []
+    for number in range(length):
+        ids = np.array([number])
+        turns.append(Turn(agent="a", policy="p", observation=ids, action=ids, parent=turns[-1] if turns else None))
+    return turns
+
+
+def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
+    scenario, turns = Scenario("one"), conversation(2000)
+    assignment = Assignment(scenario, replay=Replay(tuple(turns[:-1])))
+    data, kept = asked(Play([assignment], {}, Key.of(1)), [assignment])
+    there, known = heard(data)
+    [said] = there.assignments
+    assert [int(turn.action[0]) for turn in said.replay.turns] == list(range(1999))
+    new = [replace(turns[-1], parent=said.replay.turns[-1]) for _ in range(2)]
+    trajectories = [Trajectory(said.scenario, [*said.replay.turns, turn]) for turn in new]
+    trajectories.append(Trajectory(said.scenario, [*said.replay.turns, new[0]]))
+    here = told(answered(Played(trajectories, {}, 0.0), trajectories, known), kept)
+    first, second, third = here.trajectories
+    assert first.scenario is scenario
+    assert all(mine is turn for mine, turn in zip(first.turns, turns[:-1], strict=False))
+    assert first.turns[-1].parent is turns[-2]
+    assert first.turns[-1] is third.turns[-1]
+    assert first.turns[-1] is not second.turns[-1]
