@@ -18,6 +18,7 @@ check: .venv/ready-dev
 	.venv/bin/mypy
 
 slow: .venv/ready-dev
+	$(PIP) install -q -c constraints.txt -e '.[cluster]'  # 80 MB that only these tests need.
 	$(ONE_THREAD) .venv/bin/python -m pytest -m slow
 
 # Torch first and by exact pin, so that no other package pulls another build of it.

@@ -162,7 +162,8 @@ class Config:
         memory: what the learner holds at once.
         leaves: into how many parts of whole groups a gradient is split and summed in one binary tree, a power of two;
             with the same leaves any number of learners gives the same bits.
-        cluster: `local` for processes of this machine, None for this process alone.
+        cluster: `local` for processes of this machine, `auto` for the Ray cluster that it is a node of, `ray://HOST:PORT`
+            for one elsewhere, None for this process alone.
         learners: how many processes learn together, a divisor of `leaves`.
         samplers: how many processes sample what is learnt from and measured; 0 samples in this one.
         overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
@@ -194,7 +195,7 @@ class Config:
     device: str = "auto"
     memory: MemorySettings = MemorySettings()
     leaves: int = 1
-    cluster: Literal["local"] | None = None
+    cluster: str | None = None
     learners: int = 1
     samplers: int = 0
     overlap: int = 0
@@ -209,6 +210,8 @@ class Config:
             raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
         if self.leaves < 1 or self.leaves & (self.leaves - 1):
             raise ValueError(f"leaves must be a power of two, as 1, 2, 4 or 8, not {self.leaves}")
+        if self.cluster is not None and not re.fullmatch(r"local|auto|ray://[^/\s]+:\d+", self.cluster):
+            raise ValueError(f"cluster = {self.cluster!r}: choose local, auto or ray://HOST:PORT")
         if self.learners < 1:
             raise ValueError(f"learners must be at least 1, not {self.learners}")
         if self.samplers < 0:

@@ -18,6 +18,8 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cluster.learner_group import LearnerGroup, check_learners
+from hocket.train.cluster.line import Place
+from hocket.train.cluster.place import place_of
 from hocket.train.cluster.samplers import Samplers, check_samplers, spread
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
@@ -127,8 +129,9 @@ class Trainer:
             check_lengths(self.task, self.parts.player)
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         self.overlap = Overlap(config, self.parts) if config.overlap else None
-        self.group = LearnerGroup(config, precision) if config.learners > 1 else None
-        self.samplers = self._spread(precision) if config.samplers else None
+        place = place_of(config)
+        self.group = LearnerGroup(config, precision, place) if config.learners > 1 else None
+        self.samplers = self._spread(precision, place) if config.samplers else None
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
@@ -151,9 +154,9 @@ class Trainer:
         if self.samplers is not None and done < self.total_steps:
             self.samplers.start()
 
-    def _spread(self, precision: Precision) -> Samplers:
+    def _spread(self, precision: Precision, place: Place) -> Samplers:
         """Has other processes play for this one."""
-        samplers = Samplers(self.config, precision, self.task, lambda: self.parts.learners, self.say)
+        samplers = Samplers(self.config, precision, self.task, lambda: self.parts.learners, self.say, place)
         self.parts.player = spread(self.parts.player, samplers)
         return samplers
 

@@ -14,7 +14,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.train import config as configuration
 from hocket.train.cluster.learner_worker import Learn, Meet, Setup, Stand, digest
-from hocket.train.cluster.line import Gone, Line, ThisMachine
+from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.learner import Learner
 from hocket.train.settings import Config
 
@@ -38,11 +38,11 @@ class LearnerGroup:
     configuration, and are told weights and optimisers whenever a phase begins.
 
     Args:
-        config: of the run. precision: of its matrix products.
+        config: of the run. precision: of its matrix products. place: where the others are.
     """
 
-    def __init__(self, config: Config, precision: Precision) -> None:
-        self.size = config.learners
+    def __init__(self, config: Config, precision: Precision, place: Place) -> None:
+        self.size, self._place = config.learners, place
         self._config, self._precision = config, precision
         self.lines: list[Line] = []
         self._ranks: Joined | None = None
@@ -111,14 +111,14 @@ class LearnerGroup:
     def _start(self) -> Joined:
         from hocket.train.cluster.ranks import joined, opened
 
-        place = ThisMachine()
+        place = self._place
         self.lines = [place.line(f"learner {rank}", _WORKER) for rank in range(1, self.size)]
         self._tell(Setup(configuration.plain(self._config), self._precision, torch.get_num_threads()))
         self._answers()
-        store = opened(self.size)
+        store = opened(self.size, place.host)
         for rank, line in enumerate(self.lines, 1):
-            line.send(pickle.dumps(Meet(rank, self.size, store.port)))
-        ranks = joined(0, self.size, store.port, store)
+            line.send(pickle.dumps(Meet(rank, self.size, place.host, store.port)))
+        ranks = joined(0, self.size, place.host, store.port, store)
         self._answers()
         return ranks
 
@@ -163,8 +163,13 @@ def check_learners(config: Config) -> None:
     """
     if config.learners == 1:
         return
-    if config.cluster != "local":
+    if config.cluster is None:
         raise ConfigurationError(f"learners = {config.learners} run as processes of this machine: add --cluster local")
+    if config.cluster.startswith("ray://"):
+        raise ConfigurationError(
+            f"learners = {config.learners} exchange gradients with this process, which must be on a node of the "
+            "cluster: start it there with --cluster auto"
+        )
     if config.leaves % config.learners:
         raise ConfigurationError(
             f"leaves = {config.leaves} are divided among learners = {config.learners}, a power of two of at most that "

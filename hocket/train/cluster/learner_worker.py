@@ -36,10 +36,11 @@ class Setup:
 
 @dataclass(frozen=True)
 class Meet:
-    """Join the others as this rank, by the store at a local port."""
+    """Join the others as this rank, by the store at a port of the first one's host."""
 
     rank: int
     size: int
+    host: str
     port: int
 
 
@@ -113,7 +114,7 @@ class Worker:
     def _meet(self, message: Meet) -> None:
         from hocket.train.cluster.ranks import joined
 
-        self._ranks = joined(message.rank, message.size, message.port)
+        self._ranks = joined(message.rank, message.size, message.host, message.port)
 
     def _build(self, phase: int) -> None:
         from hocket.train.assemble import build_learners

@@ -71,16 +71,15 @@ class Line(Protocol):
 
 
 class Place(Protocol):
-    """Where other processes are started.
+    """Where other processes are started."""
 
-    Attributes:
-        host: the address by which they reach this process.
-    """
-
-    host: str
+    @property
+    def host(self) -> str:
+        """The address by which they reach this process; empty where they cannot."""
+        ...
 
     def line(self, name: str, module: str) -> Line:
-        """Starts a process that serves `main` of a module of hocket, and does not wait for it."""
+        """Starts a process with the `Worker` of a module of hocket, and does not wait for it."""
         ...
 
 

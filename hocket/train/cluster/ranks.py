@@ -1,4 +1,4 @@
-"""Processes that learn together, joined by gloo: the exchanges of `hocket.train.cluster.leaves`, on one machine."""
+"""Processes that learn together, joined by gloo: the exchanges of `hocket.train.cluster.leaves`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from hocket.core.errors import HocketError
 
 PATIENCE = datetime.timedelta(seconds=600)
 """How long a rank waits for another before it gives up; a rank that has ended is noticed at once."""
+
+
+LOCAL = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -58,17 +61,18 @@ class Joined:
         dist.destroy_process_group()
 
 
-def joined(rank: int, size: int, port: int, store: Store | None = None) -> Joined:
-    """Joins the group whose first rank keeps a `store` at a local port."""
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = store or TCPStore("127.0.0.1", port, size, is_master=False, timeout=PATIENCE)
+def joined(rank: int, size: int, host: str, port: int, store: Store | None = None) -> Joined:
+    """Joins the group whose first rank keeps a `store` at a port of its host."""
+    if host == LOCAL:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    store = store or TCPStore(host, port, size, is_master=False, timeout=PATIENCE)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     return Joined(rank, size)
 
 
-def opened(size: int) -> TCPStore:
-    """What ranks find each other by, at a free local port."""
-    return TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=PATIENCE)
+def opened(size: int, host: str) -> TCPStore:
+    """What ranks find each other by, at a free port of this machine, whose address is `host`."""
+    return TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=PATIENCE)
 
 
 def _gone(rank: int | None) -> HocketError:

@@ -19,7 +19,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.stages import Player, Task
 from hocket.train import config as configuration
-from hocket.train.cluster.line import Gone, Line, Place, ThisMachine
+from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.messages import asked, told
 from hocket.train.cluster.sampler_worker import Load, Play, Played, Setup, Weights, digest, samples_of, taken
 from hocket.train.cores import available_cores
@@ -119,7 +119,7 @@ class Samplers:
     Args:
         config: of the run. precision: of its matrix products. task: of the run.
         learners: of the run's present phase.
-        say: is told in a sentence when a sampler is lost.
+        say: is told in a sentence when a sampler is lost. place: where samplers are.
 
     Attributes:
         members: the samplers. peak: the largest resident memory of one so far, MiB.
@@ -132,13 +132,13 @@ class Samplers:
         task: Task,
         learners: Callable[[], Mapping[str, Learner]],
         say: Callable[[str], None],
-        place: Place | None = None,
+        place: Place,
     ) -> None:
         self.members: list[Sampler] = []
         self.peak = 0.0
         self._counts: Counter[str] = Counter()
         self._config, self._precision, self._task = config, precision, task
-        self._learners, self._say, self._place = learners, say, place or ThisMachine()
+        self._learners, self._say, self._place = learners, say, place
         self._lost, self._lock = 0, threading.Lock()
 
     def start(self) -> None:
@@ -241,7 +241,7 @@ def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
 
 def threads(config: Config) -> int:
     """Of each sampler: as many as the run was told, else the cores divided among all."""
-    return config.threads or told_threads() or max(1, available_cores() // config.samplers)
+    return config.threads or told_threads() or max(1, available_cores() // max(1, config.samplers))
 
 
 # ---------------------------------------------------------------- players

@@ -1,0 +1,192 @@
+"""Processes of a Ray cluster: `--cluster auto` on one of its nodes, `--cluster ray://HOST:10001` from elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import ipaddress
+import os
+import platform
+import socket
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+
+import hocket
+from hocket.core.errors import ConfigurationError
+from hocket.train.cluster import line
+from hocket.train.cluster.line import Gone
+
+NEEDED = ("hocket", "torch", "python", "kernels")
+"""What must be the same on all nodes, so that they compute the same."""
+
+
+def versions() -> dict[str, str]:
+    """What this process computes with, and where it is."""
+    kernels = Path(hocket.__file__).parent / "kernels" / "kernels.cpp"
+    return {
+        "hocket": hocket.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "kernels": hashlib.blake2b(kernels.read_bytes(), digest_size=6).hexdigest(),
+        "host": socket.gethostname(),
+        "process": str(os.getpid()),
+    }
+
+
+class Server:
+    """What a process of the cluster runs: the worker of a module, and signs of life beside it."""
+
+    def __init__(self, module: str) -> None:
+        self._worker = importlib.import_module(module).Worker()
+
+    def versions(self) -> dict[str, str]:
+        return versions()
+
+    def answer(self, message: bytes) -> bytes:
+        """Does what a message says. A worker that failed ends once its last answer is on its way."""
+        answer: bytes = self._worker.answered(message)
+        if getattr(self._worker, "failed", False):
+            threading.Timer(1.0, os._exit, (1,)).start()
+        return answer
+
+    def beat(self) -> None:
+        """A sign of life."""
+
+
+class RayCluster:
+    """A Ray cluster that is running.
+
+    Args:
+        address: `auto` for the one that this machine is a node of, or `ray://HOST:PORT` of its head.
+        processes: how many will be started. cores: of each.
+
+    Attributes:
+        host: the address by which its processes reach this one; None where they cannot.
+
+    Raises:
+        ConfigurationError: when Ray is missing, no cluster answers, it has too few cores, or anybody might use it.
+    """
+
+    def __init__(self, address: str, *, processes: int, cores: int) -> None:
+        self._ray, self._cores = _imported(), cores
+        _join(self._ray, address)
+        _check_guarded(self._ray, address)
+        free = int(self._ray.cluster_resources().get("CPU", 0))
+        if free < processes * cores:
+            raise ConfigurationError(
+                f"cluster = {address}: {processes} processes of {cores} cores are more than its {free} cores; lower "
+                "samplers, learners or threads, or add nodes"
+            )
+        self.host = "" if address.startswith("ray://") else str(self._ray.util.get_node_ip_address())
+
+    def line(self, name: str, module: str) -> RayLine:
+        return RayLine(self._ray, name, module, self._cores)
+
+
+class RayLine:
+    """A process of a Ray cluster."""
+
+    def __init__(self, ray: Any, name: str, module: str, cores: int) -> None:
+        self.name, self._ray = name, ray
+        # Messages and signs of life have a thread each, so that what computes is always the same one.
+        actor = ray.remote(num_cpus=cores, max_restarts=0, concurrency_groups={"work": 1, "life": 1})(Server)
+        self.actor = actor.remote(module)
+        self._answers: deque[Any] = deque()
+        self._checked = False
+
+    def send(self, message: bytes) -> None:
+        if not self._checked:
+            self._check()
+        self._answers.append(self.actor.answer.options(concurrency_group="work").remote(message))
+
+    def receive(self) -> bytes:
+        while not self.ready(line.BEAT):
+            self._hear(self.actor.beat.options(concurrency_group="life").remote(), line.SILENCE)
+        answer: bytes = self._got(self._answers.popleft())
+        return answer
+
+    def ready(self, seconds: float) -> bool:
+        return bool(self._ray.wait([self._answers[0]], timeout=seconds)[0])
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # It is gone, or Ray is.
+            self._ray.kill(self.actor)
+
+    def _check(self) -> None:
+        """Sees that its node computes what this one does."""
+        there = self._hear(self.actor.versions.options(concurrency_group="life").remote(), line.BEGINNING)
+        here = versions()
+        for name in NEEDED:
+            if there[name] != here[name]:
+                raise ConfigurationError(
+                    f"{self.name} on {there['host']} has {name} {there[name]}, and this process {here[name]}; install "
+                    "the same on all nodes"
+                )
+        self._checked = True
+
+    def _hear(self, answer: Any, seconds: float) -> Any:
+        if not self._ray.wait([answer], timeout=seconds)[0]:
+            self.close()
+            raise Gone(f"{self.name} has given no sign of life for {seconds:.0f} s")
+        return self._got(answer)
+
+    def _got(self, answer: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(answer)
+        except errors.RayActorError as error:
+            raise Gone(f"{self.name} ended: {_first_sentence(str(error))}") from error
+        except errors.RayError as error:
+            raise Gone(f"{self.name} no longer answers: {_first_sentence(str(error))}") from error
+
+
+def _imported() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise ConfigurationError("cluster: Ray is not installed; pip install 'hocket[cluster]'") from error
+
+
+def _join(ray: Any, address: str) -> None:
+    """Joins a cluster that runs already."""
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        hint = (
+            "start one with `ray start --head`, or" if address == "auto" else "see to the head's address and port, or"
+        )
+        raise ConfigurationError(
+            f"cluster = {address}: no Ray cluster answers there ({_first_sentence(str(error))}); {hint} take --cluster "
+            "local"
+        ) from error
+
+
+def _check_guarded(ray: Any, address: str) -> None:
+    """Refuses a cluster that anybody who reaches its ports may run programs on."""
+    host = urlsplit(address).hostname if address.startswith("ray://") else None
+    alone = len([node for node in ray.nodes() if node["Alive"]]) == 1 and (host is None or _is_local(host))
+    if not alone and os.environ.get("RAY_AUTH_MODE") != "token":
+        raise ConfigurationError(
+            f"cluster = {address}: whoever reaches a Ray cluster's ports may run anything on it; start all nodes with "
+            "RAY_AUTH_MODE=token, and set it here too"
+        )
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].rstrip(".")[:200]
