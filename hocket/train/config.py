@@ -167,6 +167,7 @@ def _cast(name: str) -> Mapping[str, str]:
 
 
 def _set(config: Config, key: str, value: Any) -> Config:
+    key = "overlap" if key == "lag" else key  # What asynchronous training calls it.
     head, _, rest = key.partition(".")
     known = field_types(Config)
     if head not in known:

@@ -44,11 +44,12 @@ _PATIENCE = 5.0
 
 
 class Collected(NamedTuple):
-    """A collected batch, what went wrong with rewards, and the seconds it took."""
+    """A collected batch, what went wrong with rewards, the seconds it took, and the scenarios asked for till then."""
 
     experience: Experience
     problems: list[str]
     seconds: float
+    asked: int
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,13 @@ class Ticket:
 class Flight:
     """The collection of one batch, in a thread of its own.
 
-    Attributes:
+    Args:
         parts: of the run, with their own count of scenarios `asked`.
+        before: the collection of the batch before, which this one waits for.
     """
 
-    def __init__(self, parts: RunContext, key: Key, step: int) -> None:
-        self.parts = parts
-        self._step = step
+    def __init__(self, parts: RunContext, key: Key, step: int, before: Flight | None = None) -> None:
+        self._parts, self._step, self._before = parts, step, before
         self._outcome: Future[Collected] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Collected] | None = None
@@ -94,6 +95,9 @@ class Flight:
 
     def _run(self, key: Key) -> None:
         try:
+            before, self._before = self._before, None
+            if before is not None:
+                self._parts.asked = before.wait().asked
             self._outcome.set_result(asyncio.run(self._collected(key)))
         except BaseException as error:  # Raised where the batch is waited for.
             self._outcome.set_exception(error)
@@ -101,8 +105,8 @@ class Flight:
     async def _collected(self, key: Key) -> Collected:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         started = time.perf_counter()
-        experience, problems = await collect(self.parts, key, self._step)
-        return Collected(experience, problems, time.perf_counter() - started)
+        experience, problems = await collect(self._parts, key, self._step)
+        return Collected(experience, problems, time.perf_counter() - started, self._parts.asked)
 
 
 class Overlap:
@@ -145,32 +149,32 @@ class Overlap:
         """Starts the second process, which takes some seconds, and does not wait for it."""
         self.process.start()
 
-    def step(self, step: int, *, onward: bool, last: bool) -> StepResult:
+    def step(self, step: int, *, phase_end: int, last: int) -> StepResult:
         """Step `step` (from 1), during which the batch of the next one is collected.
 
         Args:
-            onward: the next step belongs to the same phase, so that it takes the weights this step begins with.
-            last: no further step will be made, so that none is collected for.
+            phase_end: the last step of its phase; a next one before takes the weights this step begins with.
+            last: the last step of the run, beyond which nothing is collected.
         """
         try:
-            return self._step(step, onward, last)
+            return self._step(step, phase_end, last)
         except Exception:
             self.close()
             raise
 
-    def _step(self, step: int, onward: bool, last: bool) -> StepResult:
+    def _step(self, step: int, phase_end: int, last: int) -> StepResult:
         started = time.perf_counter()
-        experience, problems, seconds = self._arrived(step)
+        experience, problems, seconds, _ = self._arrived(step)
         waited = time.perf_counter() - started
         self._record()
         self._ticket = None
-        if onward:
+        if step < phase_end:
             self._publish(step + 1)
-            if not last:
+            if step < last:
                 self._flight = self._launch(step + 1)
         result = learn_from(self._parts, step, experience, problems, rollout=seconds)
         self._earned, self._earned_in = outcomes(self._parts, experience), step
-        result.metrics |= {"time/step": time.perf_counter() - started, "time/wait": waited, **self._stale()}
+        result.metrics |= {"time/step": time.perf_counter() - started, "time/wait": waited, **stale(self._parts)}
         result.metrics["memory/sampler"] = self.process.peak
         return result
 
@@ -188,7 +192,7 @@ class Overlap:
         if self.process.failure is not None:  # It ended midway: every episode failed, which must not be learnt from.
             raise self.process.failure
         self._flight = None
-        self._parts.asked = flight.parts.asked
+        self._parts.asked = collected.asked
         return collected
 
     def pause(self) -> None:
@@ -219,15 +223,6 @@ class Overlap:
             self._parts.ledger.record(scenario, self._earned_in, reward)
         self._earned = []
 
-    def _stale(self) -> dict[str, float]:
-        """The share of the decisions of this step that older weights sampled."""
-        several = len(self._parts.learners) > 1
-        return {
-            (f"{name}/" if several else "") + "agreement/stale": learner.agreement.stale
-            for name, learner in self._parts.learners.items()
-            if learner.agreement is not None
-        }
-
     # ------------------------------------------------------------ state
 
     def state(self) -> State:
@@ -253,6 +248,16 @@ class Overlap:
             self.process.weights.restore(state["weights"])
 
 
+def stale(parts: RunContext) -> dict[str, float]:
+    """The share of the decisions of a step that older weights sampled, by learner."""
+    several = len(parts.learners) > 1
+    return {
+        (f"{name}/" if several else "") + "agreement/stale": learner.agreement.stale
+        for name, learner in parts.learners.items()
+        if learner.agreement is not None
+    }
+
+
 def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer) -> dict[str, str | None]:
     """The model that each policy was read from, None for the run's: that of the first role it plays."""
     found: dict[str, str | None] = {}
@@ -263,7 +268,7 @@ def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer
 
 def divided(machine: Machine, config: Config) -> Machine:
     """The cores divided among the run's processes, unless somebody said how many threads each of them takes."""
-    processes = config.learners + config.overlap
+    processes = config.learners + (max(1, config.samplers) if config.overlap else 0)
     most = max(1, available_cores() // processes)
     if processes == 1 or config.threads is not None or told_threads() is not None or machine.threads <= most:
         return machine

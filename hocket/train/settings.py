@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -166,8 +167,8 @@ class Config:
             for one elsewhere, None for this process alone.
         learners: how many processes learn together, a divisor of `leaves`.
         samplers: how many processes sample what is learnt from and measured; 0 samples in this one.
-        overlap: 1 samples the next step's batch in a second process while this step's is learnt from, so that samples
-            are one update old; 0 does one after the other.
+        overlap: also called `lag`, how many updates old samples are. 1 samples the next step's batch in a second
+            process while this step's is learnt from, more need `samplers`; 0 does one after the other.
     """
 
     task: str = "sums"
@@ -216,8 +217,8 @@ class Config:
             raise ValueError(f"learners must be at least 1, not {self.learners}")
         if self.samplers < 0:
             raise ValueError(f"samplers must be at least 0, not {self.samplers}")
-        if self.overlap not in (0, 1):
-            raise ValueError(f"overlap must be 0 or 1, not {self.overlap}")
+        if self.overlap < 0:
+            raise ValueError(f"overlap must be at least 0, not {self.overlap}")
         if self.decoding.max_tokens < 1:
             raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
         if self.decoding.temperature < 0:
@@ -255,6 +256,11 @@ class Config:
             if step <= ends:
                 return number
         return len(self.phases) - 1
+
+    def phase_end(self, step: int) -> int:
+        """The last step of the phase that `step` lies in; the last phase goes on for ever."""
+        phase = self.phase_of(step)
+        return sys.maxsize if phase == len(self.phases) - 1 else sum(n for _, n in self.phases[: phase + 1])
 
 
 def as_recipe(value: Any) -> Recipe:

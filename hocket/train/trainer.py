@@ -17,6 +17,7 @@ from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
+from hocket.train.cluster.ahead import Ahead
 from hocket.train.cluster.learner_group import LearnerGroup, check_learners
 from hocket.train.cluster.line import Place
 from hocket.train.cluster.place import place_of
@@ -128,10 +129,10 @@ class Trainer:
         if any(replayed(recipe) is not None for recipe, _ in config.phases):
             check_lengths(self.task, self.parts.player)
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
-        self.overlap = Overlap(config, self.parts) if config.overlap else None
         place = place_of(config)
         self.group = LearnerGroup(config, precision, place) if config.learners > 1 else None
         self.samplers = self._spread(precision, place) if config.samplers else None
+        self.overlap = self._overlap() if config.overlap else None
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
@@ -159,6 +160,12 @@ class Trainer:
         samplers = Samplers(self.config, precision, self.task, lambda: self.parts.learners, self.say, place)
         self.parts.player = spread(self.parts.player, samplers)
         return samplers
+
+    def _overlap(self) -> Ahead | Overlap:
+        """What samples while this process learns."""
+        if self.samplers is None:
+            return Overlap(self.config, self.parts)
+        return Ahead(self.config.overlap, self.parts, self.samplers)
 
     @property
     def machine(self) -> Machine:
@@ -231,8 +238,7 @@ class Trainer:
     def _train(self, step: int) -> StepResult:
         try:
             if self.overlap is not None:
-                onward = self.config.phase_of(step + 1) == self.progress.phase
-                return self.overlap.step(step, onward=onward, last=step >= self.total_steps)
+                return self.overlap.step(step, phase_end=self.config.phase_end(step), last=self.total_steps)
             return run_async(train_step(self.parts, step))
         except (HocketError, MemoryError, RuntimeError) as error:
             self._close()
@@ -329,8 +335,6 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
-        if self.overlap is not None:
-            self.overlap.restore(state["overlap"])
         if self.progress.phase:
             self.parts.enter_phase(self.progress.phase, self._learners(self.progress.phase))
             seat_references(self.config, self.parts)
@@ -340,6 +344,8 @@ class Trainer:
             learner.restore(state["learners"][name])
             if learner.reference is not None and name + REFERENCE in kept:
                 learner.reference.load(kept[name + REFERENCE])
+        if self.overlap is not None:
+            self.overlap.restore(state["overlap"])
 
 
 def _stem(config: Config) -> str:

@@ -89,7 +89,7 @@ def watched(config: Config, task: Task, slow: Callable[[int], None] = lambda ste
     found = Watched([], [copied(parts)], parts)
     for step in range(1, config.total_steps + 1):
         slow(step)
-        found.results.append(learning.step(step, onward=True, last=step == config.total_steps))
+        found.results.append(learning.step(step, phase_end=step + 1, last=config.total_steps))
         found.weights.append(copied(parts))
     learning.close()
     return found

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_runs import TINY, call, resume, rows, train, weights
+from tiny_runs import TINY, call, in_child, resume, rows, train, weights
 
 from hocket import tasks
 from hocket.cli.parser import split_settings
@@ -182,7 +182,8 @@ def test_a_task_that_only_this_process_knows_is_refused(tmp_path: Path) -> None:
 REFUSED = {
     "no cluster": (["--samplers", "2"], "--cluster local"),
     "fewer than none": (["--samplers", "-1", "--cluster", "local"], "samplers must be at least 0"),
-    "overlap": ([*AWAY, "2", "--overlap", "1"], "samplers = 2 and overlap = 1"),
+    "a lag without samplers": (["--lag", "2"], "overlap = 2: beyond 1 it takes --cluster local --samplers 1"),
+    "fewer than no updates": (["--lag", "-1"], "overlap must be at least 0"),
     "another engine": ([*AWAY, "2", "--engine", "vllm"], "engine.kind local, not vllm"),
 }
 
@@ -194,6 +195,53 @@ def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
     assert said.code == 2
     assert re.search(words, " ".join(said.err.split())), said.err
     assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------- ahead of the learner
+
+LATE = ["--recipe", "grpo-tis", "--update.lr", "1e-3", "--checkpoint.steps", "1", "--evaluation.every", "2"]
+
+
+def late(folder: Path, *more: str) -> list[str]:
+    (folder / "mine.py").write_text(REWARD)
+    return [*LATE, "--reward", f"{folder}/mine.py:spread", *more]
+
+
+@pytest.mark.slow
+def test_a_lag_of_one_is_overlap(tmp_path: Path) -> None:
+    train(tmp_path, "one", *late(tmp_path, "--overlap", "1"), steps=4)
+    train(tmp_path, "two", *late(tmp_path, *AWAY, "2", "--lag", "1"), steps=4)
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+    assert rows(tmp_path / "one") == rows(tmp_path / "two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samplers", ["1", "3"])
+def test_a_run_that_is_two_updates_late_is_the_same_resumed(samplers: str, tmp_path: Path) -> None:
+    """Interrupted with two batches on their way, in a phase of its own, and redone by another number of samplers."""
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("plan: [{recipe: grpo-tis, steps: 4}, {recipe: grpo, steps: 3}]")
+    more = [str(plan), *late(tmp_path)[2:], *AWAY]
+    train(tmp_path, "one", *more, "2", "--lag", "2", steps=7)
+    ages = [row["agreement/stale"] for row in rows(tmp_path / "one")[1:]]
+    assert ages[0] == 0.0  # The first step of a phase learns from its own weights.
+    assert ages[4] == 0.0
+    assert all(age == 1.0 for place, age in enumerate(ages) if place not in (0, 4))
+
+    def stopped() -> int:
+        return call("train", *TINY, *more, "2", "--lag", "2", "--runs", tmp_path, "--run", "two", "--quiet").code
+
+    for after in (2, 5):
+        folder = tmp_path / f"two/checkpoints/step-{after:06d}"
+        if after == 2:
+            in_child(stopped, until=folder.is_dir)
+            file = tmp_path / "two" / "config.yaml"
+            file.write_text(file.read_text().replace("samplers: 2", f"samplers: {samplers}"))
+        else:
+            in_child(lambda: call("train", "--resume", "two", "--runs", tmp_path).code, until=folder.is_dir)
+    resume(tmp_path, "two")
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+    assert rows(tmp_path / "one") == rows(tmp_path / "two")
 
 
 # ---------------------------------------------------------------- what is dealt and what is told

@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.stages import Player, Task
+from hocket.stages import Player, State, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.messages import asked, told
@@ -79,13 +81,15 @@ class Goal:
             apart by identity.
 
     Args:
-        learners: by policy.
+        learners: by policy. kept: the weights stay what they are now, whatever is learnt.
     """
 
-    def __init__(self, learners: Mapping[str, Learner]) -> None:
+    def __init__(self, learners: Mapping[str, Learner], *, kept: bool = False) -> None:
         self._learners = learners
         self.versions = {name: learner.policy.version for name, learner in learners.items()}
         self._trained = {name: taken(learner.policy, whole=False) for name, learner in learners.items()}
+        if kept:
+            self._trained = {name: _copied(weights) for name, weights in self._trained.items()}
         self.digest = digest(self._trained)
         plays = next(iter(learners.values())).recipe.plays_reference
         self._before = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
@@ -102,7 +106,7 @@ class Goal:
             Gone: when it holds others then, or is gone.
         """
         first = member.weights is None
-        every = {name: taken(one.policy, whole=True) for name, one in self._learners.items()}
+        every = {n: taken(one.policy, whole=True) | self._trained[n] for n, one in self._learners.items()}
         sent = every if first else self._trained
         before: Weights = {}
         if member.references != self.references:
@@ -111,6 +115,20 @@ class Goal:
         if member.ask(Load(sent, self.versions, needs, before)) != digest(sent):
             raise Gone(f"{member.line.name} holds other weights than it was given")
         member.weights, member.references = self.digest, self.references
+
+    def state(self) -> State:
+        """The trained weights and their versions, for a checkpoint."""
+        return {"versions": self.versions, "weights": self._trained}
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`."""
+        self.versions = {name: int(version) for name, version in state["versions"].items()}
+        self._trained = state["weights"]
+        self.digest = digest(self._trained)
+
+
+def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: weight.clone() for name, weight in weights.items()}
 
 
 class Samplers:
@@ -158,15 +176,15 @@ class Samplers:
         return dict(self._counts)
 
     async def play(
-        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
     ) -> list[list[Trajectory]]:
-        """The trajectories of each assignment.
+        """The trajectories of each assignment, by the weights of `goal`, those there are now when None.
 
         Raises:
             HocketError: when samplers end one after the other, or a question cannot be sent.
         """
         self.start()
-        goal, shares = Goal(self._learners()), dealt(assignments, len(self.members))
+        goal, shares = goal or Goal(self._learners()), dealt(assignments, len(self.members))
         plays = [Play([assignments[number] for number in share], seats, key) for share in shares]
         found: list[list[Trajectory]] = [[] for _ in assignments]
         try:
@@ -240,18 +258,20 @@ def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
 
 
 def threads(config: Config) -> int:
-    """Of each sampler: as many as the run was told, else the cores divided among all."""
-    return config.threads or told_threads() or max(1, available_cores() // max(1, config.samplers))
+    """Of each sampler: as many as the run was told, else the cores divided among all that work at the same time."""
+    busy = max(1, config.samplers + (config.learners if config.overlap else 0))
+    return config.threads or told_threads() or max(1, available_cores() // busy)
 
 
 # ---------------------------------------------------------------- players
 
 
-def spread(player: Player, samplers: Samplers) -> Player:
-    """The player that has `samplers` draw what is sampled."""
+def spread(player: Player, samplers: Samplers, goal: Goal | None = None) -> Player:
+    """The player that has `samplers` draw what is sampled, by the weights of `goal`, those there are when None."""
     if isinstance(player, TextPlayer):
-        return SpreadText(**{one.name: getattr(player, one.name) for one in fields(player)}, samplers=samplers)
-    return Spread(player, samplers)
+        plain = {one.name: getattr(player, one.name) for one in fields(TextPlayer)}
+        return SpreadText(**plain, samplers=samplers, goal=goal)
+    return Spread(player.here if isinstance(player, Spread) else player, samplers, goal)
 
 
 @dataclass(frozen=True)
@@ -259,6 +279,7 @@ class SpreadText(TextPlayer):
     """Plays workflows on samplers; given texts, likelihoods and words are this process's."""
 
     samplers: Samplers = None  # type: ignore[assignment]
+    goal: Goal | None = None
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         if self.guests is not None:
@@ -267,7 +288,7 @@ class SpreadText(TextPlayer):
             raise ConfigurationError("masks of actions are computed in this process only; drop samplers")
         away = [one for one in assignments if one.source not in GIVEN]
         seats = {role: actor.policy for role, actor in self.actors.items() if actor.learns}
-        groups = iter(await self.samplers.play(away, seats, key) if away else [])
+        groups = iter(await self.samplers.play(away, seats, key, self.goal) if away else [])
         found: list[Trajectory] = []
         for one in assignments:
             found += await super().play([one], key=key) if one.source in GIVEN else next(groups)
@@ -282,14 +303,14 @@ class SpreadText(TextPlayer):
 class Spread:
     """Plays on samplers what another player plays here."""
 
-    def __init__(self, player: Player, samplers: Samplers) -> None:
-        self._player, self._samplers = player, samplers
+    def __init__(self, here: Player, samplers: Samplers, goal: Goal | None) -> None:
+        self.here, self._samplers, self._goal = here, samplers, goal
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._player, name)
+        return getattr(self.here, name)
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
-        groups = await self._samplers.play(assignments, {}, key)
+        groups = await self._samplers.play(assignments, {}, key, self._goal)
         return [trajectory for group in groups for trajectory in group]
 
 
@@ -300,12 +321,12 @@ def check_samplers(config: Config, workflow: Any) -> None:
         ConfigurationError: with the mend.
     """
     if not config.samplers:
+        if config.overlap > 1:
+            raise ConfigurationError(f"overlap = {config.overlap}: beyond 1 it takes --cluster local --samplers 1")
         return
     what = f"samplers = {config.samplers}"
     if config.cluster is None:
         raise ConfigurationError(f"{what} run as processes of this machine: add --cluster local")
-    if config.overlap:
-        raise ConfigurationError(f"{what} and overlap = {config.overlap}: choose one of them")
     if config.engine.kind != "local":
         raise ConfigurationError(f"{what} sample with engine.kind local, not {config.engine.kind}; drop one of them")
     if workflow is not None:
