@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
+import importlib.metadata
+import importlib.resources
 import ipaddress
 import os
 import platform
 import socket
 import threading
 from collections import deque
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 
-import hocket
 from hocket.core.errors import ConfigurationError
 from hocket.train.cluster import line
 from hocket.train.cluster.line import Gone
@@ -28,9 +27,9 @@ NEEDED = ("hocket", "torch", "python", "kernels")
 
 def versions() -> dict[str, str]:
     """What this process computes with, and where it is."""
-    kernels = Path(hocket.__file__).parent / "kernels" / "kernels.cpp"
+    kernels = importlib.resources.files("hocket.kernels") / "kernels.cpp"
     return {
-        "hocket": hocket.__version__,
+        "hocket": importlib.metadata.version("hocket"),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "kernels": hashlib.blake2b(kernels.read_bytes(), digest_size=6).hexdigest(),
