@@ -99,6 +99,7 @@ COMMANDS = {
     "train": "training",
     "eval": "runs",
     "report": "runs",
+    "status": "runs",
     "compare": "runs",
     "export": "exporting",
     "study": "studies",
@@ -262,6 +263,10 @@ def build_parser() -> _Parser:
     report = command("report", "write a run's page and print where it is")
     report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     report.add_argument("--runs", default="runs", metavar="DIR")
+    status = command("status", "where a run stands, and what its processes do")
+    status.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    status.add_argument("--runs", default="runs", metavar="DIR")
+    _json(status)
     compare = command("compare", "runs side by side, in the terminal and as a page")
     compare.add_argument("run", metavar="RUN", nargs="+")
     compare.add_argument("--runs", default="runs", metavar="DIR")

@@ -1,4 +1,4 @@
-"""`hocket eval`, `report` and `compare`."""
+"""`hocket eval`, `report`, `status` and `compare`."""
 
 from __future__ import annotations
 
@@ -106,6 +106,26 @@ def report(options: argparse.Namespace, pairs: Pairs) -> int:
 
     plan = find_pipeline(options.run, options.runs)
     print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(Pipeline.at(plan)))
+    return 0
+
+
+def status(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket status`."""
+    from hocket.report.status import sampler_table, status_of
+
+    found = status_of(find_run(options.run, options.runs))
+    if options.json:
+        emit(found)
+        return 0
+    console = out()
+    steps = f" of {found['steps']}" if found["steps"] else ""
+    age = "" if found["age"] is None or found["finished"] else f", the last one {found['age']:.0f} s ago"
+    done = ", finished" if found["finished"] else ""
+    console.print(f"[bold]{found['run']}[/]  step {found['step']}{steps}{done}{age}")
+    if found.get("samplers"):
+        console.print(sampler_table(found))
+    for line in found["faults"]:
+        console.print(f"  {escape(line)}")
     return 0
 
 

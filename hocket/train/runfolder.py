@@ -46,6 +46,10 @@ class RunFolder:
         return self.path / "machine.json"
 
     @property
+    def cluster(self) -> Path:
+        return self.path / "cluster.json"
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 

@@ -216,6 +216,8 @@ class Trainer:
         due = self.evaluations.due(step)
         metrics = result.metrics | (self._evaluate(step) if due else {})
         row = self._log(step, metrics | self.machine.peak())
+        if self.samplers is not None:
+            self.folder.write_json(self.folder.cluster, self.samplers.status())
         for message in result.messages:
             self.say(f"step {step}: {message}")
         if due or step == 1:

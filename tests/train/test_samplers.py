@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,6 +199,34 @@ def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def processes_of(run: Path) -> list[int]:
+    file = run / "cluster.json"
+    found = json.loads(file.read_text())["samplers"] if file.is_file() else []
+    return [int(one["where"].split()[1]) for one in found if one["where"]]
+
+
+def runs_still(process: int) -> bool:
+    status = Path(f"/proc/{process}/stat")
+    return status.is_file() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.slow
+def test_no_sampler_outlives_a_run_that_was_killed(undisturbed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(REWARD)
+    flags = [*TINY, "--recipe", "grpo-kl", "--update.lr", "1e-3", "--reward", f"{tmp_path}/mine.py:spread", *AWAY, "2"]
+    common = ["--runs", str(tmp_path), "--run", "run", "--quiet", "--steps", "3", "--checkpoint.steps", "1"]
+    file = tmp_path / "run" / "cluster.json"
+    in_child(lambda: call("train", *flags, *common).code, until=lambda: file.is_file() and bool(file.read_text()))
+    processes = processes_of(tmp_path / "run")
+    assert processes
+    deadline = time.monotonic() + 30
+    while any(map(runs_still, processes)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(runs_still, processes))
+    resume(tmp_path, "run")
+    assert weights(tmp_path / "run") == weights(undisturbed)
+
+
 # ---------------------------------------------------------------- ahead of the learner
 
 LATE = ["--recipe", "grpo-tis", "--update.lr", "1e-3", "--checkpoint.steps", "1", "--evaluation.every", "2"]
@@ -275,7 +305,7 @@ def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
     new = [replace(turns[-1], parent=said.replay.turns[-1]) for _ in range(2)]
     trajectories = [Trajectory(said.scenario, [*said.replay.turns, turn]) for turn in new]
     trajectories.append(Trajectory(said.scenario, [*said.replay.turns, new[0]]))
-    here = told(answered(Played(trajectories, {}, 0.0), trajectories, known), kept)
+    here = told(answered(Played(trajectories, {}, 0.0, "here"), trajectories, known), kept)
     first, second, third = here.trajectories
     assert first.scenario is scenario
     assert all(mine is turn for mine, turn in zip(first.turns, turns[:-1], strict=False))

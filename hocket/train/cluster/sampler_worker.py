@@ -6,7 +6,9 @@ It reads neither rewards nor data, and serves no weights that the first process 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,11 +66,16 @@ class Play:
 
 @dataclass(frozen=True)
 class Played:
-    """Every sample of every assignment, in order. counts: what the engines did. peak: resident memory so far, MiB."""
+    """Every sample of every assignment, in order.
+
+    Attributes:
+        counts: what the engines did. peak: resident memory so far, MiB. where: the process that played.
+    """
 
     trajectories: Sequence[Trajectory]
     counts: Mapping[str, int]
     peak: float
+    where: str
 
 
 def main(handle: int) -> None:
@@ -131,7 +138,7 @@ class Worker:
         found = run_async(player.play(message.assignments, key=message.key))
         done = Counter(_counts(player))
         done.subtract(before)
-        return Played(found, dict(done), peak())
+        return Played(found, dict(done), peak(), f"process {os.getpid()} on {socket.gethostname()}")
 
 
 def _counts(player: Player) -> Mapping[str, int]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -40,16 +41,37 @@ GIVEN = ("expert", "imported")
 """Sources of which nothing is sampled."""
 
 
+@dataclass
+class Account:
+    """What a sampler, and whoever took its place, did so far.
+
+    Attributes:
+        name: its. where: the process. version: of the weights that it was given last.
+        episodes: that it played. busy: seconds in which it was asked something. sent, received: bytes, to and from it.
+        lost: how many processes were in this place before.
+    """
+
+    name: str
+    where: str = ""
+    version: int = 0
+    episodes: int = 0
+    busy: float = 0.0
+    sent: int = 0
+    received: int = 0
+    lost: int = 0
+
+
 @dataclass(eq=False)
 class Sampler:
     """One process that samples, and what it holds.
 
     Attributes:
-        line: to it. begun: whether it has its models. weights: digest of those that it has shown to hold.
-        references: which ones it was given, as `Goal` names them.
+        line: to it. account: of its place. begun: whether it has its models.
+        weights: digest of those that it has shown to hold. references: which ones it was given, as `Goal` names them.
     """
 
     line: Line
+    account: Account
     begun: bool = False
     weights: str | None = None
     references: Mapping[str, int] = field(default_factory=dict)
@@ -63,8 +85,12 @@ class Sampler:
         """
         assignments = message.assignments if isinstance(message, Play) else ()
         data, kept = asked(message, assignments)
+        started = time.monotonic()
         self.line.send(data)
         answer = self.line.receive()
+        self.account.busy += time.monotonic() - started
+        self.account.sent += len(data)
+        self.account.received += len(answer)
         found = told(answer, kept) if isinstance(message, Play) else pickle.loads(answer)
         if isinstance(found, ConfigurationError):
             raise ConfigurationError(f"{self.line.name}: {found}") from found
@@ -115,6 +141,7 @@ class Goal:
         if member.ask(Load(sent, self.versions, needs, before)) != digest(sent):
             raise Gone(f"{member.line.name} holds other weights than it was given")
         member.weights, member.references = self.digest, self.references
+        member.account.version = next(iter(self.versions.values()))
 
     def state(self) -> State:
         """The trained weights and their versions, for a checkpoint."""
@@ -155,6 +182,8 @@ class Samplers:
         self.members: list[Sampler] = []
         self.peak = 0.0
         self._counts: Counter[str] = Counter()
+        self._accounts: dict[int, Account] = {}
+        self._since = time.monotonic()
         self._config, self._precision, self._task = config, precision, task
         self._learners, self._say, self._place = learners, say, place
         self._lost, self._lock = 0, threading.Lock()
@@ -162,7 +191,9 @@ class Samplers:
     def start(self) -> None:
         """Starts those that are missing, which takes some seconds, and does not wait for them."""
         numbers = range(len(self.members) + 1, self._config.samplers + 1)
-        self.members += [Sampler(self._place.line(f"sampler {number}", _WORKER)) for number in numbers]
+        for number in numbers:
+            account = self._accounts.setdefault(number, Account(f"sampler {number}"))
+            self.members.append(Sampler(self._place.line(account.name, _WORKER), account))
 
     def close(self) -> None:
         """Ends all."""
@@ -170,6 +201,10 @@ class Samplers:
             members, self.members = self.members, []
         for member in members:
             member.line.close()
+
+    def status(self) -> dict[str, Any]:
+        """Who is where and does what, as JSON data, since this session of the run began."""
+        return {"seconds": time.monotonic() - self._since, "samplers": [asdict(a) for a in self._accounts.values()]}
 
     def counts(self) -> dict[str, int]:
         """What the engines of all samplers did so far, as `hocket.engine.paged.Counts` names it."""
@@ -221,6 +256,7 @@ class Samplers:
         with self._lock:
             self.peak, self._lost = max(self.peak, played.peak), 0
             self._counts.update(played.counts)
+        member.account.where, member.account.episodes = played.where, member.account.episodes + len(played.trajectories)
         return played.trajectories
 
     def _begin(self, member: Sampler) -> None:
@@ -243,7 +279,8 @@ class Samplers:
                 if self._lost > 2 * len(self.members):
                     raise HocketError(f"{error}, the {self._lost}th in a row; see to the machine, then --resume")
                 self._say(f"{error}; what it was asked another does, and a new one is started")
-                self.members[place] = Sampler(self._place.line(member.line.name, _WORKER))
+                member.account.lost += 1
+                self.members[place] = Sampler(self._place.line(member.line.name, _WORKER), member.account)
         return (place + 1) % len(self.members)
 
 
