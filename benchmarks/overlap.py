@@ -9,6 +9,7 @@ Variants, a fresh process each, taking turns within a seed, so that what disturb
     2 threads     the same on two: what the second core gives without overlap
     overlap       both at once, one thread each, samples one update old
     overlap, tis  the same with truncated importance weights (recipe grpo-tis, which evaluates every batch once more)
+    sampler, lag 1  whole episodes in a process of their own (--cluster local --samplers 1 --lag 1): the same samples
 
 Seconds per step are wall-clock seconds of `metrics.jsonl`, evaluations aside; the first steps of a run, in which the
 second process starts, are left out of them. A ratio is taken within a seed. The curve is greedy accuracy on unseen
@@ -35,6 +36,7 @@ VARIANTS: dict[str, list[str]] = {
     "2 threads": ["--threads", "2"],
     "overlap": ["--threads", "1", "--overlap", "1"],
     "overlap, tis": ["--threads", "1", "--overlap", "1", "--recipe", "grpo-tis"],
+    "sampler, lag 1": ["--threads", "1", "--cluster", "local", "--samplers", "1", "--lag", "1"],
 }
 PARTS = ("time/step", "time/rollout", "time/update", "time/wait")
 SETTLED = 3

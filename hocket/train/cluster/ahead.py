@@ -86,7 +86,7 @@ class Ahead:
     def _prepare(self, step: int, last: int) -> None:
         """Has the batch of a step collected once those before it are, from the weights as they are now."""
         if step not in self._tickets:
-            self._tickets[step] = Ticket(Goal(self._parts.learners, kept=True), self._parts.ledger.state())
+            self._tickets[step] = Ticket(Goal(self._parts.learners), self._parts.ledger.state())
         if step not in self._flights and step <= last:
             ticket, ledger = self._tickets[step], Ledger()
             ledger.restore(ticket.ledger)
@@ -139,6 +139,6 @@ class Ahead:
         self._earned_in = int(earned["step"])
         self._earned = list(zip(earned["scenarios"], earned["rewards"], strict=True))
         for kept in state["tickets"]:
-            goal = Goal(self._parts.learners, kept=True)
+            goal = Goal(self._parts.learners)
             goal.restore(kept["goal"])
             self._tickets[int(kept["step"])] = Ticket(goal, kept["ledger"])

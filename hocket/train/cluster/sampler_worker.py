@@ -5,7 +5,6 @@ It reads neither rewards nor data, and serves no weights that the first process 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import socket
@@ -15,20 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
 from hocket.core.keys import Key
 from hocket.train.aio import run_async
 from hocket.train.cluster.line import serve
 from hocket.train.cluster.messages import answered, heard
+from hocket.train.cluster.weights import Packed, digest, put
 from hocket.types import Assignment, Quantity, Scenario, Trajectory
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
     from hocket.stages import Player, Policy
-
-Weights = Mapping[str, Mapping[str, Tensor]]
-"""Tensors by policy and name."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +45,10 @@ class Load:
         references: the policies as they were before training, where they changed and the rollout plays them.
     """
 
-    weights: Weights
+    weights: Mapping[str, Packed]
     versions: Mapping[str, int]
     needs: Mapping[str, frozenset[Quantity]]
-    references: Weights
+    references: Mapping[str, Packed]
 
 
 @dataclass(frozen=True)
@@ -149,34 +145,3 @@ def _counts(player: Player) -> Mapping[str, int]:
 def samples_of(task: Any) -> list[Scenario]:
     """Some scenarios, by which two processes see whether they mean the same task."""
     return [task.scenario(split, 0) for split in ("train", "eval")]
-
-
-# ---------------------------------------------------------------- weights
-
-
-def taken(policy: Policy, *, whole: bool) -> dict[str, Tensor]:
-    """A policy's weights by name, tied ones once: those that are trained, or all. Nothing is copied."""
-    found: dict[int, tuple[str, Tensor]] = {}
-    for name, weight in policy.module.state_dict(keep_vars=True).items():
-        if whole or weight.requires_grad:
-            found.setdefault(id(weight), (name, weight.detach().cpu()))
-    return dict(found.values())
-
-
-def put(module: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies tensors over those of a module, by name; what the module holds under these names then."""
-    held = module.state_dict(keep_vars=True)
-    with torch.no_grad():
-        for name, value in weights.items():
-            held[name].copy_(value)
-    return {name: held[name].detach().cpu() for name in weights}
-
-
-def digest(weights: Weights) -> str:
-    """Of weights, by policy and name."""
-    found = hashlib.blake2b(digest_size=16)
-    for name, tensors in sorted(weights.items()):
-        for place, weight in sorted(tensors.items()):
-            found.update(f"{name}/{place}".encode())
-            found.update(weight.contiguous().view(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()

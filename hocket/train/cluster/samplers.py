@@ -16,15 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.stages import Player, State, Task
+from hocket.stages import Player, Policy, State, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.messages import asked, told
-from hocket.train.cluster.sampler_worker import Load, Play, Played, Setup, Weights, digest, samples_of, taken
+from hocket.train.cluster.sampler_worker import Load, Play, Played, Setup, samples_of
+from hocket.train.cluster.weights import Packed, digest, packed, taken
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
 from hocket.train.settings import Config
@@ -107,15 +106,13 @@ class Goal:
             apart by identity.
 
     Args:
-        learners: by policy. kept: the weights stay what they are now, whatever is learnt.
+        learners: by policy, whose weights are taken as they are now.
     """
 
-    def __init__(self, learners: Mapping[str, Learner], *, kept: bool = False) -> None:
+    def __init__(self, learners: Mapping[str, Learner]) -> None:
         self._learners = learners
         self.versions = {name: learner.policy.version for name, learner in learners.items()}
-        self._trained = {name: taken(learner.policy, whole=False) for name, learner in learners.items()}
-        if kept:
-            self._trained = {name: _copied(weights) for name, weights in self._trained.items()}
+        self._trained = {name: packed(taken(learner.policy, whole=False)) for name, learner in learners.items()}
         self.digest = digest(self._trained)
         plays = next(iter(learners.values())).recipe.plays_reference
         self._before = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
@@ -131,31 +128,33 @@ class Goal:
         Raises:
             Gone: when it holds others then, or is gone.
         """
-        first = member.weights is None
-        every = {n: taken(one.policy, whole=True) | self._trained[n] for n, one in self._learners.items()}
-        sent = every if first else self._trained
-        before: Weights = {}
+        sent, expected = self._trained, self.digest
+        if member.weights is None:
+            sent = {name: self._whole(name, one.policy) for name, one in self._learners.items()}
+            expected = digest(sent)
+        before: dict[str, Packed] = {}
         if member.references != self.references:
-            before = {name: taken(reference, whole=True) for name, reference in self._before.items()}
+            before = {name: packed(taken(reference, whole=True)) for name, reference in self._before.items()}
         needs = {name: learner.needs for name, learner in self._learners.items()}
-        if member.ask(Load(sent, self.versions, needs, before)) != digest(sent):
+        if member.ask(Load(sent, self.versions, needs, before)) != expected:
             raise Gone(f"{member.line.name} holds other weights than it was given")
         member.weights, member.references = self.digest, self.references
         member.account.version = next(iter(self.versions.values()))
 
+    def _whole(self, name: str, policy: Policy) -> Packed:
+        """All weights of a policy, those that are never trained too."""
+        return packed(taken(policy, whole=True) | self._trained[name].tensors())
+
     def state(self) -> State:
         """The trained weights and their versions, for a checkpoint."""
-        return {"versions": self.versions, "weights": self._trained}
+        weights = {name: one.tensors() for name, one in self._trained.items()}
+        return {"versions": self.versions, "weights": weights}
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""
         self.versions = {name: int(version) for name, version in state["versions"].items()}
-        self._trained = state["weights"]
+        self._trained = {name: packed(weights) for name, weights in state["weights"].items()}
         self.digest = digest(self._trained)
-
-
-def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: weight.clone() for name, weight in weights.items()}
 
 
 class Samplers:
