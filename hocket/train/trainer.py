@@ -19,7 +19,7 @@ from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cluster.ahead import Ahead
 from hocket.train.cluster.learner_group import LearnerGroup, check_learners
-from hocket.train.cluster.line import Place
+from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
 from hocket.train.cluster.samplers import Samplers, check_samplers, spread
 from hocket.train.embedders import embedder_of
@@ -95,6 +95,7 @@ class Trainer:
         self._report, self._new = report, not resume
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
         self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
+        self._given, self._revived = (rewards, workflow), 0
         try:
             self._begin(rewards, workflow, resume=resume)
         except BaseException:
@@ -197,12 +198,31 @@ class Trainer:
         A new run that is refused before its first step is done leaves no folder, so that its name stays free.
         """
         try:
-            return self._step()
+            row = self._step()
+            self._revived = 0
+            return row
+        except Gone as error:
+            self._revive(error)
+            return self.step()
         except ConfigurationError:
             if self._new and not self.progress.step:
                 self._close()
                 self.folder.abandon(new=True)
             raise
+
+    def _revive(self, error: Gone) -> None:
+        """Goes on from the newest checkpoint with new processes; the numbers are those of an undisturbed run.
+
+        Raises:
+            Gone: the given one, when that has not helped three times in a row.
+        """
+        self._revived += 1
+        if self._revived > 3:
+            raise error
+        self._close()
+        self.recorder.journal.close()
+        self._begin(*self._given, resume=True)
+        self.say(f"{str(error).partition(';')[0]}; the run goes on from step {self.progress.step} with new processes")
 
     def _step(self) -> dict[str, Any]:
         if not self.progress.before:

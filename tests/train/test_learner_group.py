@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hocket import tasks
 from hocket.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.tasks.sums import Sums
+from hocket.train.cluster.line import Child
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
@@ -84,18 +84,50 @@ def made(runs: Path, name: str, *more: str, plan: Path | None = None) -> Trainer
     return Trainer(configure(pairs, task), task=task)
 
 
-def test_a_learner_that_is_killed_is_named_and_the_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def struck(trainer: Trainer) -> None:
+    """Kills the last learner."""
+    assert trainer.group is not None
+    line = trainer.group.lines[-1]
+    assert isinstance(line, Child)
+    line.process.kill()
+    line.process.wait()
+
+
+@pytest.mark.parametrize(
+    "learners", [pytest.param(n, marks=[pytest.mark.slow] if n == "4" else []) for n in ("2", "4")]
+)
+def test_a_run_goes_on_without_a_learner_that_was_killed(learners: str, tmp_path: Path) -> None:
+    """From its checkpoint, with another process in the place of the lost one, to the same end."""
+    _, more = flags("grpo", tmp_path / "mine.py")
+    trainer = made(tmp_path, "parts", *more, *TOGETHER, "--learners", learners, "--checkpoint.steps", "1")
+    trainer.step()
+    trainer.step()
+    struck(trainer)
+    trainer.run()
+    said = (tmp_path / "parts" / "messages.txt").read_text()
+    assert re.search(r"learner \d ended by SIGKILL.*; the run goes on from step 1 with new processes", said), said
+    train(tmp_path, "one", *more, "--leaves", "4", steps=3)
+    assert weights(tmp_path / "one") == weights(tmp_path / "parts")
+    assert rows(tmp_path / "one") == rows(tmp_path / "parts")
+
+
+@pytest.mark.slow
+def test_a_run_whose_learners_end_again_and_again_stops_and_can_be_resumed(tmp_path: Path) -> None:
     _, more = flags("grpo", tmp_path / "mine.py")
     trainer = made(tmp_path, "parts", *more, *TOGETHER, "--learners", "2", "--checkpoint.steps", "1")
     trainer.step()
     trainer.step()
-    assert trainer.group is not None
-    other = trainer.group.lines[0].process  # type: ignore
-    os.kill(other.pid, signal.SIGKILL)
-    other.wait()
-    with pytest.raises(HocketError, match=r"learner.* ended"):
+    begin = trainer._begin
+
+    def begun(*given: Any, **keywords: Any) -> None:
+        begin(*given, **keywords)
+        struck(trainer)
+
+    trainer._begin = begun  # type: ignore[method-assign]
+    struck(trainer)
+    with pytest.raises(HocketError, match=r"learner 1 ended by SIGKILL.*--resume"):
         trainer.step()
-    assert not trainer.group.lines
+    assert not trainer.group.lines  # type: ignore[union-attr]
     trainer.folder.release()
     resume(tmp_path, "parts")
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)
@@ -135,8 +167,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
-    import re
-
     more, words = REFUSED[case]
     said = call("train", *TINY, *more, "--runs", tmp_path, "--run", "run", "--quiet")
     assert said.code == 2

@@ -125,34 +125,32 @@ class LearnerGroup:
     def _tell(self, message: Setup | Stand | Learn) -> None:
         data = pickle.dumps(message)
         for line in self.lines:
-            with _resumable():
+            try:
                 line.send(data)
+            except Gone as error:
+                raise Gone(f"{error}; {_RESUME}") from error
 
     def _answers(self, *, waiting: bool = True) -> list[Any]:
         """What the others answer, rank 1 first; without `waiting`, of those that have.
 
         Raises:
-            HocketError: when one failed or is gone.
+            Gone: when one is. HocketError: when one failed.
         """
-        found = []
+        found, failed = [], []
         for line in self.lines:
             if not (waiting or line.ready(_LAST_WORDS)):
                 continue
-            with _resumable():
+            try:
                 answer = pickle.loads(line.receive())
+            except Gone as error:
+                raise Gone(f"{error}; {_RESUME}") from error  # What others say of it they merely noticed.
             if isinstance(answer, BaseException):
-                kind = ConfigurationError if isinstance(answer, ConfigurationError) else HocketError
-                raise kind(f"{line.name} failed: {answer}") from answer
+                failed.append((line.name, answer))
             found.append(answer)
+        for name, problem in failed:
+            kind = ConfigurationError if isinstance(problem, ConfigurationError) else HocketError
+            raise kind(f"{name} failed: {problem}") from problem
         return found
-
-
-@contextmanager
-def _resumable() -> Iterator[None]:
-    try:
-        yield
-    except Gone as error:
-        raise HocketError(f"{error}; {_RESUME}") from error
 
 
 def check_learners(config: Config) -> None:
