@@ -19,7 +19,7 @@ from hocket.lab.world import Answer
 from hocket.methods.agents.rrhf_code_optimization import BestLikelihood
 from hocket.methods.agents.veriprefer import VERIPREFER
 from hocket.rollout.demonstrations import Ranked
-from hocket.tasks.circuits import FAMILIES, Circuit, draw_circuit, examine
+from hocket.tasks.circuits import FAMILIES, Circuit, VectorAgreement, draw_circuit, examine
 
 claim = Claims("veriprefer", "arXiv:2504.15804")
 
@@ -60,7 +60,9 @@ def _() -> Finding:
         leads += sum(
             flat[good] > flat[bad] for good, bad in zip(chosen, rejected, strict=True) if good // 3 == bad // 3
         )
-    return Finding(leads == pairs > 100, say(pairs=pairs, strictly_better=leads))
+    # What decides is the share of vectors, and its weight no more than the order of its values.
+    shipped = VERIPREFER.rewards == (VectorAgreement("share", weight=1.0),)
+    return Finding(shipped and leads == pairs > 100, say(pairs=pairs, strictly_better=leads))
 
 
 # ---------------------------------------------------------------- with the simulator

@@ -31,7 +31,8 @@ claim = Claims("verireason", "arXiv:2505.11849; weights from the repository's re
 AND = "module top(input a,b,output y);assign y=a&b;endmodule"
 OR = "module top(input a,b,output y);assign y=a|b;endmodule"
 PORTS = "module top(input a,b,output y);endmodule"
-STEPS = SteppedReward()
+(STEPS,) = VERIREASON.rewards
+assert isinstance(STEPS, SteppedReward)
 
 
 def by_hand(said: Sequence[str], wanted: Sequence[str]) -> float:
@@ -56,7 +57,7 @@ def _() -> Finding:
     wanted = {(AND, True, True): 2.1, (OR, True, True): 2.1, (AND, True, False): 1.1, (OR, True, False): 0.1 + shared}
     wanted |= {(AND, False, False): 0.0, (OR, False, False): 0.0, (AND, False, True): 0.0}
     off = [abs(STEPS.grade(design, AND, *seen) - worth) for (design, *seen), worth in wanted.items()]
-    return below(EXACT, off=max(off))
+    return below(EXACT, STEPS.weight == 1.0, off=max(off))
 
 
 @claim("The structural score is that of lists compared by hand: common subsequence, coverage and redundancy.")
@@ -74,12 +75,13 @@ def _() -> Finding:
     return Finding(max(off) < EXACT and same > 0.95 * len(seen) and max(seen) > 0.6, spread)
 
 
-@claim("Equal lists score 1, disjoint ones 0, doubling a statement costs similarity alone, a stranger redundancy too.")
+@claim("Equal lists score 1, disjoint or empty ones 0, doubling costs similarity alone, a stranger redundancy too.")
 def _() -> Finding:
     wanted = statements(AND)
     twice, more = [*wanted, wanted[-1]], [*wanted, "wire z"]
     found = [structure(one, wanted) for one in (wanted, ["wire z"], [], twice, more)]
-    hand = [1.0, 0.0, 0.0, 0.7 * 10 / 11 + 0.3, 0.7 * 10 / 11 + 0.3 - 0.2 / 6]
+    found += [structure([], []), structure(wanted, [])]
+    hand = [1.0, 0.0, 0.0, 0.7 * 10 / 11 + 0.3, 0.7 * 10 / 11 + 0.3 - 0.2 / 6, 0.7 - 0.2, 0.0]
     return Finding(gap(found, hand) < EXACT, say(scores=found))
 
 
@@ -269,5 +271,7 @@ def _() -> Finding:
 
 GATES = "circuits?family=gate"
 FOOTING = {"recipe": VERIREASON_SFT.name, "steps": 40, "update.lr": 0.003}
+claim.spares("verilog_of(text) or '' -> verilog_of(text) and ''", "seen by the claims that simulate")
+claim.spares("1.0 -> 40.0", "the sum of 0.7 and 0.3 at most never exceeds 1")
 claim.shipped(VERIREASON, "rewards", without={"rewards": (VectorAgreement(),)}, task=GATES, first=FOOTING)
 claim.shipped(VERIREASON, "shaping")
