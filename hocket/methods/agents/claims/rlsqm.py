@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 import hocket
@@ -30,6 +32,8 @@ from hocket.methods.base.ppo import PPO_RLHF
 from hocket.objectives.scores import RegressedScore
 from hocket.rewards.judge import TextJudge, fit_scores
 from hocket.stages import Reward
+from hocket.tasks.split import split_of
+from hocket.types import Trajectory, Turn
 
 claim = Claims("rlsqm", "arXiv:2310.02368 (abstract); metrics in Python's terms")
 
@@ -98,6 +102,28 @@ def _() -> Finding:
     return Finding(wrong == 0 and rates and 0.15 < seen["all"] < 0.35, say(wrong=wrong, hold=list(seen.values())))
 
 
+@claim("A success is a test that every metric holds of; functions have words of three letters, split by what is asked.")
+def _() -> Finding:
+    task, none = UnitTests("calls"), np.zeros(1, np.int64)
+    train, unseen = ([task.scenario(split, number) for number in range(60)] for split in ("train", "eval"))
+    focal = train[0].metadata["focal"]
+    good = f"def test_{focal}():\n assert {focal}(1)==2"
+    texts = {good: 1.0, good.replace(" assert ", " "): 0.0, good[:-1] + "(": 0.0, good + good[15:]: 0.0}
+    tried = [Trajectory(train[0], [Turn("policy", "policy", none, none, text=text)]) for text in texts]
+    reached = [task.success(one) for one in tried] == list(texts.values())
+    told = task.describe(tried[1]) == {"parses": 1.0, "asserts": 0.0, "calls": 1.0, "distinct": 1.0, "straight": 1.0}
+    words = all(len(one.metadata["focal"]) == 3 and one.metadata["focal"].isalpha() for one in train)
+    apart = [split_of(str(one.prompt)) for one in train] == ["train"] * 60 and not (
+        {one.prompt for one in train} & {one.prompt for one in unseen}
+    )
+    kinds = {str(one.prompt).count(",") for one in train} == {0, 1}
+    broken = {written("kax", 1, Key.of(number).numpy(), ["parses"]) for number in range(20)}
+    ways = {(text.startswith("def test_kax()\n"), text.endswith("(")) for text in broken}
+    whole = all(len(text) == 50 + text.endswith("(") for text in broken)
+    holds = reached and told and words and apart and kinds and whole and ways == {(True, False), (False, True)}
+    return Finding(holds, say(scenarios=120, ways_not_to_parse=len(ways)))
+
+
 @claim("The checkers pay 1 or 0 for one metric and the share for all; recipe and task begin with all.")
 def _() -> Finding:
     text, scenario = "def test_f():\n if a:\n  f(1)", UnitTests().scenario("train", 0)
@@ -117,16 +143,36 @@ def _() -> Finding:
     return same_gradient(RLSQM, PPO_RLHF, 10, "rlsqm")
 
 
-@claim("Reward models tell at least 95% of unseen verdicts right, one for each metric.", slow=True)
-def _() -> Finding:
-    right = dict[str, float]()
+FITTED: Mapping[str, tuple[int, float]] = {
+    "asserts": (80, 3e-4),
+    "straight": (80, 3e-4),
+    "calls": (150, 3e-4),
+    "parses": (150, 3e-4),
+    "distinct": (500, 1e-3),
+}
+"""Steps of 32 labelled tests and learning rate: lines must be compared to tell `distinct`, which takes the longest."""
+
+
+def fitted(metric: str) -> float:
+    """The share of 500 unseen verdicts that a reward model tells right."""
+    steps, rate = FITTED[metric]
+    quiet: dict[str, Any] = {"evaluation.n": 500, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
     with tempfile.TemporaryDirectory() as folder:
-        quiet: dict[str, Any] = {"evaluation.n": 500, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
-        quiet["update.lr"] = 3e-4
-        for metric in METRICS:
-            name = f"unit-tests?metric={metric}"
-            run = hocket.train(name, recipe=RLSQM_REWARD, steps=60, runs=folder, **quiet)
-            right[metric] = run.summary["after"]["labels/accuracy"]
+        quiet["update.lr"] = rate
+        name = f"unit-tests?metric={metric}"
+        run = hocket.train(name, recipe=RLSQM_REWARD, steps=steps, runs=folder, **quiet)
+        return float(run.summary["after"]["labels/accuracy"])
+
+
+@claim("Reward models of asserting, calling and straight tests tell 95% or more of unseen verdicts right.", slow=True)
+def _() -> Finding:
+    right = {metric: fitted(metric) for metric in ("asserts", "straight", "calls")}
+    return Finding(min(right.values()) >= 0.95, say(right=right))
+
+
+@claim("That of what parses does after 150 steps, that of repeated assertions after 500.", slow=True)
+def _() -> Finding:
+    right = {metric: fitted(metric) for metric in ("parses", "distinct")}
     return Finding(min(right.values()) >= 0.95, say(right=right))
 
 
@@ -199,6 +245,7 @@ def _() -> Finding:
     return Finding(holds, say(one_metric_gains=alone, joint_gains=joint, parses=valid))
 
 
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "either way is as likely")
 claim.shipped(RLSQM_REWARD, without={"objective": RegressedScore(of="label")})
 claim.shipped(
     RLSQM,
