@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -62,6 +64,8 @@ class Shipment:
         without: settings that take its part away instead, by dotted path. task: its name; the recipe's own when None.
         trains: the roles that are to learn, and no others; empty for any. steps: how many are run.
         sees: further figures of the run, all of which must be positive. settings: further ones of the run, as flags.
+        first: `recipe`, `steps` and further settings of the phase of a plan before this one, on the same task, where
+            the shipped model has no footing without it.
     """
 
     recipe: Recipe
@@ -72,14 +76,13 @@ class Shipment:
     steps: int = 1
     sees: Callable[[ShippedRun], Mapping[str, float]] | None = None
     settings: Mapping[str, Any] | None = None
+    first: Mapping[str, Any] | None = None
 
     @property
     def command(self) -> str:
         """What a user types."""
-        named = {"recipe": self.recipe.name} | ({} if self.task is None else {"task": self.task})
-        given = {name: json.dumps(v) if isinstance(v, Mapping) else str(v) for name, v in (self.settings or {}).items()}
-        flags = (f"--{name} {shlex.quote(value)}" for name, value in {**named, **given}.items())
-        return " ".join(("hocket train", *flags))
+        task = {} if self.task is None else {"task": self.task}
+        return _typed({"recipe": self.recipe.name, **task, **(self.settings or {})})
 
     @property
     def sentence(self) -> str:
@@ -87,13 +90,28 @@ class Shipment:
         named = list(self.slots or self.without or ())
         parts = ", ".join(named) if named else f"what it adds to {self.recipe.parent}"
         who = f", {' and '.join(self.trains)} learning" if self.trains else ""
+        if self.first is not None:
+            task = {} if self.task is None else {"task": self.task}
+            who += f", from the weights of `{_typed({**task, **self.first})}`"
         return f"As shipped, `{self.command}`: {parts} in effect{who}; without, the gradient is another."
 
     def __call__(self) -> Finding:
         """Runs both."""
+        if self.first is None:
+            return self._compared(self.settings or {})
+        with tempfile.TemporaryDirectory() as folder:
+            name = self.task or self.recipe.task or Config.task
+            begun = configured(self.first["recipe"], name, tasks.find(name), self.first)
+            parts = build_parts(begun, tasks.find(name))
+            for step in range(1, (begun.steps or 0) + 1):
+                run_async(train_step(parts, step))
+            parts.lead.policy.save(Path(folder))
+            return replace(self, first=None)._compared({**(self.settings or {}), "model": folder})
+
+    def _compared(self, settings: Mapping[str, Any]) -> Finding:
         name = self.task or self.recipe.task or Config.task
         task = tasks.find(name)
-        config = configured(self.recipe, name, task, self.settings or {})
+        config = configured(self.recipe, name, task, settings)
         shipped, plain = (run(one, task, self.steps) for one in (config, replace(config, recipe=self._plain(config))))
         change, size = difference(shipped.gradients, plain.gradients), largest(shipped.gradients)
         figures = {"gradient": size, "relative change without": change}
@@ -122,13 +140,19 @@ class Shipment:
         return plain
 
 
+def _typed(settings: Mapping[str, Any]) -> str:
+    """A run as it is typed."""
+    given = {name: json.dumps(value) if isinstance(value, Mapping) else str(value) for name, value in settings.items()}
+    return " ".join(("hocket train", *(f"--{name} {shlex.quote(value)}" for name, value in given.items())))
+
+
 SLOTS = ("workflow", *ROOMS)
 """Where a recipe may differ from its parent."""
 
 
-def configured(recipe: Recipe, name: str, task: Task, settings: Mapping[str, Any]) -> Config:
+def configured(recipe: Recipe | str, name: str, task: Task, settings: Mapping[str, Any]) -> Config:
     """As `hocket train` configures it."""
-    return settled(configure([("task", name), ("recipe", recipe), *settings.items()], task), task)
+    return settled(configure([("task", name), *settings.items(), ("recipe", recipe)], task), task)
 
 
 def run(config: Config, task: Task, steps: int) -> ShippedRun:

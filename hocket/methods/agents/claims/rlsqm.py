@@ -1,0 +1,255 @@
+"""RLSQM's claims."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+import hocket
+from hocket.core.keys import Key
+from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import Claims, Finding, same_gradient, say
+from hocket.lab.toys.instances import Instances, nothing
+from hocket.lab.world import Answer
+from hocket.methods.agents.rlsqm import (
+    FLAWS,
+    LONGEST,
+    METRICS,
+    RLSQM,
+    RLSQM_REWARD,
+    StaticQuality,
+    UnitTests,
+    examined,
+    quality,
+    written,
+)
+from hocket.methods.base.ppo import PPO_RLHF
+from hocket.objectives.scores import RegressedScore
+from hocket.rewards.judge import TextJudge, fit_scores
+from hocket.stages import Reward
+from hocket.tasks.split import split_of
+from hocket.types import Trajectory, Turn
+
+claim = Claims("rlsqm", "arXiv:2310.02368 (abstract); metrics in Python's terms")
+
+
+@claim("Hand cases: what parses, asserts, calls, repeats an assertion or has conditional logic is told.")
+def _() -> Finding:
+    cases = {
+        "def test_f():\n assert f(1)==2\n assert f(2)==4": "11111",
+        "def test_f():\n assert f(1)==2\n assert f(1) == 2": "11101",
+        "def test_f():\n f(1)\n f(1)": "10111",
+        "def test_f():\n assert 1==1": "11011",
+        "def test_f():\n assert g(1)==2": "11011",
+        "def test_f():\n assert x.f(1)==2": "11011",
+        "def test_f():\n if a:\n  assert f(1)==2": "11110",
+        "def test_f():\n for a in b: assert f(a)": "11110",
+        "def test_f():\n while f(1): pass": "10110",
+        "def test_f():\n try: f(1)\n except E: pass": "10110",
+        "def test_f():\n assert all(f(a) for a in b)": "11110",
+        "def test_f():\n assert (1 if f(1) else 2)": "11110",
+        "<think>easy</think>\ndef test_f():\n f(1)": "10111",
+        "def test_f(:\n assert f(1)==2": "00000",
+        "def f():\n assert f(1)==2": "00000",
+        "assert f(1)==2": "00000",
+        "def test_f():\n f(1)\nimport os": "00000",
+        "def test_f():\n f(1)\n#" + "x" * LONGEST: "00000",
+        "def test_f():\n f(1)\n" + "#" * (LONGEST - 21): "10111",
+        "": "00000",
+    }
+    wrong = [text[:40] for text, marks in cases.items() if examined(text, "f") != _marks(marks)]
+    return Finding(not wrong, say(cases=len(cases), wrong="; ".join(wrong) or 0))
+
+
+def _marks(marks: str) -> dict[Any, bool]:
+    return {name: mark == "1" for name, mark in zip(METRICS, marks, strict=True)}
+
+
+@claim("The task writes what it is asked to: each set of flaws shows in the metrics it is about and in no other.")
+def _() -> Finding:
+    wrong, count = list[str](), 0
+    for size in range(len(FLAWS) + 1):
+        for flaws in itertools.combinations(FLAWS, size):
+            for number in range(12):
+                text = written("kax", 1 + number % 2, Key.of(number).numpy(), flaws)
+                wanted = {name: name not in flaws for name in METRICS}
+                # Where nothing is asserted nothing is asserted twice; what does not parse has nothing.
+                wanted["distinct"] |= "asserts" in flaws
+                if "parses" in flaws:
+                    wanted = dict.fromkeys(METRICS, False)
+                wrong += [text] if examined(text, "kax") != wanted else []
+                count += 1
+    return Finding(not wrong and count == 384, say(tests=count, wrong=wrong[:1] or 0))
+
+
+@claim("A label is the verdict of the task's metric, of all whether every one holds; flaws come at their rates.")
+def _() -> Finding:
+    wrong, seen = 0, dict.fromkeys((*METRICS, "all"), 0.0)
+    for metric in seen:
+        task = UnitTests(metric)
+        for number in range(400):
+            told = task.scenario("train", number).metadata
+            found = examined(told["demonstration"], told["focal"])
+            wanted = all(found.values()) if metric == "all" else found[metric]  # type: ignore[index]
+            wrong += told["label"] != wanted
+            seen[metric] += told["label"] / 400
+    rates = abs(seen["parses"] - 0.8) < 0.06 and abs(seen["straight"] - 0.8 * 0.7) < 0.08
+    return Finding(wrong == 0 and rates and 0.15 < seen["all"] < 0.35, say(wrong=wrong, hold=list(seen.values())))
+
+
+@claim("A success is a test that every metric holds of; functions have words of three letters, split by what is asked.")
+def _() -> Finding:
+    task, none = UnitTests("calls"), np.zeros(1, np.int64)
+    train, unseen = ([task.scenario(split, number) for number in range(60)] for split in ("train", "eval"))
+    focal = train[0].metadata["focal"]
+    good = f"def test_{focal}():\n assert {focal}(1)==2"
+    texts = {good: 1.0, good.replace(" assert ", " "): 0.0, good[:-1] + "(": 0.0, good + good[15:]: 0.0}
+    tried = [Trajectory(train[0], [Turn("policy", "policy", none, none, text=text)]) for text in texts]
+    reached = [task.success(one) for one in tried] == list(texts.values())
+    told = task.describe(tried[1]) == {"parses": 1.0, "asserts": 0.0, "calls": 1.0, "distinct": 1.0, "straight": 1.0}
+    words = all(len(one.metadata["focal"]) == 3 and one.metadata["focal"].isalpha() for one in train)
+    apart = [split_of(str(one.prompt)) for one in train] == ["train"] * 60 and not (
+        {one.prompt for one in train} & {one.prompt for one in unseen}
+    )
+    kinds = {str(one.prompt).count(",") for one in train} == {0, 1}
+    broken = {written("kax", 1, Key.of(number).numpy(), ["parses"]) for number in range(20)}
+    ways = {(text.startswith("def test_kax()\n"), text.endswith("(")) for text in broken}
+    whole = all(len(text) == 50 + text.endswith("(") for text in broken)
+    holds = reached and told and words and apart and kinds and whole and ways == {(True, False), (False, True)}
+    return Finding(holds, say(scenarios=120, ways_not_to_parse=len(ways)))
+
+
+@claim("The checkers pay 1 or 0 for one metric and the share for all; recipe and task begin with all.")
+def _() -> Finding:
+    text, scenario = "def test_f():\n if a:\n  f(1)", UnitTests().scenario("train", 0)
+    paid = [quality(text, "f", one) for one in (*METRICS, "all")]
+    (shipped,) = RLSQM.rewards
+    named = UnitTests().name == "unit-tests" and UnitTests("calls").name == "unit-tests?metric=calls"
+    same = shipped == StaticQuality("all", weight=1.0) and UnitTests().verify(text, scenario) in (0.4, 0.6)
+    try:
+        said = str(UnitTests("call"))
+    except hocket.ConfigurationError as error:
+        said = str(error)
+    return Finding(paid == [1, 0, 1, 1, 0, 0.6] and same and named and "or all, not 'call'" in said, say(paid=paid))
+
+
+@claim("What learns is PPO with a KL leash in the reward; the metrics are all that is added.")
+def _() -> Finding:
+    return same_gradient(RLSQM, PPO_RLHF, 10, "rlsqm")
+
+
+FITTED: Mapping[str, tuple[int, float]] = {
+    "asserts": (80, 3e-4),
+    "straight": (80, 3e-4),
+    "calls": (150, 3e-4),
+    "parses": (150, 3e-4),
+    "distinct": (500, 1e-3),
+}
+"""Steps of 32 labelled tests and learning rate: lines must be compared to tell `distinct`, which takes the longest."""
+
+
+def fitted(metric: str) -> float:
+    """The share of 500 unseen verdicts that a reward model tells right."""
+    steps, rate = FITTED[metric]
+    quiet: dict[str, Any] = {"evaluation.n": 500, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
+    with tempfile.TemporaryDirectory() as folder:
+        quiet["update.lr"] = rate
+        name = f"unit-tests?metric={metric}"
+        run = hocket.train(name, recipe=RLSQM_REWARD, steps=steps, runs=folder, **quiet)
+        return float(run.summary["after"]["labels/accuracy"])
+
+
+@claim("Reward models of asserting, calling and straight tests tell 95% or more of unseen verdicts right.", slow=True)
+def _() -> Finding:
+    right = {metric: fitted(metric) for metric in ("asserts", "straight", "calls")}
+    return Finding(min(right.values()) >= 0.95, say(right=right))
+
+
+@claim("That of what parses does after 150 steps, that of repeated assertions after 500.", slow=True)
+def _() -> Finding:
+    right = {metric: fitted(metric) for metric in ("parses", "distinct")}
+    return Finding(min(right.values()) >= 0.95, say(right=right))
+
+
+# ---------------------------------------------------------------- what is learnt
+
+LINES = (" assert f(1)==2", " assert f(3)==4", " f(5)", " if a: assert f(6)==7", " assert 8==9", " assert (")
+"""Tests are three of these."""
+
+
+def spelt(answer: Answer) -> str:
+    """The test that an answer spells."""
+    return "\n".join(["def test_f():", *(LINES[line] for line in answer)])
+
+
+TESTS = [spelt(answer) for answer in itertools.product(range(len(LINES)), repeat=3)]
+WORLD = Instances(
+    *(1, len(LINES), 3, nothing),
+    text=lambda question, answer: spelt(answer),
+    count=32,
+    about=lambda number: {"question": 0, "focal": "f"},
+)
+
+
+def reward_models(seed: int) -> dict[str, TextJudge]:
+    """One fitted for each metric to the verdicts on 400 tests of the policy that begins, and one for their share."""
+    rng = Key.of(seed).derive("drawn").numpy()
+    texts = [TESTS[place] for place in rng.integers(len(TESTS), size=400).tolist()]
+    names = (*METRICS, "all")
+    verdicts = torch.tensor([[quality(text, "f", name) for name in names] for text in texts])
+    model = fit_scores(texts, verdicts, ridge=0.1)
+    return {name: TextJudge(model, head) for head, name in enumerate(names)}
+
+
+STEPS = 30
+
+
+def learnt(reward: Reward, seed: int) -> tuple[dict[str, float], dict[str, float]]:
+    """How often each metric holds before and after `STEPS` steps, exactly."""
+    bench = Bench(WORLD, RLSQM.but({"rewards": (reward,)}), seed=seed, steps=STEPS, prompts=32)
+    before = held(bench)
+    bench.run(STEPS, every=STEPS)
+    return before, held(bench)
+
+
+def held(bench: Bench) -> dict[str, float]:
+    """How often each metric holds."""
+    return {
+        name: bench.expected(lambda question, answer, name=name: quality(spelt(answer), "f", name))  # type: ignore[misc]
+        for name in METRICS
+    }
+
+
+@claim(
+    "One metric paid by its reward model is lifted; paid jointly all are, none falls, and nearly all tests parse. The "
+    "checkers as reward do the same.",
+    slow=True,
+)
+def _() -> Finding:
+    alone, joint, valid = list[float](), dict[str, list[float]](), dict[str, list[float]]()
+    for seed in (3,):
+        models = reward_models(seed)
+        for metric in METRICS:
+            before, after = learnt(models[metric], seed)
+            alone.append(after[metric] - before[metric])
+        for name, reward in (("model", models["all"]), ("checkers", StaticQuality())):
+            before, after = learnt(reward, seed)
+            joint.setdefault(name, []).extend(after[one] - before[one] for one in METRICS)
+            valid.setdefault(name, []).append(after["parses"])
+    holds = min(alone) > 0.1 and min(map(min, joint.values())) > 0.05 and min(map(min, valid.values())) > 0.97
+    return Finding(holds, say(one_metric_gains=alone, joint_gains=joint, parses=valid))
+
+
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "either way is as likely")
+claim.shipped(RLSQM_REWARD, without={"objective": RegressedScore(of="label")})
+claim.shipped(
+    RLSQM,
+    "rewards",
+    without={"rewards": (StaticQuality("distinct"),)},
+    first={"recipe": "sft", "steps": 40, "update.lr": 0.003},
+)
