@@ -33,8 +33,8 @@ VERIPREFER = ONLINE_DPO.but(
         "stages": "a plan: sft on demonstrations, then veriprefer; the reference is the policy after imitation",
         "simulator": "Icarus Verilog; designs with system tasks or directives are rejected",
     },
-    note="on recorded samples, the paper's form, it passes more designs than imitation of the winners; on samples drawn "
-    "at each step, as here, it did not in the exact world",
+    note="on recorded samples, the paper's form, it passes more designs than imitation of the winners; on samples "
+    "drawn at each step, as here, it did not in the exact world",
     task="circuits",
     rewards=(VectorAgreement("share"),),
 )

@@ -146,8 +146,8 @@ VERIREASON = GRPO.but(
         "tags": "0.1 for one <think> and one <answer>; the script wants fences within besides",
         "simulator": "Icarus Verilog; designs with system tasks or directives are rejected",
     },
-    note="after imitation the shipped base model neither gained nor lost more than noise in 12 steps, so that it learns "
-    "designs is shown for the exact policy alone",
+    note="after imitation the shipped base model neither gained nor lost more than noise in 12 steps, so that designs "
+    "are learnt is shown for the exact policy alone",
     task="circuits",
     rewards=(SteppedReward(),),
     shaping=(TagFormat(weight=0.1),),
