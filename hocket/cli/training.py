@@ -127,8 +127,10 @@ def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Traine
         run = find_run(options.resume, options.runs or "runs")
         return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
     settings = (read_pairs(Path(options.config)) if options.config else []) + flags
-    task = tasks.find(task_of(settings))
-    return Trainer(configure(settings, task), task=task, observer=observer)
+    named = task_of(settings)
+    task = tasks.find(named)
+    # As it was named: a task's own name may leave settings out.
+    return Trainer(configure([("task", named), *settings], task), task=task, observer=observer)
 
 
 def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:

@@ -145,7 +145,7 @@ def _run(
     settings = [("recipe", phase.recipe), ("steps", phase.steps), *of_run, *method, *phase.own]
     name = task_of(settings)
     task = given.get(name) or tasks.find(name)
-    config = settled(configure(settings, task), task)
+    config = settled(configure([("task", name), *settings], task), task)
     own = dict(phase.own)
     if not kind_of(task).textual:
         raise ConfigurationError(f"task {name} is not for language models, whose weights alone pass between phases")

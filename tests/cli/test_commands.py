@@ -261,3 +261,11 @@ def test_doctor() -> None:
     found = {row["name"]: row for row in said.json}
     assert found["self-test"]["fine"]
     assert "torch" in call("doctor").out
+
+
+def test_a_run_remembers_the_whole_task_that_its_recipe_is_for(tmp_path: Path) -> None:
+    """Else it is resumed, measured and sampled elsewhere on another: a maze's own name leaves settings out."""
+    flags = ["--steps", "0", "--evaluation.n", "2", "--threads", "1", "--quiet", "--runs", tmp_path, "--run", "run"]
+    assert call("train", "--recipe", "sdpo", *flags).code == 0
+    first = (tmp_path / "run/config.yaml").read_text().splitlines()[0]
+    assert first == "task: maze?width=3&height=3&steps=10&reading=number"
