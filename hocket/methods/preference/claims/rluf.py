@@ -63,8 +63,8 @@ def _() -> Finding:
     return Finding(shipped and asks, said[0] if said else "no refusal")
 
 
-@claim("The simulated user's log-odds are base + quality [right] + charm [at most so long]; where nothing is known to be "
-       "right short ones are liked all the same.")  # fmt: skip
+@claim("The simulated user's log-odds are base + quality [right] + charm [at most so long]; where nobody knows what is "
+       "right, short ones are liked all the same.")  # fmt: skip
 def _() -> Finding:
     user, none = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18), np.zeros(1, np.int64)
     told = (
