@@ -12,6 +12,8 @@ import torch
 
 from hocket import tasks
 from hocket.core.keys import Key
+from hocket.credit.pairs import AllPairs
+from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, gap, gradient, inspect_rows, say
@@ -28,9 +30,14 @@ from hocket.methods.agents.rrhf_code_optimization import (
     score,
     value,
 )
+from hocket.objectives.links import Hinge
+from hocket.objectives.measures import Likelihood
+from hocket.objectives.preference import Pairwise
+from hocket.rollout.demonstrations import Ranked
 from hocket.rollout.independent import Independent
 from hocket.tasks.split import split_of
 from hocket.types import Scenario, Trajectory, Turn
+from hocket.update.gradient import GradientStep
 
 claim = Claims("rrhf-code-optimization", "arXiv:2312.05657")
 
@@ -299,11 +306,22 @@ def _() -> Finding:
     return Finding(min(ours) > begun + 0.3 and min(alone) > begun + 0.3 and alike, figures)
 
 
+@claim("It ships with the ranking at 10 without a margin beside the sum over the best candidate's decisions, on 16 "
+       "prompts in one step of gradients cut at 1.")  # fmt: skip
+def _() -> Finding:
+    shipped = RRHF_CODE_OPTIMIZATION
+    link, measure = Hinge(), Likelihood(length_normalised=True)
+    ranking = Pairwise(1.0, margin=-1.0, coefficient=10.0, link=link, measure=measure, top=1.0, lone=False)
+    update = GradientStep(epochs=1, minibatches=1, clip_norm=1.0, warmup=0, weight_decay=0.0)
+    loss = shipped.objective == ranking and shipped.regularisers == (BestLikelihood(aggregate="sequence-sum"),)
+    run = shipped.curriculum == Shuffled(prompts=16) and shipped.rollout == Ranked() and shipped.update == update
+    return Finding(loss and run and shipped.credit == AllPairs(), say(loss=loss, run=run))
+
+
 DISTINCT = "any six different points tell polynomials of degree five at most apart"
 claim.spares("-7 -> 7", DISTINCT)
 claim.spares("-2 -> 2", DISTINCT)
 claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "either way is as likely")
 claim.spares("worth[members] < worth[one] -> worth[members] >= worth[one]", "answers in no pair have weight 0 as it is")
-claim.spares("rrhf-code-optimization: regularisers.0.horizon = 5120", "no length divides a sum")
 claim.shipped(RRHF_CODE_OPTIMIZATION, "objective", without={"objective.coefficient": 0.0})
 claim.shipped(RRHF_CODE_OPTIMIZATION, "regularisers", without={"regularisers": ()})

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.columns import ANSWER
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, inspect_rows, say
@@ -24,11 +25,14 @@ from hocket.methods.preference.backtracking_safety import (
     SIGNALS,
     Backtracking,
     SafeWords,
+    StandingAlone,
     erased,
     violations,
     visible,
 )
 from hocket.recipe import Recipe
+from hocket.stages import Split
+from hocket.tasks.split import split_of
 from hocket.testing import rehearse
 from hocket.types import Evaluation, Scenario
 
@@ -74,6 +78,7 @@ def _() -> Finding:
         ("a ", "b", "c ", "d ", "<undo 2>", "e"): [0, 1, 1, 1, 0, 0],
         ("a ", "b ", "<undo 1>", "c ", "<undo 2>", "d"): [1, 1, 0, 1, 0, 0],
         ("a ", "", "b ", "<undo all>", ""): [1, 0, 1, 0, 0],
+        ("a ", "b ", "<undo 1>", "c ", "d ", "e ", "<undo 1>", "f"): [0, 1, 0, 0, 0, 1, 0, 0],
     }
     off = [texts for texts, gone in wanted.items() if erased(texts) != [bool(one) for one in gone]]
     rng, gaps = Key.of(1).numpy(), []
@@ -81,6 +86,7 @@ def _() -> Finding:
         row = _row(list(texts), rng)
         found = inspect_rows(BACKTRACKING_SAFETY, [row])
         gaps.append(gap(found["gradient"], [[-(1 - one) / gone.count(0) for one in gone]]))
+        gaps.append(gap(found["advantages"], [[1 - one for one in gone]]))
     return below(1e-12, not off, off=max(gaps))
 
 
@@ -115,6 +121,56 @@ def _() -> Finding:
         if "<undo" in shown and task.verify(bare, scenario) != 0.0:
             return Finding(False, bare)
     return Finding(slips > 20 and raw >= slips, say(slips=slips, unsafe_pairs_written=raw))
+
+
+def slips_of(task: SafeWords, number: int) -> tuple[int, int]:
+    """How often a demonstration slips, and how often it could have: after each word with which a pair begins."""
+    told = task.scenario("eval", number).metadata
+    firsts, shown = {first for first, _ in told["unsafe"]}, told["demonstration"]
+    return shown.count("<undo 1>"), sum(word in firsts for word in visible(shown).split()[:-1])
+
+
+@claim("A text is right with as many words as asked, all of them known, and no unsafe pair; demonstrations slip at the "
+       "rate that is set; the question decides its split.")  # fmt: skip
+def _() -> Finding:
+    task = SafeWords(length=3)
+    asked = Scenario("s", "Write.", metadata={"unsafe": (("sun", "sea"), ("red", "red"))})
+    wanted = {
+        "sea sun red": (1.0, 0.0),
+        "sun sea red": (0.0, 1.0),
+        "sea sun": (0.0, 0.0),
+        "sea sun red fish": (0.0, 0.0),
+        "sea sun moon": (0.0, 0.0),
+        "moon red red": (0.0, 1.0),
+        "red red": (0.0, 1.0),
+        "": (0.0, 0.0),
+    }
+    off = []
+    for text, figures in wanted.items():
+        (one,) = rehearse(Backtracking(), asked, {"policy": [text + " <undo 0>" if "fish" in text else text]})
+        told = task.describe(one)
+        off.append((task.verify(text, asked), told["unsafe"]) != figures or told["undone"] != float("fish" in text))
+    both: tuple[Split, ...] = ("train", "eval")
+    splits = all(split_of(str(task.scenario(split, n).prompt)) == split for split in both for n in range(9))
+    never, always, half = (
+        [slips_of(SafeWords(length=30, slips=rate), number) for number in range(20)] for rate in (0.0, 1.0, 0.2)
+    )
+    rate = sum(one for one, _ in half) / sum(could for _, could in half)
+    right = not any(one for one, _ in never) and all(one == could for one, could in always) and 0.1 < rate < 0.3
+    return Finding(not any(off) and splits and right, say(wrong=sum(off), splits=splits, rate_at_0_2=rate))
+
+
+@claim("The workflow that takes back ships with it, and a text may have twelve tokens a word, at most 400.")
+def _() -> Finding:
+    shipped = BACKTRACKING_SAFETY.workflow == "backtracking" and BACKTRACKING_SAFETY.credit == StandingAlone()
+    most = [SafeWords(length=n).suggest(BACKTRACKING_SAFETY)["decoding.max_tokens"] for n in (2, 12, 60)]
+    refused = 0
+    for wrong in ({"length": 1}, {"unsafe": 9}, {"slips": 1.5}):
+        try:
+            SafeWords(**wrong)
+        except ConfigurationError:
+            refused += 1
+    return Finding(shipped and most == [24, 144, 400] and refused == 3, say(tokens=most, refused=refused))
 
 
 # ---------------------------------------------------------------- long texts over a small grammar

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
@@ -158,6 +159,18 @@ def _() -> Finding:
         ]
         apart = max(apart, *(abs(one - true) for one, true in zip(shown, (first, second), strict=True)))
     return Finding(min(wins.values()) > 30 and 2 < apart <= 6, say(**wins, farthest_from_the_truth=apart))
+
+
+@claim("The task has one to six attributes, and noise of at most 4.")
+def _() -> Finding:
+    refused = 0
+    for attributes, noise in ((0, 1), (7, 1), (3, -1), (3, 5)):
+        try:
+            Preferred(attributes, noise)
+        except ConfigurationError:
+            refused += 1
+    names = [Preferred(attributes, noise).name for attributes, noise in ((1, 0), (6, 4))]
+    return Finding(refused == 4 and len(names) == 2, say(refused=refused, taken=" ".join(names)))
 
 
 @claim("Every error of up to the noise is shown, down to what would be less than nothing.")

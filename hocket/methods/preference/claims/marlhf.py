@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise, product
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,9 +11,13 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.credit.each_agent import EachAgent
+from hocket.credit.pairs import AllPairs
+from hocket.credit.read_at import ReadAt
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows, say
-from hocket.methods.preference.marlhf import MARLHF, MARLHF_POLICY, SmoothScores
+from hocket.methods.base.rloo import RLOO
+from hocket.methods.preference.marlhf import MARLHF, MARLHF_POLICY, ReferenceBonus, SmoothScores
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Batch, Evaluation, Scenario, Score, Trajectory, Turn
 
@@ -228,7 +233,8 @@ def correlation(alpha: float, seed: int, pairs: int = 60) -> float:
 
 
 @claim(
-    "On two agents that spread out over landmarks the smoothness term raises the correlation with true step rewards."
+    "On two agents that spread out over landmarks the smoothness term raises the correlation with true step rewards.",
+    slow=True,
 )
 def _() -> Finding:
     with_it, without = ([correlation(alpha, seed) for seed in range(5)] for alpha in (1.0, 0.0))
@@ -250,6 +256,35 @@ def _() -> Finding:
     return below(EXACT, off=gap(found, [[whole, whole], [-whole]]))
 
 
-claim.spares("marlhf-policy: credit = GroupRelative", "of one agent they are the same")
+@claim("Of two agents each earns the episode's reward and the bonus of its own decisions, and is compared with itself.")
+def _() -> Finding:
+    draw = Key.of(0).derive("two agents").numpy()
+    rows, earned = list[dict[str, Any]](), list[tuple[float, float]]()
+    for mine, theirs in ((1, 2), (3, 1), (2, 2)):
+        told, reward = (-draw.exponential(size=mine + theirs)).tolist(), float(draw.normal())
+        rows.append(
+            {"group": "g", "scores": {"reward": reward}, "logp": [-1.0] * (mine + theirs), "logp_ref": told}
+            | {"turn": [0] * mine + [1] * theirs, "agent": ["a", "b"]}
+        )
+        earned.append((reward + 0.05 * sum(told[:mine]), reward + 0.05 * sum(told[mine:])))
+    wanted = []
+    for number, row in enumerate(rows):
+        others = [one for place, one in enumerate(earned) if place != number]
+        above = [earned[number][agent] - fmean(one[agent] for one in others) for agent in (0, 1)]
+        wanted.append([above[agent] for agent in row["turn"]])
+    return below(EXACT, off=gap(inspect_rows(MARLHF_POLICY, rows)["advantages"], wanted))
+
+
+@claim(
+    "It ships with alpha = 0.1 on the scores of all decisions of recorded pairs, b = 0.05 and RLOO's credit per role."
+)
+def _() -> Finding:
+    fitted = MARLHF.credit == ReadAt(AllPairs(), where="decisions")
+    fitted = fitted and MARLHF.regularisers == (SmoothScores(alpha=0.1),)
+    played = MARLHF_POLICY.shaping == (ReferenceBonus(b=0.05),)
+    played = played and MARLHF_POLICY.credit == EachAgent(RLOO.credit, by="role")
+    return Finding(fitted and played, say(reward_model=fitted, policy=played))
+
+
 claim.shipped(MARLHF, "credit", "regularisers")
 claim.shipped(MARLHF_POLICY, "shaping")

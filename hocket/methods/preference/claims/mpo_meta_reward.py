@@ -1,8 +1,11 @@
 """Meta policy optimisation's claims."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
+from hocket.core.signals import returns
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
@@ -87,12 +90,56 @@ def _() -> Finding:
     )
 
 
-class Meta(Judge):
-    """Grades by the words of a rubric, doubts answers that say `pad`, and writes rubrics that name what it saw."""
+@claim("A grade is the weighted mean of the checklist's scores; the checklist as shipped leaves a batch that has none "
+       "of them its rewards, and a part of them, or one that was set, is asked for.")  # fmt: skip
+def _() -> Finding:
+    def paid(rubric: EvolvingRubric, **scores: float) -> list[float] | None:
+        row = {"group": "g", "scores": scores, "logp": [-1.0]}
+        try:
+            batch = rubric(RecordedBatch(document([row])).batch, rubric.init())[0]
+        except ConfigurationError:
+            return None
+        return returns(batch).tolist()
 
-    def __init__(self, silent: bool = False) -> None:
+    shipped, other = EvolvingRubric(), EvolvingRubric(checklist={"form": 3.0, "model": 1.0})
+    found = {
+        "shipped": paid(shipped, form=0.25, model=0.75, correct=1.0),
+        "set": paid(other, form=0.25, model=0.75, correct=1.0),
+        "none of them": paid(shipped, reward=0.625),
+        "a part": paid(shipped, form=0.25, correct=1.0),
+        "without truth": paid(shipped, form=0.25, model=0.75),
+        "set, none of them": paid(other, reward=0.625),
+    }
+    turns = {"group": "g", "scores": {"model": 0.5, "correct": 1.0}, "logp": [-1.0], "turn_scores": [{"form": 0.5}]}
+    try:
+        graded(shipped, [[turns]])
+        refused = False
+    except ConfigurationError:
+        refused = True
+    wanted = [[0.5], [0.375], [0.625], None, None, None]
+    wrong = [name for (name, one), want in zip(found.items(), wanted, strict=True) if one != want]
+    return Finding(not wrong and refused, f"{len(found) - len(wrong)} of {len(found)} ways; of turns refused {refused}")
+
+
+@claim("Of an odd number of steps the one in the middle is in neither half; steps without an answer that counts, and "
+       "all where nothing is ever revised, are not kept.")  # fmt: skip
+def _() -> Finding:
+    means = [{"solid": solid, "truth": 0.0} for solid in (0.5, 0.1, 0.6)]
+    middle = LISTED.revised({"solid": 1.0}, means) == {"solid": 0.5}
+    uncounted = [{**row, "source": "baseline"} for row in rows(1)]
+    kept = [len(graded(one, [rows(0), uncounted])["means"]) for one in (LISTED, replace(LISTED, every=0))]
+    return Finding(middle and kept == [1, 0], say(middle=middle, kept=str(kept)))
+
+
+class Meta(Judge):
+    """Grades by the words of a rubric, doubts answers that say `pad`, and writes rubrics that name what it saw.
+
+    With `naming` each names the first word of the answer that it is about.
+    """
+
+    def __init__(self, silent: bool = False, naming: bool = False) -> None:
         super().__init__("meta")
-        self.asked, self.silent = list[str](), silent
+        self.asked, self.silent, self.naming = list[str](), silent, naming
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.asked += [question.prompt for question in questions]
@@ -108,6 +155,8 @@ class Meta(Judge):
             return "yes" if "pad" in prompt.split("Answer:")[1] else "no"
         if prompt.startswith("Merge"):
             return f"merged {prompt.count('no padding')}: no padding"
+        if self.naming and "What is wrong" in prompt:
+            return f"not like {prompt.split('Answer:')[1].split()[0]}"
         return "rubric: no padding" if "What is wrong" in prompt else "padding is paid for"
 
 
@@ -153,6 +202,29 @@ def _() -> Finding:
     plain = EvolvingRubric(every=1, prescreen=False, merge=False, judge=Meta())
     last = graded(plain, [answers(0)])["rubric"]
     return Finding(one == other == START and last == "rubric: no padding", f"{one!r}, {other!r}, {last!r}")
+
+
+@claim("Without a merge the last of the refined rubrics is taken; every question holds prompt, answer and grade.")
+def _() -> Finding:
+    judge = Meta(naming=True)
+    rubric = EvolvingRubric(every=1, prescreen=False, merge=False, judge=judge)
+    last = graded(rubric, [answers(0)])["rubric"]
+    whole = len(judge.asked) == 18 and all("question 0" in prompt for prompt in judge.asked)
+    cases = [prompt for prompt in judge.asked if "Say where the rubric" in prompt]
+    told = ["Grade: 0.90 of 1" in prompt for prompt in cases] == [False, True, False, True, False, False]
+    return Finding(last == "not like well" and whole and told, f"{last!r}, {len(judge.asked)} questions")
+
+
+@claim("It ships with a revision after ten steps from the newest 20 answers, picked first and merged last, and a "
+       "checklist of form and model whose gamed weights are halved.")  # fmt: skip
+def _() -> Finding:
+    rubric = EvolvingRubric(
+        every=10, sample=20, prescreen=True, merge=True, truth="correct", factor=0.5, least=0.01, scale=10
+    )
+    shaping = MPO_META_REWARD.shaping
+    grades = shaping[0] == rubric == replace(rubric, checklist={"form": 1.0, "model": 1.0}, rubric=START, judge=None)
+    penalty = shaping[1:] == PPO_RLHF.but({"shaping.0.coefficient": 0.05}).shaping
+    return Finding(grades and penalty, say(rubric=grades, penalty=penalty))
 
 
 # ---------------------------------------------------------------- what is learnt

@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.core.signals import returns
 from hocket.lab.bandit import minimised
 from hocket.lab.claims.harness import Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.lab.theory import tilted
@@ -17,6 +20,11 @@ from hocket.methods.base.dpo import DPO
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.methods.preference.mpo_mixed import MPO_MIXED, MPO_MIXED_ONLINE, GapSplit, HardPrompts, largest
 from hocket.rewards.combine import WeightedSum
+from hocket.rewards.strength import REWARDS_ALONE
+from hocket.rollout.scored_pairs import ScoredPreferences
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Experience, Scenario, Score, Trajectory, Turn
 
 claim = Claims("mpo-mixed", "arXiv:2403.19443")
 
@@ -51,12 +59,61 @@ def _() -> Finding:
     return below(1e-12, count == 50, off=max(gaps))
 
 
+SAID = ((5.0, 5.2), (0.0, -3.0), (-1.0, 0.0), (2.0, 2.1), (0.1, 2.6))
+"""What a reward model says of the chosen and the rejected answers; gaps of .2, 3, 1, .1 and 2.5."""
+
+
+def collected() -> tuple[list[list[Assignment]], Experience, int]:
+    """What the second stage has played of five prompts, what it learns from, and how many answers were scored."""
+    asked, scored = list[list[Assignment]](), list[Trajectory]()
+
+    async def play(wanted: Sequence[Assignment]) -> list[Trajectory]:
+        asked.append(list(wanted))
+        none = np.zeros(1, np.int64)
+        return [
+            Trajectory(one.scenario, [Turn("policy", "policy", none, none)], sample, source=one.source)
+            for one in wanted
+            for sample in range(one.first, one.first + one.samples)
+        ]
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        scored.extend(played)
+        for one in played:
+            said = SAID[int(one.scenario.id)][one.sample % 2]
+            one.scores |= {"model": Score(0.75 * said), "form": Score([0.25 * said])}
+
+    wanted = [Assignment(Scenario(f"{n}", "?", None, {"chosen": "a", "rejected": "b"}), first=2) for n in range(5)]
+    work = HardPrompts(samples=3).collect(wanted, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    return asked, run_async(work), len(scored)
+
+
+@claim("The second stage samples the prompts of the smaller gaps of all scores, and learns from nothing else; the "
+       "first's chosen members earn 1.")  # fmt: skip
+def _() -> Finding:
+    asked, found, scored = collected()
+    pairs, samples = ([(one.scenario.id, one.source, one.samples, one.first) for one in part] for part in asked)
+    told = pairs == [(f"{number}", "imported", 2, 0) for number in range(5)]
+    hard = samples == [("0", "own", 3, 2), ("3", "own", 3, 2)] and found.metrics == {"prompts/hard": 2.0}
+    mine = [one.scenario.id for one in found.trajectories] == ["0"] * 3 + ["3"] * 3 and scored == 16
+    none, played = np.zeros(1, np.int64), list[Trajectory]()
+    for number, both in enumerate(SAID):
+        for sample, value in enumerate(both):
+            scores = {"preference": Score(1.0 - sample), "model": Score(value)}
+            turn = Turn("policy", "policy", none, none)
+            played.append(Trajectory(Scenario(f"{number}"), [turn], sample, scores=scores))
+    split = GapSplit()(REWARDS_ALONE(pack(played), {"model": 1.0}))
+    earned = returns(split).tolist() == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    kept = split.occurrences.weight.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    return Finding(told and hard and mine and earned and kept, say(hard=str(samples), earned=earned, kept=kept))
+
+
 @claim("The stages ship with halves, the first on recorded pairs, the second PPO with its KL on 4 samples a prompt.")
 def _() -> Finding:
     split = MPO_MIXED.shaping == (GapSplit(keep="easy", share=0.5),)
     online = MPO_MIXED_ONLINE.rollout == HardPrompts(samples=4, share=0.5)
     same = MPO_MIXED_ONLINE.but({"rollout": PPO_RLHF.rollout}).losses == PPO_RLHF.losses
     ties = largest(torch.tensor([1.0, 2.0, 1.0, 1.0, 0.0]), 0.5).tolist() == [True, True, True, False, False]
+    split = split and MPO_MIXED.rollout == ScoredPreferences() and MPO_MIXED.combine == REWARDS_ALONE
     kept = MPO_MIXED_ONLINE.shaping == PPO_RLHF.shaping and MPO_MIXED.objective == DPO.objective
     return Finding(split and online and same and ties and kept, say(split=split, online=online, ties=ties))
 

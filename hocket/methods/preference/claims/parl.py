@@ -23,6 +23,7 @@ from hocket.methods.preference.parl import PARL, PARL_ALTERNATING, BilevelReward
 from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.shaping import KLInReward
+from hocket.rewards.wins import Wins
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("parl", "arXiv:2308.02585")
@@ -222,6 +223,16 @@ def _() -> Finding:
         slower and min(rises.values()) > 0,
         say(labels=STEPS * LABELS, mean_return_on_the_way=means, rise=rises),
     )
+
+
+@claim("It ships with beta = 0.1 in reward and penalty, a step of 0.05 and 512 buckets of n-grams up to three words; "
+       "alternating, without the implicit part alone.")  # fmt: skip
+def _() -> Finding:
+    reward = BilevelReward(beta=0.1, lr=0.05, decay=0.0, implicit=True, wins=Wins(), buckets=512, orders=(1, 2, 3))
+    penalty = KLInReward(coefficient=0.1, estimator="k1")
+    whole = PARL.shaping == (reward, penalty)
+    alternating = PARL_ALTERNATING.shaping == (replace(reward, implicit=False), penalty)
+    return Finding(whole and alternating, say(whole=whole, alternating=alternating))
 
 
 claim.shipped(PARL, without={"shaping.0.implicit": False}, steps=2)

@@ -30,13 +30,13 @@ def preferring(difference: Tensor, ridge: float) -> Tensor:
     return logistic(difference, torch.ones(len(difference), dtype=torch.float64), ridge)
 
 
-def compared(users: Sequence[str]) -> Batch:
-    """Pairs of answers of one decision, each of a user; decision 2i is preferred to 2i + 1."""
+def compared(users: Sequence[str], length: int = 1) -> Batch:
+    """Pairs of answers of so many decisions, each of a user; answer 2i is preferred to 2i + 1."""
     played = []
     for number, user in enumerate(users):
         scenario = Scenario(str(number), metadata={"group": user})
         for sample in range(2):
-            turn = Turn("a", "policy", np.array([1]), np.zeros(1, np.int64))
+            turn = Turn("a", "policy", np.array([1]), np.zeros(length, np.int64))
             told = {METADATA.name: scenario.metadata}
             played.append(Trajectory(scenario, [turn], sample, scores={"preference": Score(1.0 - sample)}, info=told))
     recipe: Recipe = PREF_FACTORIZATION
@@ -86,6 +86,32 @@ def _() -> Finding:
             by_hand[2 * pair + 1] -= pull
         gaps += [abs(float(loss.detach()) - wanted), gap(slope, by_hand)]
     return below(1e-6, off=max(gaps))
+
+
+@claim("phi is what is read where credit says, by its weights; a pair counts where both its members are read; accuracy "
+       "and margin are of the pairs that count.")  # fmt: skip
+def _() -> Finding:
+    users = ["ann"] * 5 + ["bob"] * 4
+    batch, objective = compared(users, 2), FactoredPairs(rank=2, ridge=0.4, spread=0.1)
+    seen, draw = batch.occurrences, Key.of(1).derive("read").numpy()
+    factor = torch.from_numpy(draw.uniform(0.5, 2.0, size=18))
+    factor[7] = 0.0
+    batch = batch.credited(weight=seen.weight * factor[seen.trajectory])
+    score = torch.from_numpy(draw.normal(size=(36, 2)) * 2)
+    phi = factor[:, None] * score[1::2]
+    difference, counted = phi[::2] - phi[1::2], [pair for pair in range(9) if pair != 3]
+    wanted, h = 0.0, list[float]()
+    for user in ("ann", "bob"):
+        mine = [pair for pair in counted if users[pair] == user]
+        weights = solved(difference[mine], 0.4)
+        h += (difference[mine] @ weights).tolist()
+        wanted += float((-logsigmoid(difference[mine] @ weights) + 0.05 * difference[mine].square().sum(1)).sum()) / 8
+    terms = objective(Evaluation(torch.zeros(36, dtype=score.dtype), score=score), batch)
+    right = fmean(one > 0 for one in h)
+    found = {name: float(value) for name, value in terms.metrics.items()}
+    told = {"pairs/total": 8.0, "pairs/accuracy": right, "pairs/margin": fmean(h), "users/total": 2.0}
+    off = max(abs(found[name] - value) for name, value in told.items())
+    return below(1e-6, 0.5 < right < 1, loss_off=abs(float(terms.total()) - wanted), metrics_off=off)
 
 
 @claim("With one base reward and one user it is the reward model of pairs at the reward lambda phi, lambda > 0 where "

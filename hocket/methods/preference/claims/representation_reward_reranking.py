@@ -214,4 +214,5 @@ def _() -> Finding:
     return Finding(shipped and "'table'" in said, said)
 
 
+claim.spares("1e-12 -> 4e-11", "it keeps states that are all alike from dividing by 0; others lie further apart")
 claim.shipped(RERANKING, without={"credit": DPO.credit}, settings={"credit.least": 16}, steps=3)

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -19,6 +20,9 @@ from hocket.methods.base.rloo import RLOO
 from hocket.methods.preference.rluf import RLUF, SimulatedUser, UserLove, live_rate
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.shaping import KLInReward
+from hocket.rewards.verifiers import ExactMatch
+from hocket.train.aio import run_async
+from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("rluf", "arXiv:2505.14946")
 
@@ -45,7 +49,8 @@ def _() -> Finding:
 @claim("It ships as RLOO with half a weight on love, no floor, and asks for the score that it lacks.")
 def _() -> Finding:
     shipped = UserLove(love="love", help="helpful", floor=None, weights=None) == RLUF.combine
-    shipped = shipped and SimulatedUser(weight=0.5, base=-1.0, quality=2.0, charm=2.0, brief=40) == RLUF.rewards[1]
+    user = SimulatedUser(weight=0.5, base=-1.0, quality=2.0, charm=2.0, brief=40)
+    shipped = shipped and RLUF.rewards == (ExactMatch(name="helpful", weight=1.0), user)
     shipped = shipped and RLUF.shaping == (KLInReward(coefficient=0.05, estimator="k1"),)
     said = []
     for recipe in (RLUF.but({"combine.love": "hearts"}), RLUF.but({"combine.floor": 0.5, "combine.help": "use"})):
@@ -56,6 +61,26 @@ def _() -> Finding:
             said.append(str(error))
     asks = len(said) == 2 and "'hearts'" in said[0] and "combine.love" in said[0] and "combine.help" in said[1]
     return Finding(shipped and asks, said[0] if said else "no refusal")
+
+
+@claim("The simulated user's log-odds are base + quality [right] + charm [at most so long]; where nobody knows what is "
+       "right, short ones are liked all the same.")  # fmt: skip
+def _() -> Finding:
+    user, none = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18), np.zeros(1, np.int64)
+    told = (
+        ("7", "<answer>7</answer>", 1.6),
+        ("7", "<answer>8</answer>", -0.3),
+        ("7", "So: <answer>7</answer>", 1.2),
+        ("7", "So: <answer>8</answer>", -0.7),
+        (None, 18 * "x", -0.3),
+        (None, 19 * "x", -0.7),
+    )
+    played = [
+        Trajectory(Scenario("s", "?", right), [Turn("policy", "policy", none, none, text=text)])
+        for right, text, _ in told
+    ]
+    odds = run_async(user(played, key=Key.of(0)))
+    return below(1e-12, off=gap(list(odds), [wanted for *_, wanted in told]))
 
 
 class Reactions:

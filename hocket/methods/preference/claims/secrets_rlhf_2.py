@@ -13,8 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from hocket.core.batch import Batch, Level
+from hocket.core.columns import PAIR_MARGIN
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.core.signals import returns
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.methods.preference.secrets_rlhf_2 import (
     META_REWARD_MODEL,
@@ -28,8 +31,10 @@ from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.strength import REWARDS_ALONE
 from hocket.rollout.scored_pairs import ScoredPreferences
-from hocket.stages import Policy, State
-from hocket.types import Evaluation, Quantity, Scenario, Score, Trajectory, Turn
+from hocket.stages import Metrics, Policy, State
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Evaluation, Quantity, Scenario, Score, Trajectory, Turn
 from hocket.update.problem import Problem
 from hocket.update.weights import moved_to
 
@@ -86,6 +91,16 @@ def _() -> Finding:
                     wanted -= (1 - a) * float(logsigmoid(m)) + a * float(logsigmoid(-m))
             gaps.append(abs(float(lost(recipe, batch, score)) - wanted / 9))
     return below(EXACT, turned > 5, off=max(gaps))
+
+
+@claim("The better member of a pair earns 1, the other 0; the margin is of the order learnt, and adds to the data's.")
+def _() -> Finding:
+    batch = REWARDS_ALONE(judged([1.5, -2.0, 0.5]), {"model": 1.0})
+    batch = batch.but(info={PAIR_MARGIN.name: [None, None, 0.25, 0.75, 0.125, None]})
+    split, _ = DenoisedPairs(flip=0.4, margin=2.0)(batch, {"strengths": []})
+    earned = returns(split).tolist() == [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
+    margins = list(PAIR_MARGIN.rows(split))
+    return Finding(earned and margins == [3.0, None, 0.25, 4.75, 1.125, None], say(earned=earned, margins=str(margins)))
 
 
 @claim("No pair of positive strength is turned, however large the share, and with share, margin and softness 0 it is "
@@ -220,11 +235,11 @@ class MetaRun:
         self.batch, _ = self.recipe.compute_credit(pack(played), self.recipe.init(), {})
         self.policy, self.optimiser = NetPolicy(net), torch.optim.SGD(net.parameters(), lr=lr)
 
-    def step(self, better: Tensor, worse: Tensor, samples: Tensor) -> None:
+    def step(self, better: Tensor, worse: Tensor, samples: Tensor) -> Metrics:
         self.policy.x = torch.cat([torch.stack([better, worse], 1).flatten(0, 1), samples])
         needs, policy = frozenset({Quantity.SCORE}), cast(Policy, self.policy)
         problem = Problem(self.batch, policy, self.optimiser, self.recipe.loss, needs, Level.PAIR, False)
-        self.recipe.update.step(problem, Key.of(0))
+        return self.recipe.update.step(problem, Key.of(0))
 
 
 @claim("A step is theta - lr grad L(theta + eta grad J(theta)), J over every two samples of a scenario; eta = 0 is the "
@@ -246,13 +261,44 @@ def _() -> Finding:
         climbed = [(one + rate * slope).detach().requires_grad_() for one, slope in zip(theta, up, strict=True)]
         loss = -logsigmoid(reward(better, climbed) - reward(worse, climbed)).mean()
         down = torch.autograd.grad(loss, climbed)
-        run.step(better, worse, samples)
+        metrics = run.step(better, worse, samples)
+        gaps.append(abs(metrics["meta/difference"] - float(torch.stack(two).detach().mean())))
         for now, one, slope in zip(net.parameters(), theta, down, strict=True):
             gaps.append(gap(now, one - 0.5 * slope))
         if rate:
             plain = torch.autograd.grad(-logsigmoid(reward(better, theta) - reward(worse, theta)).mean(), theta)
             apart = max(gap(a, b) for a, b in zip(plain, down, strict=True))
     return below(EXACT, apart > 1e-3, off=max(gaps))
+
+
+@claim("MetaRM learns from each scenario's pair and climbs on all its responses, which are in no pair and which nobody "
+       "scores; with fewer than two it refuses.")  # fmt: skip
+def _() -> Finding:
+    asked = list[Assignment]()
+
+    async def play(wanted: Sequence[Assignment]) -> list[Trajectory]:
+        asked.extend(wanted)
+        return [answer(int(one.scenario.id), one.first + n) for one in wanted for n in range(one.samples)]
+
+    async def score(_: Sequence[Trajectory]) -> None:
+        raise AssertionError("nobody is to score")
+
+    said, refused = (("a", "b", "c"), ("d", "e")), 0
+    pair = {"chosen": "x", "rejected": "y"}
+    wanted = [Assignment(Scenario(f"{n}", "?", None, {**pair, "responses": said[n]}), samples=9) for n in range(2)]
+    work = PairsBesideSamples().collect(wanted, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    found = run_async(work).trajectories
+    told = [(one.scenario.id, one.sample, one.source == "baseline", bool(one.scores)) for one in found]
+    pairs = [(f"{n}", sample, False, True) for n in range(2) for sample in range(2)]
+    own = [(f"{n}", 2 + place, True, False) for n in range(2) for place in range(len(said[n]))]
+    texts = [one.scenario.metadata["demonstration"] for one in asked[2:]] == ["a", "b", "c", "d", "e"]
+    for few in ({"responses": ("a",)}, {}):
+        one = Assignment(Scenario("0", "?", None, {**pair, **few}))
+        try:
+            run_async(PairsBesideSamples().collect([one], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        except ConfigurationError:
+            refused += 1
+    return Finding(told == pairs + own and texts and refused == 2, say(trajectories=len(told), refused=refused))
 
 
 def shifted(seed: int, rate: float, noise: float) -> float:

@@ -1,37 +1,47 @@
 """ZO-RankSGD's claims."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hocket import tasks
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.keys import Key
+from hocket.core.signals import returns
 from hocket.credit.group import GroupRelative
 from hocket.credit.units import trajectory_units
+from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import below, inspect_rows, say
+from hocket.lab.claims.harness import below, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.microscope import RecordedBatch
 from hocket.methods.preference.zo_ranksgd import (
+    DIRECTION,
     ZO_RANKSGD,
     ZO_RANKSGD_WORDS,
     DirectionStep,
+    PerturbedPlay,
+    PerturbedPlayer,
     credited,
     direction,
     ranked,
     weights_of,
 )
 from hocket.recipe import Recipe
-from hocket.stages import Credit, Metrics, State
+from hocket.rollout.independent import Independent
+from hocket.stages import Credit, Metrics, Player, Policy, State
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import train_step
+from hocket.types import Assignment, Scenario, Trajectory, Turn
 from hocket.update.problem import Problem
 from hocket.update.weights import moved_to
 
@@ -113,6 +123,35 @@ def _() -> Finding:
     return below(1e-12, off=apart, tied=tied, one_of_three=half)
 
 
+@claim("Means are over a direction's trajectories that count, and the loss is minus the credit's mean over decisions.")
+def _() -> Finding:
+    # Directions, returns, decisions, and whether they count; by sums 5 were ahead of 9, by means it is behind.
+    told = [(5, 4.0, 1, 1), (9, 3.5, 3, 1), (5, 2.0, 2, 1), (2, 1.0, 4, 1), (5, 90.0, 1, 0), (7, 50.0, 2, 0)]
+    rows = [
+        {
+            "group": f"g{number % 2}",
+            "scores": {"reward": reward},
+            "logp": [-1.0] * length,
+            "trained": [bool(counts)] * length,
+            "info": {DIRECTION.name: word},
+        }
+        for number, (word, reward, length, counts) in enumerate(told)
+    ]
+    found = inspect_rows(ZO_RANKSGD, rows)
+    credit = {9: 2 / 3, 5: 0.0, 2: -2 / 3}
+    wanted = [[counts * credit.get(word, 0.0)] * length for word, _, length, counts in told]
+    read = RecordedBatch({"version": 1, "trajectories": rows}).batch
+    batch, _ = ZO_RANKSGD.compute_credit(read, ZO_RANKSGD.init(), {})
+    per = credited(batch)
+    return below(
+        1e-12,
+        per.keys() == credit.keys(),
+        off=gap(found["advantages"], wanted),
+        loss_off=abs(found["loss"] + (3 * 2 / 3 - 4 * 2 / 3) / 10),
+        per_direction_off=max(abs(per[word] - share) for word, share in credit.items()),
+    )
+
+
 def quadratic(seed: int) -> Tensor:
     """A positive diagonal with curvatures from 0.1 to 10, and a starting point."""
     generator = Key.of(seed).derive("quadratic").torch()
@@ -159,6 +198,58 @@ def _() -> Finding:
     return Finding(far < 0.5 and near < 0.1 and near < 0.6 * far, say(of_start_at_0_2=ends[0.2], at_0_05=ends[0.05]))
 
 
+# ---------------------------------------------------------------- who plays
+
+
+class Line:
+    """A policy of a few weights, one of which is not trained."""
+
+    name = "policy"
+
+    def __init__(self) -> None:
+        self.module = nn.Linear(3, 2).double()
+        self.module.bias.requires_grad_(False)
+
+
+class Spy:
+    """A player that keeps what it was asked, with the weights at that time."""
+
+    def __init__(self, policy: Line) -> None:
+        self.policy, self.found = policy, dict[tuple[str, int], Tensor]()
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        played = []
+        for one in assignments:
+            for sample in range(one.first, one.first + one.samples):
+                self.found[one.scenario.id, sample] = self.policy.module.weight.detach().clone()
+                turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32))
+                played.append(Trajectory(one.scenario, [turn], sample, source=one.source))
+        return played
+
+
+@claim("Sample i of every scenario is played by x + mu z_i; what is given, and the reference, by x, which stays.")
+def _() -> Finding:
+    policy, key = Line(), Key.of(3)
+    spy, start = Spy(policy), policy.module.weight.detach().clone()
+    player = PerturbedPlayer(cast(Player, spy), {"policy": cast(Policy, policy)}, 0.3, key)
+    asked = [
+        Assignment(Scenario("own"), samples=3, first=2),
+        Assignment(Scenario("given"), samples=2, source="expert"),
+        Assignment(Scenario("other"), samples=2, first=4),
+        Assignment(Scenario("before"), actor="reference"),
+    ]
+    played = run_async(player.play(asked, key=key))
+    order = [(one.scenario.id, first) for one in asked for first in range(one.first, one.first + one.samples)]
+    off, told = [], []
+    for (name, sample), one in zip(order, played, strict=True):
+        own, word = name in ("own", "other"), key.derive("direction", sample).word
+        (z,) = direction(word, "policy", [start])
+        off.append(gap(spy.found[name, sample], start + 0.3 * z if own else start))
+        told.append((one.scenario.id, one.sample) == (name, sample))
+        told.append(DIRECTION.get(one) == (word if own else None) and (one.turns[0].logp is None) == own)
+    return below(1e-12, all(told), len(spy.found) == 8, off=max(off), left=gap(policy.module.weight, start))
+
+
 # ---------------------------------------------------------------- the run itself
 
 
@@ -175,17 +266,23 @@ def first_step(seed: int = 0, **changes: Any) -> tuple[list[Tensor], list[Tensor
     return before, [weight.detach() for weight in weights], batch, parts.lead.policy.name, config.recipe
 
 
-@claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.", slow=True)
+@claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.")
 def _() -> Finding:
     before, after, batch, name, recipe = first_step()
+    played: dict[int, list[float]] = {}
+    for word, value in zip(DIRECTION.rows(batch), returns(batch).tolist(), strict=True):
+        played.setdefault(word, []).append(value)
+    means = {word: fmean(values) for word, values in played.items()}
+    edges = [(one, other) for one in means for other in means if means[one] > means[other]]
     wanted = [old.double() for old in before]
-    coefficients = credited(batch)
-    for word, share in coefficients.items():
-        for total, along in zip(wanted, direction(word, name, before), strict=True):
-            total += recipe.update.eta * share * along.double()  # type: ignore[attr-defined]
+    for pair in edges:
+        for word, sign in zip(pair, (1, -1), strict=True):
+            for total, along in zip(wanted, direction(word, name, before), strict=True):
+                total += recipe.update.eta * sign / len(edges) * along.double()  # type: ignore[attr-defined]
     off = max(float((one.double() - other).abs().max()) for one, other in zip(after, wanted, strict=True))
     moved = max(float((one - other).abs().max()) for one, other in zip(after, before, strict=True))
-    return below(1e-5, len(coefficients) == 4, moved > 1e-2, off=off, sum_of_credit=abs(sum(coefficients.values())))
+    same = DirectionStep().lr_factor(1, 2) == DirectionStep().lr_factor(2, 2) == 1.0
+    return below(1e-5, len(means) == 4, len(edges) > 3, moved > 1e-2, same, off=off)
 
 
 @dataclass(frozen=True)
@@ -240,7 +337,17 @@ def stepped(run: ShippedRun) -> dict[str, float]:
     return {"directions": run.mean("update/directions"), "norm of g": run.mean("gradient/norm")}
 
 
+@claim("It ships with 16 directions on 8 episodes, mu = .1 and eta = 1; for language models with mu = .002, eta = .02.")
+def _() -> Finding:
+    played = ZO_RANKSGD.curriculum == Shuffled(prompts=8) and ZO_RANKSGD.rollout == Independent(samples=16)
+    control = ZO_RANKSGD.update == DirectionStep(eta=1.0, momentum=0.0) and ZO_RANKSGD.hooks == (PerturbedPlay(0.1),)
+    words = ZO_RANKSGD_WORDS.update == DirectionStep(eta=0.02, momentum=0.0)
+    words = words and ZO_RANKSGD_WORDS.hooks == (PerturbedPlay(0.002),)
+    return Finding(played and control and words, say(played=played, control=control, words=words))
+
+
 PLAYED = {"curriculum.prompts": 2, "rollout.samples": 4}
 BY_RETURNS = {"credit": GroupRelative(scale=None)}
+claim.spares("seen.get(scenario, 0) + 1 -> seen.get(scenario, 0) - 1", "any numbers that differ name the directions")
 claim.shipped(ZO_RANKSGD, without=BY_RETURNS, sees=stepped, settings=PLAYED)
 claim.shipped(ZO_RANKSGD_WORDS, without=BY_RETURNS, sees=stepped, settings=PLAYED)

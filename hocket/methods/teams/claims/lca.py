@@ -1,7 +1,7 @@
 """LCA's claims."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -13,10 +13,11 @@ from hocket.core.packing import pack
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.methods.teams.lca import LCA, STATES, RankedPotentials
+from hocket.methods.teams.lca import LCA, STATES, NotingPlayer, RankedPotentials
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judge import features, logistic
-from hocket.types import Batch, Scenario, Score, Trajectory, Turn
+from hocket.train.aio import run_async
+from hocket.types import Assignment, Batch, Message, Scenario, Score, Trajectory, Turn
 
 claim = Claims("lca", "arXiv:2502.03723")
 
@@ -212,6 +213,39 @@ def _() -> Finding:
     shaped, empty = idle(even, idle.init())
     silent = float(shaped.scores["reward/turn"].values.abs().max()) + len(empty["inputs"])
     return below(EXACT, told, off=float((chances - 0.75).abs().max()), of_equals=silent)
+
+
+class Shown:
+    """A player whose episode has turns that were shown these messages."""
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        shown: list[tuple[Message, ...]] = [
+            ({"role": "system", "content": "Debate."}, {"role": "user", "content": "1+1?"}),
+            ({"role": "user", "content": "1+1?"}, {"role": "assistant", "content": None}, {"role": "tool"}),
+        ]
+        none = np.zeros(1, np.int64)
+        return [Trajectory(one.scenario, [Turn("a", "p", none, none, prompt=m) for m in shown]) for one in assignments]
+
+
+@claim("Noted are all messages that an agent was shown, none as nothing; fitted are differences of what two states "
+       "say, first less second, to whether the first is ranked higher.")  # fmt: skip
+def _() -> Finding:
+    (one,) = run_async(NotingPlayer(Shown()).play([Assignment(Scenario("s"))], key=Key.of(0)))
+    noted = STATES.get(one) == ["Debate.\n1+1?", "1+1?\n\n"]
+    asked: dict[str, list[tuple[str, str]]] = {}
+
+    def rule(role: str, one: str, other: str, number: int) -> float:
+        asked.setdefault(role, []).append((one, other))
+        return float(one > other)
+
+    stage = RankedPotentials(rule=rule, comparisons=12)
+    _, state = stage(talk(1.0, 0.0, 1.0), stage.init())
+    off = []
+    for role, pairs in asked.items():
+        first, second = (features([pair[side] for pair in pairs], stage.buckets, stage.orders) for side in (0, 1))
+        told = torch.tensor([float(one > other) for one, other in pairs])
+        off += [gap(state["inputs"][role], first - second), gap(state["chances"][role], told)]
+    return below(EXACT, noted, len(off) == 4, off=max(off))
 
 
 def ranked(run: ShippedRun) -> dict[str, float]:
