@@ -9,6 +9,7 @@ def _() -> Finding:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -64,16 +65,23 @@ def gradient(recipe: Recipe, batch: Mapping[str, Any]) -> Tensor:
 
 
 def gap(left: Any, right: Any) -> float:
-    """The largest absolute difference between numbers, nested lists of numbers (also of unequal lengths) or tensors."""
+    """The largest absolute difference between numbers, nested lists of numbers (also of unequal lengths) or tensors.
+
+    Raises:
+        ValueError: where a difference is not a number, which `max` over several might hide.
+    """
     if isinstance(left, (list, tuple)):
         return max((gap(one, other) for one, other in zip(left, right, strict=True)), default=0.0)
     one, other = (torch.as_tensor(side, dtype=torch.float64).detach() for side in (left, right))
-    return float((one - other).abs().max()) if one.numel() else 0.0
+    found = float((one - other).abs().max()) if one.numel() else 0.0
+    if math.isnan(found):
+        raise ValueError("a difference is not a number")
+    return found
 
 
 def below(limit: float, *also: bool, **figures: float) -> Finding:
     """Holds when all `figures` are below `limit`, and `also`."""
-    return Finding(max(figures.values()) < limit and all(also), say(**figures))
+    return Finding(all(value < limit for value in figures.values()) and all(also), say(**figures))
 
 
 def same_gradient(left: Recipe, right: Recipe, count: int = 20, *names: str | int, **settings: Any) -> Finding:
