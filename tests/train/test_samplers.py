@@ -69,6 +69,27 @@ def test_samplers_draw_what_one_process_draws(name: str, tmp_path: Path) -> None
     assert any(learnt), "a run without gradients would prove nothing"
 
 
+ROLLOUTS = ("xpo", "optima", "at-grpo", "s-grpo", "igpo", "sdpo", "cory", "masprm", "tempsamp-r1", "zo-ranksgd-words")
+"""Recipes whose rollouts branch, search, look at scores, impose turns, recast, play the reference or move weights."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ROLLOUTS)
+def test_rollouts_of_every_kind_are_the_same_on_samplers(recipe: str, tmp_path: Path) -> None:
+    more = ["--recipe", recipe, "--curriculum.prompts", "4", "--checkpoint.steps", "1"]
+    tiny = ["--evaluation.n", "4", "--evaluation.between", "2", "--threads", "1"]
+    train(tmp_path, "one", *more, steps=2, tiny=tiny)
+    train(tmp_path, "away", *more, *AWAY, "2", steps=2, tiny=tiny)
+    assert weights(tmp_path / "one") == weights(tmp_path / "away")
+    assert rows(tmp_path / "one") == rows(tmp_path / "away")
+
+
+def test_what_only_this_process_can_play_is_refused(tmp_path: Path) -> None:
+    said = call("train", *TINY, "--recipe", "past-selves", *AWAY, "1", "--runs", tmp_path, "--run", "run", "--quiet")
+    assert said.code == 2
+    assert "drop samplers" in said.err
+
+
 # ---------------------------------------------------------------- what is lost is done again
 
 
