@@ -73,11 +73,15 @@ def configure(pairs: Pairs, task: Task) -> Config:
     return _applied(config, [*_suggested(config, given, task), *method])
 
 
+STEPS = 120
+"""Training steps where nobody says how many."""
+
+
 def settled(config: Config, task: Task) -> Config:
-    """`config` with the number of steps the task suggests where none was set."""
+    """`config` with the number of steps the task suggests where none was set, else the usual one."""
     if config.steps is not None or config.plan:
         return config
-    return dataclasses.replace(config, steps=int(task.suggest(config.recipe).get("steps", 0)))
+    return dataclasses.replace(config, steps=int(task.suggest(config.recipe).get("steps", STEPS)))
 
 
 def _planned(config: Config, method: Pairs, task: Task) -> Config:

@@ -269,3 +269,13 @@ def test_a_run_remembers_the_whole_task_that_its_recipe_is_for(tmp_path: Path) -
     assert call("train", "--recipe", "sdpo", *flags).code == 0
     first = (tmp_path / "run/config.yaml").read_text().splitlines()[0]
     assert first == "task: maze?width=3&height=3&steps=10&reading=number"
+
+
+def test_a_task_that_suggests_no_steps_is_trained_on_all_the_same() -> None:
+    from hocket import tasks
+    from hocket.train.config import STEPS, configure, settled
+
+    task = tasks.find("maze")
+    assert "steps" not in task.suggest(configure([], task).recipe)
+    assert settled(configure([], task), task).steps == STEPS > 0
+    assert settled(configure([("steps", 0)], task), task).steps == 0

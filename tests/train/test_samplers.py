@@ -85,7 +85,8 @@ def test_rollouts_of_every_kind_are_the_same_on_samplers(recipe: str, tmp_path: 
 
 
 def test_what_only_this_process_can_play_is_refused(tmp_path: Path) -> None:
-    said = call("train", *TINY, "--recipe", "past-selves", *AWAY, "1", "--runs", tmp_path, "--run", "run", "--quiet")
+    more = ["--recipe", "past-selves", "--steps", "1", *AWAY, "1"]
+    said = call("train", *TINY, *more, "--runs", tmp_path, "--run", "run", "--quiet")
     assert said.code == 2
     assert "drop samplers" in said.err
 
