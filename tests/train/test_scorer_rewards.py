@@ -36,6 +36,7 @@ RECIPES = {
     "reward-binary": "labels/accuracy",
     "reward-regression": "scores/explained",
     "process-reward": "labels/accuracy",
+    "rlsqm-reward": "labels/accuracy",
 }
 
 
