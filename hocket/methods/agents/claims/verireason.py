@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from statistics import fmean
+from typing import cast
 
 import hocket
 from hocket.core.keys import Key
@@ -31,8 +32,7 @@ claim = Claims("verireason", "arXiv:2505.11849; weights from the repository's re
 AND = "module top(input a,b,output y);assign y=a&b;endmodule"
 OR = "module top(input a,b,output y);assign y=a|b;endmodule"
 PORTS = "module top(input a,b,output y);endmodule"
-(STEPS,) = VERIREASON.rewards
-assert isinstance(STEPS, SteppedReward)
+STEPS = cast(SteppedReward, VERIREASON.rewards[0])
 
 
 def by_hand(said: Sequence[str], wanted: Sequence[str]) -> float:
