@@ -207,8 +207,10 @@ class Line:
     name = "policy"
 
     def __init__(self) -> None:
-        self.module = nn.Linear(3, 2).double()
-        self.module.bias.requires_grad_(False)
+        self.module = nn.utils.skip_init(nn.Linear, 3, 2, dtype=torch.float64)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            self.module.weight.copy_(torch.arange(6.0).reshape(2, 3) / 7 - 0.4)
+            self.module.bias.fill_(0.3).requires_grad_(False)
 
 
 class Spy:
