@@ -34,6 +34,11 @@ TINY = [
     "10",
 ]
 
+CONTROL = ["--task", "gym:CartPole-v1?max_episode_steps=20", "--curriculum.prompts", "4", "--threads", "1"]
+CONTROL += ["--evaluation.n", "4", "--evaluation.between", "2"]
+TEAM = ["--workflow", "planner-worker", "--roles.planner.policy", "planner", "--roles.worker.policy", "worker"]
+TWICE = ["--update.epochs", "2", "--update.minibatches", "2"]
+
 REWARDS = """
 import random
 

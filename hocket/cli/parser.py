@@ -22,6 +22,7 @@ learning.
   hocket train --task data.jsonl --reward my.py:fn  your own data and reward
   hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
   hocket train --engine vllm                        sampled by vLLM (see docs/engines.md)
+  hocket train --cluster local --samplers 2         on several processes (see docs/cluster.md)
   hocket report RUN                                 one page with everything about a run"""
 
 TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about a

@@ -22,8 +22,9 @@ RECENT = 5
 def status_of(path: Path) -> dict[str, Any]:
     """The state of a run as JSON data.
 
-    `step` of `steps`; `age` seconds since the last step; `reward` of it; `seconds` of this session and `samplers`, as
-    `hocket.train.cluster.samplers.Account` has them, where a run has such; the last `faults` in words.
+    `step` of `steps`; `age` seconds since the last step; `reward` of it; where a run has
+    samplers, `seconds` since they began and `samplers`, as `hocket.train.cluster.samplers.Account` has them; the last
+    `faults` in words.
 
     Raises:
         ConfigurationError: when `path` is no run.

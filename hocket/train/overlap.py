@@ -32,6 +32,7 @@ from hocket.engine.local import LocalEngine
 from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
+from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
 from hocket.train.sampler import SamplerEngine, SamplerProcess
@@ -109,6 +110,32 @@ class Flight:
         return Collected(experience, problems, time.perf_counter() - started, self._parts.asked)
 
 
+class Earned:
+    """What a step found out about scenarios and the ledger does not know yet: the next collection had begun before."""
+
+    def __init__(self) -> None:
+        self._step, self._outcomes = 0, list[tuple[str, float]]()
+
+    def keep(self, step: int, outcomes: list[tuple[str, float]]) -> None:
+        """What this step found out."""
+        self._step, self._outcomes = step, outcomes
+
+    def settle(self, ledger: Ledger) -> None:
+        """Has the ledger know it."""
+        for scenario, reward in self._outcomes:
+            ledger.record(scenario, self._step, reward)
+        self._outcomes = []
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        scenarios, rewards = ([one[side] for one in self._outcomes] for side in (0, 1))
+        return {"step": self._step, "scenarios": scenarios, "rewards": rewards}
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`."""
+        self.keep(int(state["step"]), list(zip(state["scenarios"], state["rewards"], strict=True)))
+
+
 class Overlap:
     """Training steps of a run whose sampling overlaps with its learning.
 
@@ -139,9 +166,7 @@ class Overlap:
         self._player = replace(player, actors=actors)
         self._flight: Flight | None = None
         self._ticket: Ticket | None = None  # None when the next step begins with the weights there are then.
-        # What step `_earned_in` found out about scenarios and the ledger does not know yet.
-        self._earned: list[tuple[str, float]] = []
-        self._earned_in = 0
+        self._earned = Earned()
 
     # ------------------------------------------------------------ stepping
 
@@ -166,14 +191,14 @@ class Overlap:
         started = time.perf_counter()
         experience, problems, seconds, _ = self._arrived(step)
         waited = time.perf_counter() - started
-        self._record()
+        self._earned.settle(self._parts.ledger)
         self._ticket = None
         if step < phase_end:
             self._publish(step + 1)
             if step < last:
                 self._flight = self._launch(step + 1)
         result = learn_from(self._parts, step, experience, problems, rollout=seconds)
-        self._earned, self._earned_in = outcomes(self._parts, experience), step
+        self._earned.keep(step, outcomes(self._parts, experience))
         result.metrics |= {"time/step": time.perf_counter() - started, "time/wait": waited, **stale(self._parts)}
         result.metrics["memory/sampler"] = self.process.peak
         return result
@@ -183,7 +208,7 @@ class Overlap:
         if self._ticket is None or self._ticket.step != step:
             if self._flight is not None:  # Of a step that was given up.
                 self.close()
-            self._record()
+            self._earned.settle(self._parts.ledger)
             self._publish(step)
         elif not self.process.loaded:
             self.process.load(self._ticket.versions, self._ticket.threads)
@@ -218,11 +243,6 @@ class Overlap:
         self._ticket = Ticket(step, versions, torch.get_num_threads())
         self.process.load(self._ticket.versions, self._ticket.threads)
 
-    def _record(self) -> None:
-        for scenario, reward in self._earned:
-            self._parts.ledger.record(scenario, self._earned_in, reward)
-        self._earned = []
-
     # ------------------------------------------------------------ state
 
     def state(self) -> State:
@@ -231,18 +251,12 @@ class Overlap:
         return {
             "next": None if ticket is None else asdict(ticket),
             "weights": {} if ticket is None else self.process.weights.state(),
-            "earned": {
-                "step": self._earned_in,
-                "scenarios": [scenario for scenario, _ in self._earned],
-                "rewards": [reward for _, reward in self._earned],
-            },
+            "earned": self._earned.state(),
         }
 
     def restore(self, state: State) -> None:
         """The inverse of `state`, before the first step."""
-        earned = state["earned"]
-        self._earned_in = int(earned["step"])
-        self._earned = list(zip(earned["scenarios"], earned["rewards"], strict=True))
+        self._earned.restore(state["earned"])
         if state["next"] is not None:
             self._ticket = Ticket(**state["next"])
             self.process.weights.restore(state["weights"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_runs import TINY, call, resume, rows, train, weights
+from tiny_runs import CONTROL, REWARDS, TEAM, TINY, TWICE, call, resume, rows, train, weights
 
 from hocket import tasks
 from hocket.cli.parser import split_settings
@@ -18,12 +18,7 @@ from hocket.train.cluster.line import Child
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
-REWARD = "def spread(completions):\n    return [float(sum(map(ord, text)) % 7) for text in completions]\n"
 TOGETHER = ["--leaves", "4", "--cluster", "local"]
-CONTROL = ["--task", "gym:CartPole-v1?max_episode_steps=20", "--curriculum.prompts", "4", "--threads", "1"]
-CONTROL += ["--evaluation.n", "4", "--evaluation.between", "2"]
-TEAM = ["--workflow", "planner-worker", "--roles.planner.policy", "planner", "--roles.worker.policy", "worker"]
-TWICE = ["--update.epochs", "2", "--update.minibatches", "2"]
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "grpo": (TINY, ["--recipe", "grpo-kl", "--update.lr", "1e-3"]),
@@ -41,7 +36,7 @@ QUICK = ("grpo", "ppo")
 
 def flags(name: str, file: Path) -> tuple[list[str], list[str]]:
     tiny, more = CASES[name]
-    file.write_text(REWARD)
+    file.write_text(REWARDS)
     return tiny, [*more, *([] if name in ("cartpole", "dpo") else ["--reward", f"{file}:spread"])]
 
 

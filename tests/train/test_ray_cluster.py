@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_runs import TINY, call, rows, train, weights
+from tiny_runs import REWARDS, TINY, call, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
 from hocket.train.cluster import ray as cluster
@@ -23,8 +23,6 @@ pytestmark = [
     pytest.mark.global_rng,  # Ray draws from it.
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs pip install 'hocket[cluster]'"),
 ]
-
-REWARD = "def spread(completions):\n    return [float(sum(map(ord, text)) % 7) for text in completions]\n"
 
 
 def ray_command(*arguments: str) -> None:
@@ -45,7 +43,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def flags(folder: Path) -> list[str]:
-    (folder / "mine.py").write_text(REWARD)
+    (folder / "mine.py").write_text(REWARDS)
     return ["--recipe", "grpo-kl", "--update.lr", "1e-3", "--leaves", "2", "--reward", f"{folder}/mine.py:spread"]
 
 

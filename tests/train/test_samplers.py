@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_runs import TINY, call, in_child, resume, rows, train, weights
+from tiny_runs import CONTROL, REWARDS, TEAM, TINY, TWICE, call, in_child, resume, rows, train, weights
 
 from hocket import tasks
 from hocket.cli.parser import split_settings
@@ -32,12 +32,7 @@ from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn
 
-REWARD = "def spread(completions):\n    return [float(sum(map(ord, text)) % 7) for text in completions]\n"
 AWAY = ["--cluster", "local", "--samplers"]
-CONTROL = ["--task", "gym:CartPole-v1?max_episode_steps=20", "--curriculum.prompts", "4", "--threads", "1"]
-CONTROL += ["--evaluation.n", "4", "--evaluation.between", "2"]
-TEAM = ["--workflow", "planner-worker", "--roles.planner.policy", "planner", "--roles.worker.policy", "worker"]
-TWICE = ["--update.epochs", "2", "--update.minibatches", "2"]
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "grpo": (TINY, ["--recipe", "grpo-kl", "--update.lr", "1e-3"]),
@@ -52,7 +47,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 
 def flags(name: str, file: Path) -> tuple[list[str], list[str]]:
     tiny, more = CASES[name]
-    file.write_text(REWARD)
+    file.write_text(REWARDS)
     return tiny, [*more, *([] if name == "cartpole" else ["--reward", f"{file}:spread"])]
 
 
@@ -84,6 +79,17 @@ def test_rollouts_of_every_kind_are_the_same_on_samplers(recipe: str, tmp_path: 
     assert rows(tmp_path / "one") == rows(tmp_path / "away")
 
 
+@pytest.mark.slow
+def test_a_new_phase_plays_its_own_reference_on_samplers(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("plan: [{recipe: xpo, steps: 2}, {recipe: xpo, steps: 2}]")
+    more = [str(plan), "--update.lr", "1e-3", "--checkpoint.steps", "1"]
+    train(tmp_path, "one", *more, steps=4)
+    train(tmp_path, "away", *more, *AWAY, "2", steps=4)
+    assert weights(tmp_path / "one") == weights(tmp_path / "away")
+    assert rows(tmp_path / "one") == rows(tmp_path / "away")
+
+
 def test_what_only_this_process_can_play_is_refused(tmp_path: Path) -> None:
     more = ["--recipe", "past-selves", "--steps", "1", *AWAY, "1"]
     said = call("train", *TINY, *more, "--runs", tmp_path, "--run", "run", "--quiet")
@@ -95,7 +101,7 @@ def test_what_only_this_process_can_play_is_refused(tmp_path: Path) -> None:
 
 
 def made(runs: Path, name: str, *more: str, steps: int = 3) -> Trainer:
-    (runs / "mine.py").write_text(REWARD)
+    (runs / "mine.py").write_text(REWARDS)
     flags = [*TINY, "--recipe", "grpo-kl", "--update.lr", "1e-3", "--reward", f"{runs}/mine.py:spread", *more]
     pairs: list[tuple[str, Any]] = split_settings([*flags, "--runs", str(runs), "--run", name], set())[1]
     pairs = [(key, (value,) if key == "reward" else value) for key, value in [*pairs, ("steps", steps)]]
@@ -234,7 +240,7 @@ def runs_still(process: int) -> bool:
 
 @pytest.mark.slow
 def test_no_sampler_outlives_a_run_that_was_killed(undisturbed: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(REWARD)
+    (tmp_path / "mine.py").write_text(REWARDS)
     flags = [*TINY, "--recipe", "grpo-kl", "--update.lr", "1e-3", "--reward", f"{tmp_path}/mine.py:spread", *AWAY, "2"]
     common = ["--runs", str(tmp_path), "--run", "run", "--quiet", "--steps", "3", "--checkpoint.steps", "1"]
     file = tmp_path / "run" / "cluster.json"
@@ -255,7 +261,7 @@ LATE = ["--recipe", "grpo-tis", "--update.lr", "1e-3", "--checkpoint.steps", "1"
 
 
 def late(folder: Path, *more: str) -> list[str]:
-    (folder / "mine.py").write_text(REWARD)
+    (folder / "mine.py").write_text(REWARDS)
     return [*LATE, "--reward", f"{folder}/mine.py:spread", *more]
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,8 +35,7 @@ from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
 
-Metric = Literal["parses", "asserts", "calls", "distinct", "straight"]
-METRICS: tuple[Metric, ...] = ("parses", "asserts", "calls", "distinct", "straight")
+METRICS = ("parses", "asserts", "calls", "distinct", "straight")
 
 LONGEST = 4000
 """Characters of a test; a longer one does not parse."""
@@ -44,7 +43,7 @@ LONGEST = 4000
 _CONDITIONS = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.Match, ast.comprehension)
 
 
-def examined(text: str, focal: str) -> dict[Metric, bool]:
+def examined(text: str, focal: str) -> dict[str, bool]:
     """What holds of a test of the function `focal`; of a text that does not parse, or is no function, nothing does.
 
     `parses`: one function whose name begins with `test`, and no more; `asserts`: it has an assertion; `calls`: it calls
@@ -79,7 +78,7 @@ def _parsed(text: str) -> ast.FunctionDef | None:
 def quality(text: str, focal: str, metric: str) -> float:
     """1 where a metric holds, else 0; of `all` the share of those that hold."""
     found = examined(text, focal)
-    return sum(found.values()) / len(found) if metric == "all" else float({**found}[metric])  # type: ignore[index]
+    return sum(found.values()) / len(found) if metric == "all" else float(found[metric])
 
 
 def check_metric(metric: str) -> None:

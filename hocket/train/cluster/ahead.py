@@ -13,16 +13,14 @@ configuration alone, and of no clock:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from hocket.core.outcomes import StepResult
 from hocket.stages import State
 from hocket.train.cluster.samplers import Goal, Samplers, spread
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, learn_from, outcomes
-from hocket.train.overlap import Flight, stale
+from hocket.train.overlap import Earned, Flight, stale
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,7 @@ class Ahead:
         self.lag, self.samplers, self._parts = lag, samplers, parts
         self._tickets: dict[int, Ticket] = {}
         self._flights: dict[int, Flight] = {}
-        # What step `_earned_in` found out about scenarios and the ledger does not know yet.
-        self._earned: list[tuple[str, float]] = []
-        self._earned_in = 0
+        self._earned = Earned()
 
     def start(self) -> None:
         """Starts the samplers, which takes some seconds, and does not wait for them."""
@@ -70,7 +66,7 @@ class Ahead:
         started = time.perf_counter()
         if step not in self._tickets:
             self._abandon()
-        self._record()
+        self._earned.settle(self._parts.ledger)
         for coming in range(step, min(step + self.lag, phase_end) + 1):
             self._prepare(coming, last)
         collected = self._flights.pop(step).wait()
@@ -78,7 +74,7 @@ class Ahead:
         self._parts.asked = collected.asked
         waited = time.perf_counter() - started
         result = learn_from(self._parts, step, collected.experience, collected.problems, rollout=collected.seconds)
-        self._earned, self._earned_in = outcomes(self._parts, collected.experience), step
+        self._earned.keep(step, outcomes(self._parts, collected.experience))
         result.metrics |= {"time/step": time.perf_counter() - started, "time/wait": waited, **stale(self._parts)}
         result.metrics["memory/sampler"] = self.samplers.peak
         return result
@@ -93,11 +89,6 @@ class Ahead:
             player = spread(self._parts.player, self.samplers, ticket.goal)
             parts = replace(self._parts, player=player, ledger=ledger)
             self._flights[step] = Flight(parts, parts.key.derive("step", step), step, self._flights.get(step - 1))
-
-    def _record(self) -> None:
-        for scenario, reward in self._earned:
-            self._parts.ledger.record(scenario, self._earned_in, reward)
-        self._earned = []
 
     def pause(self) -> None:
         """Waits until nothing is collected any more, so that task, player and rewards are the caller's alone."""
@@ -126,18 +117,12 @@ class Ahead:
                 {"step": step, "goal": ticket.goal.state(), "ledger": ticket.ledger}
                 for step, ticket in sorted(self._tickets.items())
             ],
-            "earned": {
-                "step": self._earned_in,
-                "scenarios": [scenario for scenario, _ in self._earned],
-                "rewards": [reward for _, reward in self._earned],
-            },
+            "earned": self._earned.state(),
         }
 
     def restore(self, state: State) -> None:
         """The inverse of `state`, before the first step, once learners hold their weights."""
-        earned: Mapping[str, Any] = state["earned"]
-        self._earned_in = int(earned["step"])
-        self._earned = list(zip(earned["scenarios"], earned["rewards"], strict=True))
+        self._earned.restore(state["earned"])
         for kept in state["tickets"]:
             goal = Goal(self._parts.learners)
             goal.restore(kept["goal"])

@@ -13,8 +13,9 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.train import config as configuration
-from hocket.train.cluster.learner_worker import Learn, Meet, Setup, Stand, digest
+from hocket.train.cluster.learner_worker import Learn, Meet, Stand, held
 from hocket.train.cluster.line import Gone, Line, Place
+from hocket.train.cluster.setup import Setup
 from hocket.train.learner import Learner
 from hocket.train.settings import Config
 
@@ -80,7 +81,7 @@ class LearnerGroup:
         except HocketError:
             self._answers(waiting=False)  # A rank that failed has said why before it ended.
             raise
-        own = digest(learner.policy.module)
+        own = held(learner.policy)
         for rank, found in enumerate(self._answers(), 1):
             if found != own:
                 raise HocketError(

@@ -6,32 +6,21 @@ neither rewards nor data, and ends as soon as the first process is gone.
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 from hocket.core.keys import Key
 from hocket.stages import State
 from hocket.train.cluster.line import serve
+from hocket.train.cluster.setup import Setup, built
+from hocket.train.cluster.weights import digest, packed, taken
 
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
-    from hocket.policies.family import Precision
+    from hocket.stages import Policy
     from hocket.train.learner import Learner
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a rank is told first: the run, as its `config.yaml` has it. Answered by None once it can begin."""
-
-    config: Mapping[str, Any]
-    precision: Precision
-    threads: int
 
 
 @dataclass(frozen=True)
@@ -101,15 +90,7 @@ class Worker:
             return portable(error)
 
     def _set_up(self, message: Setup) -> None:
-        from hocket import tasks
-        from hocket.train.config import loaded
-        from hocket.train.kinds import kind_of
-
-        torch.set_num_threads(message.threads)
-        task = tasks.find(str(message.config["task"]))
-        self._config = loaded(message.config, task)
-        build = kind_of(task).build
-        self._policies, _ = build(self._config, task, workflow=None, journal=None, precision=message.precision)
+        self._built = built(message)
 
     def _meet(self, message: Meet) -> None:
         from hocket.train.cluster.ranks import joined
@@ -119,8 +100,8 @@ class Worker:
     def _build(self, phase: int) -> None:
         from hocket.train.assemble import build_learners
 
-        self._phase = phase
-        self._learners = build_learners(self._config, self._policies, self._config.phases[phase][0])
+        self._phase, config = phase, self._built.config
+        self._learners = build_learners(config, self._built.policies, config.phases[phase][0])
         for learner in self._learners.values():
             learner.ranks = self._ranks
 
@@ -137,7 +118,7 @@ class Worker:
         learner = self._learners[message.policy]
         fit(learner, message.token_budget, message.checkpointing)
         learner.learn(message.batch, message.key, message.step)
-        return digest(learner.policy.module)
+        return held(learner.policy)
 
 
 def fit(learner: Learner, token_budget: int | None, checkpointing: bool | None) -> None:
@@ -148,12 +129,6 @@ def fit(learner: Learner, token_budget: int | None, checkpointing: bool | None) 
             policy.token_budget, policy.checkpointing = token_budget, checkpointing
 
 
-def digest(module: nn.Module) -> str:
-    """Of all trainable weights, by name."""
-    found = hashlib.blake2b(digest_size=16)
-    for name, weight in sorted(module.named_parameters()):
-        if weight.requires_grad:
-            found.update(
-                name.encode() + weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-            )
-    return found.hexdigest()
+def held(policy: Policy) -> str:
+    """The digest of a policy's trained weights."""
+    return digest({policy.name: packed(taken(policy, whole=False))})

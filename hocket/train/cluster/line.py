@@ -15,6 +15,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Protocol
@@ -208,7 +209,7 @@ def serve(handle: int, answered: Callable[[bytes], bytes], over: Callable[[], bo
         threading.Thread(target=_lasting, args=(act,), daemon=True).start()
     while True:
         answer = answered(inbox.get())
-        _once(lambda answer=answer: said(answer))  # type: ignore[misc]
+        _once(partial(said, answer))
         if over():
             os._exit(1)  # Not by way of anything that waits for others.
 

@@ -13,8 +13,9 @@ def place_of(config: Config) -> Place:
     Raises:
         ConfigurationError: when it is a Ray cluster that cannot be used.
     """
-    if config.cluster in (None, "local"):
+    processes = config.samplers + config.learners - 1
+    if config.cluster is None or config.cluster == "local" or not processes:
         return ThisMachine()
     from hocket.train.cluster.ray import RayCluster  # Nobody else waits for Ray.
 
-    return RayCluster(config.cluster, processes=config.samplers + config.learners - 1, cores=threads(config))
+    return RayCluster(config.cluster, processes=processes, cores=threads(config))

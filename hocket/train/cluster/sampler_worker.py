@@ -13,27 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from hocket.core.keys import Key
 from hocket.train.aio import run_async
 from hocket.train.cluster.line import serve
 from hocket.train.cluster.messages import answered, heard
+from hocket.train.cluster.setup import Setup, built
 from hocket.train.cluster.weights import Packed, digest, put
 from hocket.types import Assignment, Quantity, Scenario, Trajectory
 
 if TYPE_CHECKING:
-    from hocket.policies.family import Precision
     from hocket.stages import Player, Policy
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a sampler is told first: the run, as its `config.yaml` has it. Answered by some scenarios of its task."""
-
-    config: Mapping[str, Any]
-    precision: Precision
-    threads: int
 
 
 @dataclass(frozen=True)
@@ -100,19 +89,14 @@ class Worker:
             return pickle.dumps(portable(error))
 
     def _set_up(self, message: Setup) -> list[Scenario]:
-        from hocket import tasks
-        from hocket.train.config import loaded
-        from hocket.train.kinds import kind_of
-
-        torch.set_num_threads(message.threads)
-        task = tasks.find(str(message.config["task"]))
-        self._config, self._kind = loaded(message.config, task), kind_of(task)
-        self._policies, self._player = self._kind.build(
-            self._config, task, workflow=None, journal=None, precision=message.precision
-        )
-        return samples_of(task)
+        """Some scenarios of the task, by which the first process sees whether it is the same."""
+        self._built = built(message)
+        self._policies, self._player = self._built.policies, self._built.player
+        return samples_of(self._built.task)
 
     def _load(self, message: Load) -> str:
+        from hocket.train.kinds import kind_of
+
         held = {}
         for name, weights in message.weights.items():
             self._policies[name].require(message.needs[name])
@@ -122,7 +106,8 @@ class Worker:
             self._references[name] = self._policies[name].frozen_copy()
             put(self._references[name].module, weights)
         if message.references:
-            self._player = self._kind.with_references(self._config, self._player, self._references)
+            kind = kind_of(self._built.task)
+            self._player = kind.with_references(self._built.config, self._player, self._references)
         return digest(held)
 
     def _play(self, message: Play) -> Played:

@@ -13,7 +13,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError, HocketError
@@ -22,7 +24,8 @@ from hocket.stages import Player, Policy, State, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.messages import asked, told
-from hocket.train.cluster.sampler_worker import Load, Play, Played, Setup, samples_of
+from hocket.train.cluster.sampler_worker import Load, Play, Played, samples_of
+from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.weights import Packed, digest, packed, taken
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
@@ -66,14 +69,14 @@ class Sampler:
 
     Attributes:
         line: to it. account: of its place. begun: whether it has its models.
-        weights: digest of those that it has shown to hold. references: which ones it was given, as `Goal` names them.
+        weights: digest of those that it has shown to hold. references: which ones it was given.
     """
 
     line: Line
     account: Account
     begun: bool = False
     weights: str | None = None
-    references: Mapping[str, int] = field(default_factory=dict)
+    references: Mapping[str, Policy] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, message: Any) -> Any:
@@ -102,8 +105,8 @@ class Goal:
     """The weights that are to sample.
 
     Attributes:
-        versions: of each policy. digest: of the trained weights. references: of policies whose references play, told
-            apart by identity.
+        versions: of each policy. digest: of the trained weights.
+        references: of the policies whose references play, compared by identity: a new phase has new ones.
 
     Args:
         learners: by policy, whose weights are taken as they are now.
@@ -115,8 +118,7 @@ class Goal:
         self._trained = {name: packed(taken(learner.policy, whole=False)) for name, learner in learners.items()}
         self.digest = digest(self._trained)
         plays = next(iter(learners.values())).recipe.plays_reference
-        self._before = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
-        self.references = {name: id(reference) for name, reference in self._before.items()}
+        self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
 
     def reached(self, member: Sampler) -> bool:
         """Whether a sampler holds them."""
@@ -134,7 +136,7 @@ class Goal:
             expected = digest(sent)
         before: dict[str, Packed] = {}
         if member.references != self.references:
-            before = {name: packed(taken(reference, whole=True)) for name, reference in self._before.items()}
+            before = {name: packed(taken(reference, whole=True)) for name, reference in self.references.items()}
         needs = {name: learner.needs for name, learner in self._learners.items()}
         if member.ask(Load(sent, self.versions, needs, before)) != expected:
             raise Gone(f"{member.line.name} holds other weights than it was given")
@@ -186,6 +188,7 @@ class Samplers:
         self._config, self._precision, self._task = config, precision, task
         self._learners, self._say, self._place = learners, say, place
         self._lost, self._lock = 0, threading.Lock()
+        self._threads = ThreadPoolExecutor(config.samplers, "hocket-sampler")  # The loop's own are fewer than samplers.
 
     def start(self) -> None:
         """Starts those that are missing, which takes some seconds, and does not wait for them."""
@@ -202,7 +205,7 @@ class Samplers:
             member.line.close()
 
     def status(self) -> dict[str, Any]:
-        """Who is where and does what, as JSON data, since this session of the run began."""
+        """Who is where and does what, as JSON data, since the run began or went on."""
         return {"seconds": time.monotonic() - self._since, "samplers": [asdict(a) for a in self._accounts.values()]}
 
     def counts(self) -> dict[str, int]:
@@ -222,7 +225,9 @@ class Samplers:
         plays = [Play([assignments[number] for number in share], seats, key) for share in shares]
         found: list[list[Trajectory]] = [[] for _ in assignments]
         try:
-            asking = (asyncio.to_thread(self._played, place, play, goal) for place, play in enumerate(plays))
+            loop = asyncio.get_running_loop()
+            work = [partial(self._played, place, play, goal) for place, play in enumerate(plays)]
+            asking = [loop.run_in_executor(self._threads, one) for one in work]
             for share, trajectories in zip(shares, await asyncio.gather(*asking), strict=True):
                 following = iter(trajectories)
                 for number in share:
@@ -237,13 +242,19 @@ class Samplers:
     def _played(self, place: int, play: Play, goal: Goal) -> Sequence[Trajectory]:
         """What a sampler plays, or the next one that can."""
         while play.assignments:
-            member = self.members[place]
+            member = self._member(place)
             try:
                 with member.lock:
                     return self._asked(member, play, goal)
             except Gone as error:
                 place = self._replaced(place, member, error)
         return ()
+
+    def _member(self, place: int) -> Sampler:
+        with self._lock:
+            if not self.members:
+                raise HocketError("the samplers were ended on purpose")
+            return self.members[place % len(self.members)]
 
     def _asked(self, member: Sampler, play: Play, goal: Goal) -> Sequence[Trajectory]:
         if not member.begun:
@@ -271,16 +282,15 @@ class Samplers:
         """Puts a new sampler in the place of one that is gone; the place of another that does its work meanwhile."""
         member.line.close()
         with self._lock:
-            if not self.members:
-                raise HocketError("the samplers were ended on purpose") from error
-            if self.members[place] is member:
+            if member in self.members:
                 self._lost += 1
                 if self._lost > 2 * len(self.members):
                     raise HocketError(f"{error}, the {self._lost}th in a row; see to the machine, then --resume")
                 self._say(f"{error}; what it was asked another does, and a new one is started")
                 member.account.lost += 1
-                self.members[place] = Sampler(self._place.line(member.line.name, _WORKER), member.account)
-        return (place + 1) % len(self.members)
+                new = Sampler(self._place.line(member.line.name, _WORKER), member.account)
+                self.members[self.members.index(member)] = new
+        return place + 1
 
 
 def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
@@ -314,7 +324,7 @@ def spread(player: Player, samplers: Samplers, goal: Goal | None = None) -> Play
 class SpreadText(TextPlayer):
     """Plays workflows on samplers; given texts, likelihoods and words are this process's."""
 
-    samplers: Samplers = None  # type: ignore[assignment]
+    samplers: Samplers = field(kw_only=True)
     goal: Goal | None = None
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:

@@ -29,7 +29,7 @@ class Packed:
     data: NDArray[np.uint8]
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights by name; they share the memory of `data`."""
+        """The weights by name."""
         found, start, whole = {}, 0, torch.from_numpy(self.data)
         for name, shape, kind in self.layout:
             end = start + prod(shape) * kind.itemsize

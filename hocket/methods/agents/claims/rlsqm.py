@@ -95,7 +95,7 @@ def _() -> Finding:
         for number in range(400):
             told = task.scenario("train", number).metadata
             found = examined(told["demonstration"], told["focal"])
-            wanted = all(found.values()) if metric == "all" else found[metric]  # type: ignore[index]
+            wanted = all(found.values()) if metric == "all" else found[metric]
             wrong += told["label"] != wanted
             seen[metric] += told["label"] / 400
     rates = abs(seen["parses"] - 0.8) < 0.06 and abs(seen["straight"] - 0.8 * 0.7) < 0.08
@@ -219,10 +219,11 @@ def learnt(reward: Reward, seed: int) -> tuple[dict[str, float], dict[str, float
 
 def held(bench: Bench) -> dict[str, float]:
     """How often each metric holds."""
-    return {
-        name: bench.expected(lambda question, answer, name=name: quality(spelt(answer), "f", name))  # type: ignore[misc]
-        for name in METRICS
-    }
+
+    def share(metric: str) -> float:
+        return bench.expected(lambda question, answer: quality(spelt(answer), "f", metric))
+
+    return {name: share(name) for name in METRICS}
 
 
 @claim(

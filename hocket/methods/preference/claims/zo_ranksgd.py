@@ -207,10 +207,9 @@ class Line:
     name = "policy"
 
     def __init__(self) -> None:
-        self.module = nn.utils.skip_init(nn.Linear, 3, 2, dtype=torch.float64)  # type: ignore[no-untyped-call]
-        with torch.no_grad():
-            self.module.weight.copy_(torch.arange(6.0).reshape(2, 3) / 7 - 0.4)
-            self.module.bias.fill_(0.3).requires_grad_(False)
+        trained = nn.Parameter(torch.arange(6.0, dtype=torch.float64).reshape(2, 3) / 7 - 0.4)
+        frozen = nn.Parameter(torch.full((2,), 0.3, dtype=torch.float64), requires_grad=False)
+        self.module = nn.ParameterDict({"weight": trained, "bias": frozen})
 
 
 class Spy:
@@ -223,7 +222,7 @@ class Spy:
         played = []
         for one in assignments:
             for sample in range(one.first, one.first + one.samples):
-                self.found[one.scenario.id, sample] = self.policy.module.weight.detach().clone()
+                self.found[one.scenario.id, sample] = self.policy.module["weight"].detach().clone()
                 turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32))
                 played.append(Trajectory(one.scenario, [turn], sample, source=one.source))
         return played
@@ -232,7 +231,7 @@ class Spy:
 @claim("Sample i of every scenario is played by x + mu z_i; what is given, and the reference, by x, which stays.")
 def _() -> Finding:
     policy, key = Line(), Key.of(3)
-    spy, start = Spy(policy), policy.module.weight.detach().clone()
+    spy, start = Spy(policy), policy.module["weight"].detach().clone()
     player = PerturbedPlayer(cast(Player, spy), {"policy": cast(Policy, policy)}, 0.3, key)
     asked = [
         Assignment(Scenario("own"), samples=3, first=2),
@@ -249,7 +248,7 @@ def _() -> Finding:
         off.append(gap(spy.found[name, sample], start + 0.3 * z if own else start))
         told.append((one.scenario.id, one.sample) == (name, sample))
         told.append(DIRECTION.get(one) == (word if own else None) and (one.turns[0].logp is None) == own)
-    return below(1e-12, all(told), len(spy.found) == 8, off=max(off), left=gap(policy.module.weight, start))
+    return below(1e-12, all(told), len(spy.found) == 8, off=max(off), left=gap(policy.module["weight"], start))
 
 
 # ---------------------------------------------------------------- the run itself
@@ -271,6 +270,7 @@ def first_step(seed: int = 0, **changes: Any) -> tuple[list[Tensor], list[Tensor
 @claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.")
 def _() -> Finding:
     before, after, batch, name, recipe = first_step()
+    assert isinstance(recipe.update, DirectionStep)
     played: dict[int, list[float]] = {}
     for word, value in zip(DIRECTION.rows(batch), returns(batch).tolist(), strict=True):
         played.setdefault(word, []).append(value)
@@ -280,7 +280,7 @@ def _() -> Finding:
     for pair in edges:
         for word, sign in zip(pair, (1, -1), strict=True):
             for total, along in zip(wanted, direction(word, name, before), strict=True):
-                total += recipe.update.eta * sign / len(edges) * along.double()  # type: ignore[attr-defined]
+                total += recipe.update.eta * sign / len(edges) * along.double()
     off = max(float((one.double() - other).abs().max()) for one, other in zip(after, wanted, strict=True))
     moved = max(float((one - other).abs().max()) for one, other in zip(after, before, strict=True))
     same = DirectionStep().lr_factor(1, 2) == DirectionStep().lr_factor(2, 2) == 1.0
