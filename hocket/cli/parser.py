@@ -104,6 +104,7 @@ COMMANDS = {
     "compare": "runs",
     "export": "exporting",
     "study": "studies",
+    "simulate": "simulating",
     "recipes": "methods",
     "primitives": "methods",
     "catalogue": "methods",
@@ -277,6 +278,7 @@ def build_parser() -> _Parser:
     _study(
         command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
     )
+    _simulate(command("simulate", "what asynchronous training does on many nodes, under simulated time"))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
@@ -368,6 +370,35 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _simulate(parser: _Parser) -> None:
+    for name, number, meaning in (
+        ("nodes", 100, "samplers"),
+        ("places", 8, "groups a node draws at a time"),
+        ("batch", 1024, "groups of a step"),
+        ("steps", 100, "of the learner"),
+        ("lag", 2, "versions a group may be old"),
+        ("seed", 0, "of everything random"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=number, metavar="N", help=f"{meaning} ({number})")
+    parser.add_argument("--order", choices=("start", "arrival"), default="arrival", help="of groups (arrival)")
+    parser.add_argument("--link", default="1Gbit", metavar="RATE", help="of every node, both ways (1Gbit)")
+    parser.add_argument("--delay", default="80ms", metavar="TIME", help="of a message (80ms)")
+    parser.add_argument("--weights", default="4.8MB", metavar="SIZE", help="of a version (4.8MB)")
+    parser.add_argument("--relays", action=argparse.BooleanOptionalAction, default=True, help="nodes pass weights on")
+    for name, value, meaning in (
+        ("median", 500.0, "tokens of a group's longest sample"),
+        ("spread", 0.8, "standard deviation of their logarithm"),
+        ("speed", 50.0, "tokens a second of a place"),
+        ("learn", 30.0, "seconds of a learner's step"),
+        ("die", 0.0, "share of nodes that die"),
+        ("slow", 0.0, "share of nodes that are ten times slower"),
+        ("lost", 0.0, "share of results that get lost"),
+        ("notice", 30.0, "seconds until a loss is noticed"),
+    ):
+        parser.add_argument(f"--{name}", type=float, default=value, metavar="X", help=f"{meaning} ({value:g})")
     _json(parser)
 
 
