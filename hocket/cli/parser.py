@@ -101,6 +101,7 @@ COMMANDS = {
     "eval": "runs",
     "report": "runs",
     "status": "runs",
+    "replay": "runs",
     "compare": "runs",
     "export": "exporting",
     "study": "studies",
@@ -269,6 +270,11 @@ def build_parser() -> _Parser:
     status.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     status.add_argument("--runs", default="runs", metavar="DIR")
     _json(status)
+    again = command("replay", "do a run again in one process, and say whether weights and metrics are equal")
+    again.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    again.add_argument("--runs", default="runs", metavar="DIR")
+    again.add_argument("--quiet", action="store_true", help="no progress")
+    _json(again)
     compare = command("compare", "runs side by side, in the terminal and as a page")
     compare.add_argument("run", metavar="RUN", nargs="+")
     compare.add_argument("--runs", default="runs", metavar="DIR")

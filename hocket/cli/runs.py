@@ -1,4 +1,4 @@
-"""`hocket eval`, `report`, `status` and `compare`."""
+"""`hocket eval`, `report`, `status`, `replay` and `compare`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from hocket.cli.output import Pairs, emit, find_run, out
+from hocket.cli.output import Pairs, emit, err, find_run, out
 from hocket.core.errors import ConfigurationError
 
 
@@ -127,6 +127,26 @@ def status(options: argparse.Namespace, pairs: Pairs) -> int:
     for line in found["faults"]:
         console.print(f"  {escape(line)}")
     return 0
+
+
+def replay(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket replay`."""
+    from hocket.cli.display import LiveDisplay
+    from hocket.train.replay import replay as replayed
+
+    display = None if options.quiet or options.json else LiveDisplay(err())
+    try:
+        found = replayed(find_run(options.run, options.runs), display)
+    finally:
+        if display is not None:
+            display.close()
+    if options.json:
+        emit({"steps": found.steps, "equal": found.difference is None, "difference": found.difference})
+    elif found.difference is None:
+        out().print(f"{options.run}: {found.steps} steps done again in one process, all weights and metrics equal")
+    else:
+        out().print(f"{options.run}: after {found.steps} steps done again in one process, {escape(found.difference)}")
+    return int(found.difference is not None)
 
 
 def compare(options: argparse.Namespace, pairs: Pairs) -> int:

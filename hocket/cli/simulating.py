@@ -27,12 +27,12 @@ def quantity(text: str) -> float:
 
 def simulate(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket simulate`."""
-    from hocket.train.cluster.simulation import Simulation, Swarm
+    from hocket.train.cluster.simulation import Fleet, Simulation
 
-    asked = {f.name: getattr(options, f.name) for f in dataclasses.fields(Swarm) if hasattr(options, f.name)}
+    asked = {f.name: getattr(options, f.name) for f in dataclasses.fields(Fleet) if hasattr(options, f.name)}
     for name in ("link", "delay", "weights"):
         asked[name] = quantity(asked[name])
-    figures = Simulation(Swarm(**asked)).run()
+    figures = Simulation(Fleet(**asked)).run()
     if options.json:
         emit(figures)
         return 0

@@ -74,7 +74,7 @@ def build_parts(
         key=key,
         ledger=Ledger(),
         journal=journal,
-        overlap=config.overlap,
+        overlap=config.behind,
         judge=judge,
         embedder=embedder,
         needs_reward=kind_of(task).needs_reward(config, task, workflow),
@@ -142,8 +142,8 @@ def seat_references(config: Config, parts: RunContext) -> None:
     recipe, player = parts.lead.recipe, parts.player
     if not recipe.plays_reference:
         return
-    away = "overlap" if config.overlap else f"engine.kind {config.engine.kind}"
-    if config.overlap or config.engine.kind != "local":
+    away = "overlap" if config.behind else f"engine.kind {config.engine.kind}"
+    if config.behind or config.engine.kind != "local":
         raise ConfigurationError(
             f"recipe {recipe.name} samples from the policy as it was before training, which {away} does not hold; "
             "leave overlap at 0 and engine.kind local"

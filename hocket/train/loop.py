@@ -249,8 +249,16 @@ class Playing:
         return await self.player.play(assignments, key=self.key)
 
 
-async def collect(parts: RunContext, key: Key, step: int = 1) -> tuple[Experience, list[str]]:
-    """Seats the cast of `step`, asks the curriculum, rolls out and scores; also what went wrong with rewards."""
+FURTHER = 2**16
+"""How many scenarios a group that is collected alone may ask for beyond its own."""
+
+
+async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None = None) -> tuple[Experience, list[str]]:
+    """Seats the cast of `step`, asks the curriculum, rolls out and scores; also what went wrong with rewards.
+
+    With `group` it collects that one group alone, for the scenario that is number `parts.asked` of the run; what a
+    rollout asks for besides has numbers of that group's own, far from all others.
+    """
     recipe = parts.lead.recipe
     problems: list[str] = []
     for learner in parts.learners.values():
@@ -267,12 +275,15 @@ async def collect(parts: RunContext, key: Key, step: int = 1) -> tuple[Experienc
 
     player = parts.hooks.seat(recast(parts.player, recipe.cast, step), parts, step)
     with counting() as asked:
+        assignments = more(recipe.curriculum.prompts if group is None else 1)
+        if group is not None:
+            parts.asked = FURTHER * (FURTHER + group)
         experience = await recipe.rollout.at(step).collect(
-            more(recipe.curriculum.prompts),
+            assignments,
             play=Playing(player, key.derive("play")),
             score=score,
             ledger=parts.ledger,
-            key=key.derive("rollout"),
+            key=key.derive("rollout") if group is None else key.derive("rollout", group),
             more=more,
         )
     if parts.judge is not None:

@@ -282,7 +282,7 @@ def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer
 
 def divided(machine: Machine, config: Config) -> Machine:
     """The cores divided among the run's processes, unless somebody said how many threads each of them takes."""
-    processes = config.learners + (max(1, config.samplers) if config.overlap else 0)
+    processes = config.learners + (max(1, config.samplers) if config.behind else 0)
     most = max(1, available_cores() // processes)
     if processes == 1 or config.threads is not None or told_threads() is not None or machine.threads <= most:
         return machine

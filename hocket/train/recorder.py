@@ -37,6 +37,7 @@ class Recorder:
         self.checkpoints = Checkpoints(folder.checkpoints, on_problem=self.say)
         self._on_message = on_message
         self._metrics = MetricsLog(folder.metrics)
+        self._schedule = MetricsLog(folder.schedule, keys=()) if folder.schedule.is_file() else None
         self._trackers: list[Tracker] = []
         self._saved_step, self._saved_at = 0, time.monotonic()
 
@@ -44,6 +45,8 @@ class Recorder:
         """Ready for the step after `step`; rows of later steps are dropped, all where no checkpoint was `kept`."""
         after = step if kept else -1
         self._metrics.truncate(after)
+        if self._schedule is not None:
+            self._schedule.truncate(after)
         self._trackers = open_trackers(track, self.folder.path, after=after if resume else None)
         self._saved_step, self._saved_at = step, time.monotonic()
 
@@ -55,6 +58,11 @@ class Recorder:
     def config(self, config: Config) -> None:
         """Writes `config.yaml`, with which the folder is a run that can be resumed."""
         self.folder.write_text(self.folder.config, configuration.dump(config))
+
+    def schedule(self, row: Mapping[str, Any]) -> None:
+        """Adds to `schedule.jsonl` what a step was made of."""
+        self._schedule = self._schedule or MetricsLog(self.folder.schedule, keys=())
+        self._schedule.append(row)
 
     def machine(self, machine: Machine) -> None:
         """Writes `machine.json`."""

@@ -54,6 +54,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def schedule(self) -> Path:
+        """Which groups each step learnt from, where they were taken as they came."""
+        return self.path / "schedule.jsonl"
+
+    @property
     def rollouts(self) -> Path:
         return self.path / "rollouts"
 

@@ -18,6 +18,9 @@ from hocket.recipes import find as find_recipe
 from hocket.types import Decoding
 from hocket.workflows.episode import Limits
 
+ORDERS = ("start", "arrival")
+"""In which groups are learnt from that several processes draw."""
+
 
 @dataclass(frozen=True)
 class EvaluationSettings:
@@ -169,6 +172,8 @@ class Config:
         samplers: how many processes sample what is learnt from and measured; 0 samples in this one.
         overlap: also called `lag`, how many updates old samples are. 1 samples the next step's batch in a second
             process while this step's is learnt from, more need `samplers`; 0 does one after the other.
+        order: of the groups that samplers draw: by `start` every step's come from one version of the weights, and
+            results follow from the configuration; by `arrival` a step takes what is ready and no more than `lag` old.
     """
 
     task: str = "sums"
@@ -200,6 +205,7 @@ class Config:
     learners: int = 1
     samplers: int = 0
     overlap: int = 0
+    order: str = "start"
     engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:
@@ -219,6 +225,8 @@ class Config:
             raise ValueError(f"samplers must be at least 0, not {self.samplers}")
         if self.overlap < 0:
             raise ValueError(f"overlap must be at least 0, not {self.overlap}")
+        if self.order not in ORDERS:
+            raise ValueError(f"order = {self.order!r}{nearest(self.order, ORDERS)}")
         if self.decoding.max_tokens < 1:
             raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
         if self.decoding.temperature < 0:
@@ -231,6 +239,11 @@ class Config:
             raise ValueError(
                 "decoding.temperature is 0, and greedy samples of one prompt are all alike; set it above 0"
             )
+
+    @property
+    def behind(self) -> int:
+        """How many updates old samples may be, as hooks and corrections see it: 1 wherever steps do not wait."""
+        return max(self.overlap, int(self.order == "arrival"))
 
     @property
     def phases(self) -> tuple[tuple[Recipe, int], ...]:

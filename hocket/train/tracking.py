@@ -34,17 +34,17 @@ KEYS = (
 
 
 class MetricsLog:
-    """`metrics.jsonl`: one JSON object per step; missing and non-finite values are null."""
+    """`metrics.jsonl` or the like: one JSON object per step; non-finite values, and missing `keys`, are null."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, keys: Sequence[str] = KEYS) -> None:
+        self.path, self._keys = path, keys
         self._lines = JsonLines(path)
 
     def append(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Adds a row (it must have `step`) and returns it as written."""
         if "step" not in row:
             raise ValueError("a row of metrics needs its step")
-        written: dict[str, Any] = json_ready({**dict.fromkeys(KEYS), **row})
+        written: dict[str, Any] = json_ready({**dict.fromkeys(self._keys), **row})
         self._lines.append(json.dumps(written, allow_nan=False))
         return written
 

@@ -18,6 +18,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cluster.ahead import Ahead
+from hocket.train.cluster.arrival import Arrival
 from hocket.train.cluster.learner_group import LearnerGroup, check_learners
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
@@ -50,6 +51,17 @@ class Observer(Protocol):
     def started(self, trainer: Trainer) -> None: ...
     def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None: ...
     def said(self, message: str) -> None: ...
+
+
+class Beside(Protocol):
+    """Who samples while this process learns."""
+
+    def start(self) -> None: ...
+    def step(self, step: int, *, phase_end: int, last: int) -> StepResult: ...
+    def pause(self) -> None: ...
+    def close(self) -> None: ...
+    def state(self) -> State: ...
+    def restore(self, state: State) -> None: ...
 
 
 class NullObserver:
@@ -133,7 +145,7 @@ class Trainer:
         place = place_of(config)
         self.group = LearnerGroup(config, precision, place) if config.learners > 1 else None
         self.samplers = self._spread(precision, place) if config.samplers else None
-        self.overlap = self._overlap() if config.overlap else None
+        self.overlap = self._beside()
         if newest is not None:
             self._restore(newest)
         done = self.progress.step
@@ -162,11 +174,16 @@ class Trainer:
         self.parts.player = spread(self.parts.player, samplers)
         return samplers
 
-    def _overlap(self) -> Ahead | Overlap:
-        """What samples while this process learns."""
+    def _beside(self) -> Beside | None:
+        """What samples while this process learns, None where one does after the other."""
+        config = self.config
+        if not config.behind:
+            return None
         if self.samplers is None:
-            return Overlap(self.config, self.parts)
-        return Ahead(self.config.overlap, self.parts, self.samplers)
+            return Overlap(config, self.parts)
+        if config.order == "arrival":
+            return Arrival(config.overlap, self.parts, self.samplers, self.recorder.schedule)
+        return Ahead(config.overlap, self.parts, self.samplers)
 
     @property
     def machine(self) -> Machine:
@@ -237,7 +254,8 @@ class Trainer:
         metrics = result.metrics | (self._evaluate(step) if due else {})
         row = self._log(step, metrics | self.machine.peak())
         if self.samplers is not None:
-            self.folder.write_json(self.folder.cluster, self.samplers.status())
+            arrived = self.overlap.status() if isinstance(self.overlap, Arrival) else {}
+            self.folder.write_json(self.folder.cluster, self.samplers.status() | arrived)
         for message in result.messages:
             self.say(f"step {step}: {message}")
         if due or step == 1:

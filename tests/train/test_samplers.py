@@ -26,7 +26,7 @@ from hocket.tasks.sums import Sums
 from hocket.train.cluster import line
 from hocket.train.cluster.line import Child
 from hocket.train.cluster.messages import answered, asked, heard, told
-from hocket.train.cluster.sampler_worker import Load, Play, Played
+from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays
 from hocket.train.cluster.samplers import Sampler, dealt
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
@@ -139,9 +139,9 @@ class Misfortune:
 @pytest.mark.parametrize(
     ("kind", "sent", "words"),
     [
-        pytest.param(Play, signal.SIGKILL, r"sampler \d ended by SIGKILL, as when memory runs out", id="playing"),
+        pytest.param(Plays, signal.SIGKILL, r"sampler \d ended by SIGKILL, as when memory runs out", id="playing"),
         pytest.param(Load, signal.SIGKILL, r"sampler \d ended by SIGKILL", id="loading", marks=pytest.mark.slow),
-        pytest.param(Play, signal.SIGSTOP, r"no sign of life for 2 s", id="stopped", marks=pytest.mark.slow),
+        pytest.param(Plays, signal.SIGSTOP, r"no sign of life for 2 s", id="stopped", marks=pytest.mark.slow),
     ],
 )
 def test_what_a_lost_sampler_was_asked_another_does(
@@ -167,7 +167,7 @@ def test_samplers_that_all_end_stop_the_run_which_goes_on_later(
     trainer.step()
     trainer.step()
     with monkeypatch.context() as patch:
-        Misfortune(patch, Play, sent=signal.SIGKILL, times=99)
+        Misfortune(patch, Plays, sent=signal.SIGKILL, times=99)
         with pytest.raises(HocketError, match=r"sampler 1 ended by SIGKILL.*3th in a row.*--resume"):
             trainer.step()
     assert trainer.samplers is not None

@@ -10,19 +10,19 @@ import pytest
 
 from hocket.cli import main
 from hocket.core.errors import ConfigurationError
-from hocket.train.cluster.simulation import Simulation, Swarm, arrival
+from hocket.train.cluster.simulation import Fleet, Simulation, arrival
 
-SMALL = Swarm(nodes=20, places=4, batch=32, steps=12, learn=12.0)
+SMALL = Fleet(nodes=20, places=4, batch=32, steps=12, learn=12.0)
 
 
 @pytest.mark.parametrize("order", ["start", "arrival"])
 @pytest.mark.parametrize("lag", [0, 1, 2, 4])
 def test_faults_break_neither_the_run_nor_the_lag(order: Literal["start", "arrival"], lag: int) -> None:
-    swarm = replace(SMALL, order=order, lag=lag, die=0.3, slow=0.1, lost=0.01, seed=lag)
-    found = Simulation(swarm).run()
+    fleet = replace(SMALL, order=order, lag=lag, die=0.3, slow=0.1, lost=0.01, seed=lag)
+    found = Simulation(fleet).run()
     assert max(map(int, found["lag"])) <= lag
     assert sum(found["lag"].values()) == 12 * 32
-    assert found == Simulation(swarm).run()
+    assert found == Simulation(fleet).run()
 
 
 def test_the_learner_is_busier_with_more_lag() -> None:
@@ -31,9 +31,9 @@ def test_the_learner_is_busier_with_more_lag() -> None:
 
 
 def test_relays_bring_weights_to_a_thousand_nodes() -> None:
-    swarm = Swarm(nodes=1000, weights=64e9, link=1e9)
-    assert 512 <= max(arrival(swarm, node) for node in range(1000)) <= 1.5 * 512
-    assert arrival(replace(swarm, relays=False), 999) > 500_000
+    fleet = Fleet(nodes=1000, weights=64e9, link=1e9)
+    assert 512 <= max(arrival(fleet, node) for node in range(1000)) <= 1.5 * 512
+    assert arrival(replace(fleet, relays=False), 999) > 500_000
 
 
 def test_a_run_without_nodes_says_so() -> None:

@@ -16,11 +16,13 @@ learner's would let lag + 1 through wherever weights take time to arrive.
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from hocket.core.errors import ConfigurationError
+from hocket.stages import State
 
 Order = Literal["start", "arrival"]
 
@@ -40,6 +42,9 @@ class Admission:
     Args:
         batch: groups a step learns from, at least 1. lag: versions, at least 0.
 
+    Attributes:
+        limit: how many groups will be learnt from in all, beyond which none begins.
+
     Raises:
         ConfigurationError: a number below these, or another order.
     """
@@ -50,6 +55,7 @@ class Admission:
         if order not in ("start", "arrival"):
             raise ConfigurationError(f"there is no order {order!r}; choose from: start, arrival")
         self.batch, self.lag, self.order = batch, lag, order
+        self.limit = sys.maxsize
         self.version = 0
         self.dropped = 0
         self._fresh = 0
@@ -65,6 +71,8 @@ class Admission:
 
     def begin(self, held: Collection[int]) -> Ticket | None:
         """Leave for a sampler that holds these versions to begin a group; None if it must wait."""
+        if self.counted >= self.limit:
+            return None
         if self.order == "arrival":
             version = max(held, default=-1)
             if version < max(0, self.counted // self.batch - self.lag):
@@ -116,6 +124,20 @@ class Admission:
                 del held[ticket.group]
                 heapq.heappush(self._again, ticket.group)
                 self.dropped += 1
+
+    def state(self) -> State:
+        """Where it stands, for a checkpoint: groups that were not learnt from are asked again."""
+        return {
+            "version": self.version,
+            "fresh": self._fresh,
+            "open": sorted([*self._again, *self._running, *self._ready]),
+        }
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`. Results of what was on its way count no more."""
+        self.version, self._fresh = int(state["version"]), int(state["fresh"])
+        self._again = [int(group) for group in state["open"]]
+        self._running, self._ready = {}, {}
 
     def _drawn_by(self, group: int) -> int:
         return max(0, group // self.batch - self.lag)

@@ -5,6 +5,7 @@ It reads neither rewards nor data, and serves no weights that the first process 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import socket
@@ -42,7 +43,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Play:
-    """Play these assignments, by the policies that `seats` names for roles. Answered by `Played`."""
+    """Assignments to be played by the policies that `seats` names for roles."""
 
     assignments: Sequence[Assignment]
     seats: Mapping[str, str]
@@ -50,8 +51,19 @@ class Play:
 
 
 @dataclass(frozen=True)
+class Plays:
+    """Play all these, side by side. Answered by `Played`."""
+
+    plays: Sequence[Play]
+
+    @property
+    def assignments(self) -> list[Assignment]:
+        return [one for play in self.plays for one in play.assignments]
+
+
+@dataclass(frozen=True)
 class Played:
-    """Every sample of every assignment, in order.
+    """Every sample of every assignment of every play, in order.
 
     Attributes:
         counts: what the engines did. peak: resident memory so far, MiB. where: the process that played.
@@ -81,7 +93,7 @@ class Worker:
 
         try:
             question, kept = heard(message)
-            if isinstance(question, Play):
+            if isinstance(question, Plays):
                 found = self._play(question)
                 return answered(found, found.trajectories, kept)
             return pickle.dumps(self._set_up(question) if isinstance(question, Setup) else self._load(question))
@@ -110,16 +122,22 @@ class Worker:
             self._player = kind.with_references(self._built.config, self._player, self._references)
         return digest(held)
 
-    def _play(self, message: Play) -> Played:
+    def _play(self, message: Plays) -> Played:
         from hocket.train.sampler_worker import peak
         from hocket.workflows.cast import seated
 
-        player = seated(self._player, message.seats)
-        before = _counts(player)
-        found = run_async(player.play(message.assignments, key=message.key))
-        done = Counter(_counts(player))
+        before = _counts(self._player)
+        players = [seated(self._player, play.seats) for play in message.plays]
+
+        async def side_by_side() -> list[list[Trajectory]]:
+            together = zip(players, message.plays, strict=True)
+            return await asyncio.gather(*(player.play(play.assignments, key=play.key) for player, play in together))
+
+        found = run_async(side_by_side())
+        done = Counter(_counts(self._player))
         done.subtract(before)
-        return Played(found, dict(done), peak(), f"process {os.getpid()} on {socket.gethostname()}")
+        trajectories = [one for played in found for one in played]
+        return Played(trajectories, dict(done), peak(), f"process {os.getpid()} on {socket.gethostname()}")
 
 
 def _counts(player: Player) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
@@ -24,7 +24,7 @@ from hocket.stages import Player, Policy, State, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.messages import asked, told
-from hocket.train.cluster.sampler_worker import Load, Play, Played, samples_of
+from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays, samples_of
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.weights import Packed, digest, packed, taken
 from hocket.train.cores import available_cores
@@ -69,13 +69,15 @@ class Sampler:
 
     Attributes:
         line: to it. account: of its place. begun: whether it has its models.
-        weights: digest of those that it has shown to hold. references: which ones it was given.
+        weights: digest of those that it has shown to hold. versions: what it calls them.
+        references: which ones it was given.
     """
 
     line: Line
     account: Account
     begun: bool = False
     weights: str | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
     references: Mapping[str, Policy] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -85,7 +87,7 @@ class Sampler:
         Raises:
             Gone: when there is none. HocketError: whatever else went wrong there.
         """
-        assignments = message.assignments if isinstance(message, Play) else ()
+        assignments = message.assignments if isinstance(message, Plays) else ()
         data, kept = asked(message, assignments)
         started = time.monotonic()
         self.line.send(data)
@@ -93,7 +95,7 @@ class Sampler:
         self.account.busy += time.monotonic() - started
         self.account.sent += len(data)
         self.account.received += len(answer)
-        found = told(answer, kept) if isinstance(message, Play) else pickle.loads(answer)
+        found = told(answer, kept) if isinstance(message, Plays) else pickle.loads(answer)
         if isinstance(found, ConfigurationError):
             raise ConfigurationError(f"{self.line.name}: {found}") from found
         if isinstance(found, BaseException):
@@ -105,7 +107,7 @@ class Goal:
     """The weights that are to sample.
 
     Attributes:
-        versions: of each policy. digest: of the trained weights.
+        versions: of each policy. trained: the weights that are trained. digest: of these.
         references: of the policies whose references play, compared by identity: a new phase has new ones.
 
     Args:
@@ -115,14 +117,15 @@ class Goal:
     def __init__(self, learners: Mapping[str, Learner]) -> None:
         self._learners = learners
         self.versions = {name: learner.policy.version for name, learner in learners.items()}
-        self._trained = {name: packed(taken(learner.policy, whole=False)) for name, learner in learners.items()}
-        self.digest = digest(self._trained)
+        self.trained = {name: packed(taken(learner.policy, whole=False)) for name, learner in learners.items()}
+        self.digest = digest(self.trained)
         plays = next(iter(learners.values())).recipe.plays_reference
         self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
 
     def reached(self, member: Sampler) -> bool:
         """Whether a sampler holds them."""
-        return member.weights == self.digest and member.references == self.references
+        held = member.weights == self.digest and member.versions == self.versions
+        return held and member.references == self.references
 
     def load(self, member: Sampler) -> None:
         """Has a sampler take them, and sees that it did.
@@ -130,7 +133,7 @@ class Goal:
         Raises:
             Gone: when it holds others then, or is gone.
         """
-        sent, expected = self._trained, self.digest
+        sent, expected = self.trained, self.digest
         if member.weights is None:
             sent = {name: self._whole(name, one.policy) for name, one in self._learners.items()}
             expected = digest(sent)
@@ -140,23 +143,23 @@ class Goal:
         needs = {name: learner.needs for name, learner in self._learners.items()}
         if member.ask(Load(sent, self.versions, needs, before)) != expected:
             raise Gone(f"{member.line.name} holds other weights than it was given")
-        member.weights, member.references = self.digest, self.references
+        member.weights, member.versions, member.references = self.digest, self.versions, self.references
         member.account.version = next(iter(self.versions.values()))
 
     def _whole(self, name: str, policy: Policy) -> Packed:
         """All weights of a policy, those that are never trained too."""
-        return packed(taken(policy, whole=True) | self._trained[name].tensors())
+        return packed(taken(policy, whole=True) | self.trained[name].tensors())
 
     def state(self) -> State:
         """The trained weights and their versions, for a checkpoint."""
-        weights = {name: one.tensors() for name, one in self._trained.items()}
+        weights = {name: one.tensors() for name, one in self.trained.items()}
         return {"versions": self.versions, "weights": weights}
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""
         self.versions = {name: int(version) for name, version in state["versions"].items()}
-        self._trained = {name: packed(weights) for name, weights in state["weights"].items()}
-        self.digest = digest(self._trained)
+        self.trained = {name: packed(weights) for name, weights in state["weights"].items()}
+        self.digest = digest(self.trained)
 
 
 class Samplers:
@@ -190,6 +193,11 @@ class Samplers:
         self._lost, self._lock = 0, threading.Lock()
         self._threads = ThreadPoolExecutor(config.samplers, "hocket-sampler")  # The loop's own are fewer than samplers.
 
+    @property
+    def size(self) -> int:
+        """How many there are to be."""
+        return self._config.samplers
+
     def start(self) -> None:
         """Starts those that are missing, which takes some seconds, and does not wait for them."""
         numbers = range(len(self.members) + 1, self._config.samplers + 1)
@@ -222,12 +230,10 @@ class Samplers:
         """
         self.start()
         goal, shares = goal or Goal(self._learners()), dealt(assignments, len(self.members))
-        plays = [Play([assignments[number] for number in share], seats, key) for share in shares]
+        plays = [Plays([Play([assignments[number] for number in share], seats, key)]) for share in shares]
         found: list[list[Trajectory]] = [[] for _ in assignments]
         try:
-            loop = asyncio.get_running_loop()
-            work = [partial(self._played, place, play, goal) for place, play in enumerate(plays)]
-            asking = [loop.run_in_executor(self._threads, one) for one in work]
+            asking = [self.play_at(place, one, goal) for place, one in enumerate(plays)]
             for share, trajectories in zip(shares, await asyncio.gather(*asking), strict=True):
                 following = iter(trajectories)
                 for number in share:
@@ -237,9 +243,14 @@ class Samplers:
             raise
         return found
 
+    async def play_at(self, place: int, plays: Plays, goal: Goal) -> Sequence[Trajectory]:
+        """What one sampler plays, or the next one that can: all trajectories, in order."""
+        work = partial(self._played, place, plays, goal)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     # ------------------------------------------------------------ one sampler
 
-    def _played(self, place: int, play: Play, goal: Goal) -> Sequence[Trajectory]:
+    def _played(self, place: int, play: Plays, goal: Goal) -> Sequence[Trajectory]:
         """What a sampler plays, or the next one that can."""
         while play.assignments:
             member = self._member(place)
@@ -256,7 +267,7 @@ class Samplers:
                 raise HocketError("the samplers were ended on purpose")
             return self.members[place % len(self.members)]
 
-    def _asked(self, member: Sampler, play: Play, goal: Goal) -> Sequence[Trajectory]:
+    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
         if not member.begun:
             self._begin(member)
         if not goal.reached(member):
@@ -305,14 +316,24 @@ def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
 
 def threads(config: Config) -> int:
     """Of each sampler: as many as the run was told, else the cores divided among all that work at the same time."""
-    busy = max(1, config.samplers + (config.learners if config.overlap else 0))
+    busy = max(1, config.samplers + (config.learners if config.behind else 0))
     return config.threads or told_threads() or max(1, available_cores() // busy)
 
 
 # ---------------------------------------------------------------- players
 
 
-def spread(player: Player, samplers: Samplers, goal: Goal | None = None) -> Player:
+class Drawing(Protocol):
+    """Whoever has other processes play."""
+
+    def counts(self) -> dict[str, int]: ...
+
+    async def play(
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
+    ) -> list[list[Trajectory]]: ...
+
+
+def spread(player: Player, samplers: Drawing, goal: Goal | None = None) -> Player:
     """The player that has `samplers` draw what is sampled, by the weights of `goal`, those there are when None."""
     if isinstance(player, TextPlayer):
         plain = {one.name: getattr(player, one.name) for one in fields(TextPlayer)}
@@ -324,7 +345,7 @@ def spread(player: Player, samplers: Samplers, goal: Goal | None = None) -> Play
 class SpreadText(TextPlayer):
     """Plays workflows on samplers; given texts, likelihoods and words are this process's."""
 
-    samplers: Samplers = field(kw_only=True)
+    samplers: Drawing = field(kw_only=True)
     goal: Goal | None = None
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
@@ -349,7 +370,7 @@ class SpreadText(TextPlayer):
 class Spread:
     """Plays on samplers what another player plays here."""
 
-    def __init__(self, here: Player, samplers: Samplers, goal: Goal | None) -> None:
+    def __init__(self, here: Player, samplers: Drawing, goal: Goal | None) -> None:
         self.here, self._samplers, self._goal = here, samplers, goal
 
     def __getattr__(self, name: str) -> Any:
@@ -369,6 +390,8 @@ def check_samplers(config: Config, workflow: Any) -> None:
     if not config.samplers:
         if config.overlap > 1:
             raise ConfigurationError(f"overlap = {config.overlap}: beyond 1 it takes --cluster local --samplers 1")
+        if config.order == "arrival":
+            raise ConfigurationError("order = arrival: groups arrive from samplers; add --cluster local --samplers 1")
         return
     what = f"samplers = {config.samplers}"
     if config.cluster is None:

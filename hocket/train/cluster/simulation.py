@@ -25,7 +25,7 @@ from hocket.train.cluster.admission import Admission, Order, Ticket
 
 
 @dataclass(frozen=True)
-class Swarm:
+class Fleet:
     """What is simulated. Times in seconds, sizes in bytes, links in bits a second.
 
     `places` are groups a node draws at a time; the tokens of a group's longest sample are log-normal with this `median`
@@ -64,15 +64,15 @@ class Swarm:
             raise ConfigurationError(f"{small[0]} cannot be {getattr(self, small[0])}")
 
 
-def arrival(swarm: Swarm, node: int) -> float:
+def arrival(fleet: Fleet, node: int) -> float:
     """Seconds from publishing until a node holds the weights, where all links are free."""
-    whole = swarm.weights * 8 / swarm.link
-    if not swarm.relays:
-        return (node + 1) * whole + swarm.delay
-    chunk = min(swarm.chunk, swarm.weights / 2) * 8 / swarm.link
+    whole = fleet.weights * 8 / fleet.link
+    if not fleet.relays:
+        return (node + 1) * whole + fleet.delay
+    chunk = min(fleet.chunk, fleet.weights / 2) * 8 / fleet.link
     # In the other tree it stands at the mirrored place; the deeper of the two is later.
-    depth = max(math.floor(math.log2(n)) for n in (node + 1, swarm.nodes - node))
-    return whole + depth * 2 * chunk + (depth + 1) * swarm.delay
+    depth = max(math.floor(math.log2(n)) for n in (node + 1, fleet.nodes - node))
+    return whole + depth * 2 * chunk + (depth + 1) * fleet.delay
 
 
 @dataclass
@@ -89,18 +89,18 @@ class Node:
 
 
 class Simulation:
-    """A run of `swarm`; `run` gives its figures."""
+    """A run of `fleet`; `run` gives its figures."""
 
-    def __init__(self, swarm: Swarm) -> None:
-        self.swarm = swarm
-        self.admission = Admission(swarm.batch, swarm.lag, swarm.order)
-        self.key = Key.of(swarm.seed).derive("simulation")
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.admission = Admission(fleet.batch, fleet.lag, fleet.order)
+        self.key = Key.of(fleet.seed).derive("simulation")
         self.now, self._events, self._count = 0.0, list[tuple[float, int, Callable[[], None]]](), 0
-        self.nodes = [Node() for _ in range(swarm.nodes)]
+        self.nodes = [Node() for _ in range(fleet.nodes)]
         for n, node in enumerate(self.nodes):
-            node.slow = self._chance("slow", n) < swarm.slow
-            if self._chance("die", n) < swarm.die:
-                node.dies = int(self._chance("when", n) * swarm.steps)
+            node.slow = self._chance("slow", n) < fleet.slow
+            if self._chance("die", n) < fleet.die:
+                node.dies = int(self._chance("when", n) * fleet.steps)
         self._learning = False
         self._waiting: dict[int, None] = {}
         self.lags: Counter[int] = Counter()
@@ -116,17 +116,17 @@ class Simulation:
         self._die()
         for n in range(len(self.nodes)):
             self._fill(n)
-        while self.admission.version < self.swarm.steps:
+        while self.admission.version < self.fleet.steps:
             if not self._events:
                 raise ConfigurationError(f"no node is left after {self.admission.version} steps")
             self.now, _, act = heapq.heappop(self._events)
             act()
-        steps = self.swarm.steps
+        steps = self.fleet.steps
         return {
             "steps": steps,
             "hours": self.now / 3600,
             "steps/hour": steps / self.now * 3600,
-            "learner/busy": steps * self.swarm.learn / self.now,
+            "learner/busy": steps * self.fleet.learn / self.now,
             "waste": 1 - self.used / self.drawn,
             "dropped": self.admission.dropped,
             "lag": {str(lag): count for lag, count in sorted(self.lags.items())},
@@ -145,7 +145,7 @@ class Simulation:
 
     def _fill(self, n: int) -> None:
         node = self.nodes[n]
-        while not node.dead and len(node.running) < self.swarm.places:
+        while not node.dead and len(node.running) < self.fleet.places:
             ticket = self.admission.begin(node.held)
             if ticket is None:
                 self._waiting[n] = None
@@ -153,25 +153,25 @@ class Simulation:
             self._draw(n, ticket)
 
     def _draw(self, n: int, ticket: Ticket) -> None:
-        node, swarm = self.nodes[n], self.swarm
+        node, fleet = self.nodes[n], self.fleet
         normal = NormalDist().inv_cdf(self._chance("length", ticket.group, ticket.attempt))
-        seconds = swarm.median * math.exp(swarm.spread * normal) / swarm.speed
+        seconds = fleet.median * math.exp(fleet.spread * normal) / fleet.speed
         node.running.add(ticket)
         self._cost[ticket.group] = seconds
         self._after(seconds * (10 if node.slow else 1), lambda: self._drawn(n, ticket, seconds))
 
     def _drawn(self, n: int, ticket: Ticket, seconds: float) -> None:
-        node, swarm = self.nodes[n], self.swarm
+        node, fleet = self.nodes[n], self.fleet
         if node.dead:
             return
         node.running.discard(ticket)
         self.drawn += seconds
-        luck = self._chance("message", ticket.group, ticket.attempt) if swarm.lost else 1.0
-        if luck < swarm.lost:
-            self._after(swarm.notice, lambda: self._lose(ticket))
+        luck = self._chance("message", ticket.group, ticket.attempt) if fleet.lost else 1.0
+        if luck < fleet.lost:
+            self._after(fleet.notice, lambda: self._lose(ticket))
         else:
-            for _ in range(2 if luck > 1 - swarm.lost else 1):
-                self._after(swarm.delay, lambda: self._result(ticket))
+            for _ in range(2 if luck > 1 - fleet.lost else 1):
+                self._after(fleet.delay, lambda: self._result(ticket))
         self._fill(n)
 
     def _result(self, ticket: Ticket) -> None:
@@ -192,7 +192,7 @@ class Simulation:
             if node.dies == self.admission.version and not node.dead:
                 node.dead = True
                 for ticket in sorted(node.running):
-                    self._after(self.swarm.notice, lambda ticket=ticket: self._lose(ticket))  # type: ignore[misc]
+                    self._after(self.fleet.notice, lambda ticket=ticket: self._lose(ticket))  # type: ignore[misc]
 
     # ------------------------------------------------------------ learning and publishing
 
@@ -200,7 +200,7 @@ class Simulation:
         if self._learning or (taken := self.admission.take()) is None:
             return
         self._learning = True
-        self._after(self.swarm.learn, lambda: self._learnt(taken))
+        self._after(self.fleet.learn, lambda: self._learnt(taken))
 
     def _learnt(self, taken: tuple[Ticket, ...]) -> None:
         for ticket in taken:
@@ -212,7 +212,7 @@ class Simulation:
         for n, node in enumerate(self.nodes):
             if not node.dead:
                 # In order of start every version is needed; else only the newest.
-                if self.swarm.order == "arrival":
+                if self.fleet.order == "arrival":
                     node.coming.clear()
                 node.coming.append(self.admission.version)
                 self._load(n)
@@ -225,13 +225,13 @@ class Simulation:
             return
         node.loading = True
         version = node.coming.pop(0)
-        self.sent += self.swarm.weights
-        self._after(arrival(self.swarm, n), lambda: self._loaded(n, version))
+        self.sent += self.fleet.weights
+        self._after(arrival(self.fleet, n), lambda: self._loaded(n, version))
 
     def _loaded(self, n: int, version: int) -> None:
         node = self.nodes[n]
         node.loading = False
-        keep = self.swarm.lag + 1 if self.swarm.order == "start" else 1
+        keep = self.fleet.lag + 1 if self.fleet.order == "start" else 1
         node.held = [*node.held, version][-keep:]
         self._load(n)
         self._fill(n)

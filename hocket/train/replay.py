@@ -1,0 +1,238 @@
+"""A run done again in one process, and whether it comes to the same.
+
+Samplers leave no trace in what a run computes but in one thing: which groups a step takes as they arrive, and which
+version of the weights drew them. `schedule.jsonl` keeps that; the rest follows from the configuration, and from what
+the outside world answered (`journal.jsonl`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.core.outcomes import StepResult
+from hocket.stages import State
+from hocket.train import config as configuration
+from hocket.train.aio import run_async
+from hocket.train.checkpoint import Checkpoints, checkpoint_of, weights_in
+from hocket.train.cluster.arrival import Group, Version, collected, merged
+from hocket.train.cluster.samplers import Goal
+from hocket.train.cluster.weights import put
+from hocket.train.learner import Learner
+from hocket.train.ledger import Ledger
+from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.overlap import stale
+from hocket.train.runfolder import RunFolder
+from hocket.train.settings import CheckpointSettings, Config
+from hocket.train.tracking import read_metrics
+from hocket.train.trainer import Beside, NullObserver, Observer, Trainer
+
+OF_THE_MACHINE = ("time/", "throughput/", "memory/")
+"""How metrics begin that depend on the clock and the machine."""
+
+Schedule = Mapping[int, Sequence[tuple[int, int]]]
+"""By step, the groups that it learnt from, in order, and the version of the weights that drew each."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How a run compares with the same done again.
+
+    Attributes:
+        steps: that were compared. difference: the first one in words, None where there is none.
+    """
+
+    steps: int
+    difference: str | None
+
+
+def replay(run: Path, observer: Observer | None = None) -> Replayed:
+    """Does the steps of a run again, up to its newest checkpoint, and compares weights and metrics.
+
+    Raises:
+        ConfigurationError: when `run` is no run or has no checkpoint, or its schedule is not whole.
+    """
+    folder = RunFolder(run)
+    pairs = configuration.read_pairs(folder.config)
+    task = tasks.find(dict(pairs)["task"])
+    config = configuration.configure(pairs, task)
+    newest = checkpoint_of(run, "last")
+    steps = Checkpoints.step(newest)
+    schedule = schedule_of(folder, config, steps)
+    with tempfile.TemporaryDirectory() as place:
+        again = _begun(folder, config, Path(place))
+        trainer = _Again(config, schedule, again, task=task, observer=observer or NullObserver(), resume=True)
+        trainer.observer.started(trainer)
+        while not trainer.progress.before or trainer.progress.step < steps:
+            trainer.observer.stepped(trainer, trainer.step())
+        written = {name: Path(place, name) for name in trainer.parts.learners}
+        for name, learner in trainer.parts.learners.items():
+            written[name].mkdir()
+            learner.policy.save(written[name])
+        found = _difference(folder, RunFolder(Path(place, run.name)), steps)
+        found = found or _other_weights(weights_in(newest), written)
+        trainer.finish("interrupted")
+    return Replayed(steps, found)
+
+
+def schedule_of(folder: RunFolder, config: Config, steps: int) -> Schedule | None:
+    """What a run's steps were made of, None where that follows from its configuration.
+
+    Raises:
+        ConfigurationError: when a step is missing.
+    """
+    if config.order == "start":
+        return None
+    rows = {row["step"]: row["groups"] for row in read_metrics(folder.schedule)}
+    missing = next((step for step in range(1, steps + 1) if step not in rows), None)
+    if missing is not None:
+        raise ConfigurationError(f"{folder.schedule} does not say what step {missing} was made of; it cannot be redone")
+    return {step: [(int(group), int(version)) for group, version in rows[step]] for step in range(1, steps + 1)}
+
+
+def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
+    """A run in one process that has done nothing yet, on the choices and the outside answers of another."""
+    new = RunFolder(place / folder.name)
+    new.path.mkdir()
+    alone: dict[str, Any] = {"cluster": None, "samplers": 0, "learners": 1, "overlap": 0, "order": "start", "track": ()}
+    rarely = CheckpointSettings(seconds=1e9, steps=10**9)
+    again = dataclasses.replace(config, runs=str(place), run=folder.name, checkpoint=rarely, **alone)
+    new.config.write_text(configuration.dump(again))
+    for file in (folder.machine, folder.journal):
+        if file.is_file():
+            shutil.copy(file, new.path)
+    return again
+
+
+class _Again(Trainer):
+    """Trains by `config` as a run did that was configured `as_it_was`."""
+
+    def __init__(self, as_it_was: Config, schedule: Schedule | None, config: Config, **keywords: Any) -> None:
+        self._as_it_was, self._schedule = as_it_was, schedule
+        super().__init__(config, **keywords)
+
+    def _beside(self) -> Beside | None:
+        if not self._as_it_was.behind:
+            return None
+        self.parts.overlap = self._as_it_was.behind
+        return Repetition(self._as_it_was.overlap, self.parts, self._schedule)
+
+
+class Repetition:
+    """The steps of a run whose samplers were ahead of its learners, by this process alone.
+
+    Args:
+        lag: of that run. parts: of this one. schedule: of that one, None in order of start.
+    """
+
+    def __init__(self, lag: int, parts: RunContext, schedule: Schedule | None) -> None:
+        self._lag, self._parts, self._schedule = lag, parts, schedule
+        self._first, self._phase_end, self._asked = 1, 0, 0
+        self._versions: dict[int, Version] = {}
+
+    def step(self, step: int, *, phase_end: int, last: int) -> StepResult:
+        """Step `step` (from 1), of a phase that ends with `phase_end`."""
+        parts = self._parts
+        if step > self._phase_end:
+            self._first, self._phase_end, self._asked, self._versions = step, phase_end, parts.asked, {}
+        kept = {number: one for number, one in self._versions.items() if number >= step - 1 - self._lag}
+        self._versions = kept | {step - 1: Version(Goal(parts.learners), parts.ledger.state())}
+        if self._schedule is None:
+            drawn, lags = self._as_it_began(step), dict[str, float]()
+        else:
+            drawn, lags = self._as_it_came(step, self._schedule[step])
+        result = learn_from(parts, step, drawn.experience, drawn.problems, rollout=0.0)
+        for scenario, reward in outcomes(parts, drawn.experience):
+            parts.ledger.record(scenario, step, reward)
+        result.metrics |= {**lags, **stale(parts)}
+        return result
+
+    def _as_it_began(self, step: int) -> Group:
+        """A whole batch, by the newest version that its samplers could have."""
+        version = self._versions[max(self._first - 1, step - 1 - self._lag)]
+        ledger = Ledger()
+        ledger.restore(version.ledger)
+        parts = replace(self._parts, ledger=ledger)
+        with holding(self._parts.learners, version.goal):
+            found = Group(*run_async(collect(parts, parts.key.derive("step", step), step)))
+        self._parts.asked = parts.asked
+        return found
+
+    def _as_it_came(self, step: int, taken: Sequence[tuple[int, int]]) -> tuple[Group, dict[str, float]]:
+        """The groups that the schedule names, each by its version."""
+        batch, found = self._parts.lead.recipe.curriculum.prompts, dict[int, Group]()
+        for version in sorted({one for _, one in taken}):
+            made_from = self._versions[version]
+            with holding(self._parts.learners, made_from.goal):
+                for group in [group for group, one in taken if one == version]:
+                    nominal = self._first + group // batch
+                    drawing = collected(self._parts, self._parts.player, made_from.ledger, nominal, self._asked, group)
+                    found[group] = run_async(drawing)
+        self._parts.asked = self._asked + (step - self._first + 1) * batch
+        groups = [found[group] for group, _ in taken]
+        whole = Group(merged([one.experience for one in groups]), [said for one in groups for said in one.problems])
+        lags = [step - 1 - version for _, version in taken]
+        return whole, {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
+
+    # ------------------------------------------------------------ it neither begins anything nor keeps anything
+
+    def start(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def state(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None: ...
+
+
+@contextmanager
+def holding(learners: Mapping[str, Learner], goal: Goal) -> Iterator[None]:
+    """Within it the policies have the weights of `goal`, after it their own again."""
+    own = Goal(learners)
+    try:
+        _hold(learners, goal)
+        yield
+    finally:
+        _hold(learners, own)
+
+
+def _hold(learners: Mapping[str, Learner], goal: Goal) -> None:
+    for name, weights in goal.trained.items():
+        policy = learners[name].policy
+        if policy.version != goal.versions[name]:
+            put(policy.module, weights)
+            policy.version = goal.versions[name]
+
+
+def _difference(left: RunFolder, right: RunFolder, steps: int) -> str | None:
+    """The first metric that differs in two runs, in words."""
+    rows, again = ({row["step"]: row for row in read_metrics(one.metrics)} for one in (left, right))
+    for step in range(steps + 1):
+        one, other = (
+            {name: value for name, value in found.get(step, {}).items() if not name.startswith(OF_THE_MACHINE)}
+            for found in (rows, again)
+        )
+        for name in sorted(one.keys() | other.keys()):
+            if one.get(name) != other.get(name):
+                return f"step {step}: {name} was {one.get(name)} and is {other.get(name)} now"
+    return None
+
+
+def _other_weights(left: Mapping[str, Path], right: Mapping[str, Path]) -> str | None:
+    """The first weights file whose bytes differ, in words."""
+    for name, folder in left.items():
+        for file in sorted(folder.rglob("*.safetensors")):
+            if file.read_bytes() != (right[name] / file.relative_to(folder)).read_bytes():
+                return f"the weights of policy {name} are others ({file.name})"
+    return None
