@@ -114,6 +114,7 @@ def test_packing_changes_no_loss() -> None:
     assert loss_of(model, together, "fp32").item() == pytest.approx(total / count, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_pretraining_is_repeatable_and_complete(tmp_path: Path) -> None:
     seen: list[dict[str, object]] = []
     first = pretrain(TINY, tmp_path / "a", progress=seen.append)

@@ -244,6 +244,7 @@ def jobs(folder: StudyFolder, recipes: tuple[str, ...] = ("grpo",)) -> list[dict
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_one_run_which_is_done_again(tmp_path: Path) -> None:
     folder = StudyFolder.open(tmp_path / "study", Study(recipes=("grpo", "dr-grpo")))
     pool = Pool(1)

@@ -88,9 +88,8 @@ def struck(trainer: Trainer) -> None:
     line.process.wait()
 
 
-@pytest.mark.parametrize(
-    "learners", [pytest.param(n, marks=[pytest.mark.slow] if n == "4" else []) for n in ("2", "4")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("learners", ["2", "4"])
 def test_a_run_goes_on_without_a_learner_that_was_killed(learners: str, tmp_path: Path) -> None:
     """From its checkpoint, with another process in the place of the lost one, to the same end."""
     _, more = flags("grpo", tmp_path / "mine.py")

@@ -91,7 +91,7 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
     "while a checkpoint is written": lambda run: any((run / "checkpoints").glob(".step-*")),
     "after the second checkpoint": lambda run: lines(run) >= 6,
 }
-FIRST = "after the second checkpoint"
+FIRST = "while step 2 is under way"
 
 
 @pytest.mark.parametrize("moment", [FIRST, *(pytest.param(m, marks=pytest.mark.slow) for m in MOMENTS if m != FIRST)])

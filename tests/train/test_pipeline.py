@@ -140,7 +140,10 @@ def _drive(pipeline: Pipeline, observer: Ends) -> None:
         trainer.run()
 
 
-@pytest.mark.parametrize(("phase", "step"), [("1-sft", 2), ("2-judge", 1), ("3-ppo", 0), ("3-ppo", 1)])
+@pytest.mark.parametrize(
+    ("phase", "step"),
+    [*(pytest.param(*at, marks=pytest.mark.slow) for at in (("1-sft", 2), ("2-judge", 1), ("3-ppo", 0))), ("3-ppo", 1)],
+)
 def test_an_interrupted_plan_ends_equal(
     phase: str, step: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

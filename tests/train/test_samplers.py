@@ -90,6 +90,7 @@ def test_a_new_phase_plays_its_own_reference_on_samplers(tmp_path: Path) -> None
     assert rows(tmp_path / "one") == rows(tmp_path / "away")
 
 
+@pytest.mark.slow
 def test_what_only_this_process_can_play_is_refused(tmp_path: Path) -> None:
     more = ["--recipe", "past-selves", "--steps", "1", *AWAY, "1"]
     said = call("train", *TINY, *more, "--runs", tmp_path, "--run", "run", "--quiet")

@@ -62,7 +62,7 @@ def parameters(made: Trainer) -> dict[str, dict[str, torch.nn.Parameter]]:
     return {name: dict(learner.policy.module.named_parameters()) for name, learner in made.parts.learners.items()}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_a_run_equals_one_whose_policies_are_apart(
     precision: str, tmp_path: Path, flow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
