@@ -29,6 +29,7 @@ from hocket.train.config import configure, settled
 from hocket.train.embedders import embedder_of
 from hocket.train.judges import asking, judge_of
 from hocket.train.loop import RunContext, train_step
+from hocket.train.replay import Repetition
 from hocket.train.settings import Config
 
 LEAST = 1e-5
@@ -168,7 +169,11 @@ def run(config: Config, task: Task, steps: int) -> ShippedRun:
 
     hook = register_optimizer_step_pre_hook(record)
     try:
-        results = [run_async(train_step(parts, step)) for step in range(1, steps + 1)]
+        if config.behind:  # What samplers would draw, this process draws, to the same bits.
+            behind = Repetition(config.overlap, parts, None)
+            results = [behind.step(step, phase_end=steps, last=steps) for step in range(1, steps + 1)]
+        else:
+            results = [run_async(train_step(parts, step)) for step in range(1, steps + 1)]
     finally:
         hook.remove()
     moved = {name: _weights(parts, name) - old for name, old in before.items()}
