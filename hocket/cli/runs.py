@@ -111,7 +111,7 @@ def report(options: argparse.Namespace, pairs: Pairs) -> int:
 
 def status(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket status`."""
-    from hocket.report.status import sampler_table, status_of
+    from hocket.report.status import lag_words, sampler_table, status_of
 
     found = status_of(find_run(options.run, options.runs))
     if options.json:
@@ -124,6 +124,8 @@ def status(options: argparse.Namespace, pairs: Pairs) -> int:
     console.print(f"[bold]{found['run']}[/]  step {found['step']}{steps}{done}{age}")
     if found.get("samplers"):
         console.print(sampler_table(found))
+    if lags := lag_words(found):
+        console.print(lags)
     for line in found["faults"]:
         console.print(f"  {escape(line)}")
     return 0

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hocket.report.reading import read_run
 
-_FAULT = re.compile(r"(sampler|learner) \d+ (ended|has given|no longer|holds|failed)")
+_FAULT = re.compile(r"(sampler|learner) \d+ (ended|has given|no longer|holds|failed|drew)")
 
 RECENT = 5
 """How many faults are told."""
@@ -51,6 +51,17 @@ def cluster_of(path: Path) -> dict[str, Any]:
     file = path / "cluster.json"
     found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found
+
+
+def lag_words(found: Mapping[str, Any]) -> str:
+    """How old the weights were that drew what was learnt from, where groups are taken as they come; else nothing."""
+    lags: Mapping[str, int] = found.get("lag", {})
+    total = sum(lags.values())
+    if not total:
+        return ""
+    shares = ", ".join(f"{lag} versions {count / total:.0%}" for lag, count in lags.items())
+    dropped = found.get("dropped", 0)
+    return f"drawn by weights that were old by {shares}; {dropped} groups grew too old and were asked again"
 
 
 HEADINGS = ("name", "where", "weights", "episodes", "busy", "sent", "received", "replaced")

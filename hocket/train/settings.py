@@ -174,6 +174,7 @@ class Config:
             process while this step's is learnt from, more need `samplers`; 0 does one after the other.
         order: of the groups that samplers draw: by `start` every step's come from one version of the weights, and
             results follow from the configuration; by `arrival` a step takes what is ready and no more than `lag` old.
+        verify: the share of what samplers draw that another one draws again, to see whether it comes to the same.
     """
 
     task: str = "sums"
@@ -206,6 +207,7 @@ class Config:
     samplers: int = 0
     overlap: int = 0
     order: str = "start"
+    verify: float = 0.0
     engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:
@@ -227,6 +229,8 @@ class Config:
             raise ValueError(f"overlap must be at least 0, not {self.overlap}")
         if self.order not in ORDERS:
             raise ValueError(f"order = {self.order!r}{nearest(self.order, ORDERS)}")
+        if not 0 <= self.verify <= 1:
+            raise ValueError(f"verify must be a share from 0 to 1, not {self.verify}")
         if self.decoding.max_tokens < 1:
             raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
         if self.decoding.temperature < 0:

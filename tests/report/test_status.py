@@ -21,6 +21,7 @@ def a_run(folder: Path) -> Path:
     (run / "config.yaml").write_text("task: sums\nsteps: 9\nrecipe: {name: grpo}\n")
     (run / "messages.txt").write_text("a remark\nsampler 2 ended by SIGKILL; what it was asked another does\n")
     cluster = {"seconds": 8.0, "samplers": [{**SAMPLER, "sent": 24_000_000, "received": 400_000, "lost": 1}]}
+    cluster |= {"lag": {"0": 1, "2": 3}, "dropped": 5}
     (run / "cluster.json").write_text(json.dumps(cluster))
     return run
 
@@ -32,6 +33,7 @@ def test_status_tells_the_step_the_samplers_and_the_faults(tmp_path: Path) -> No
     assert "run step 4 of 9, the last one 0 s ago" in told
     assert "version 3 1,200 75% 24.0 MB 0.4 MB 1 times" in told
     assert "sampler 2 ended by SIGKILL" in told
+    assert "old by 0 versions 25%, 2 versions 75%; 5 groups grew too old" in told
     assert "a remark" not in told
 
 
@@ -55,6 +57,7 @@ def test_the_page_shows_who_sampled(tmp_path: Path) -> None:
     shown = page(read_run(a_run(tmp_path)))
     assert "Processes that sampled (1)" in shown
     assert "<td>75%</td><td>24.0 MB</td>" in shown
+    assert "2 versions 75%" in shown
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from hocket.train.cluster.line import Child
 from hocket.train.cluster.messages import answered, asked, heard, told
 from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays
 from hocket.train.cluster.samplers import Sampler, dealt
+from hocket.train.cluster.verify import picked, unlike
+from hocket.train.cluster.weights import digest
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn
@@ -215,6 +217,8 @@ REFUSED = {
     "fewer than none": (["--samplers", "-1", "--cluster", "local"], "samplers must be at least 0"),
     "a lag without samplers": (["--lag", "2"], "overlap = 2: beyond 1 it takes --cluster local --samplers 1"),
     "fewer than no updates": (["--lag", "-1"], "overlap must be at least 0"),
+    "verifying nobody": (["--verify", "0.5"], "verify = 0.5: samplers are verified; add --cluster local"),
+    "more than all": ([*AWAY, "2", "--verify", "1.5"], "verify must be a share from 0 to 1"),
     "another engine": ([*AWAY, "2", "--engine", "vllm"], "engine.kind local, not vllm"),
 }
 
@@ -341,3 +345,80 @@ def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
     assert first.turns[-1].parent is turns[-2]
     assert first.turns[-1] is third.turns[-1]
     assert first.turns[-1] is not second.turns[-1]
+
+
+# ---------------------------------------------------------------- what is drawn again elsewhere
+
+
+def tampered(kind: str, played: Played) -> Played:
+    """A sampler's answer with one of its samples wrong."""
+    first, rest = played.trajectories[0], played.trajectories[1:]
+    turn = first.turns[0]
+    assert turn.logp is not None
+    if kind == "other tokens":
+        turn = replace(turn, action=np.concatenate([turn.action[:-1], turn.action[-1:] + 1]))
+    elif kind == "other log-probs":
+        turn = replace(turn, logp=np.nextafter(turn.logp, np.float32(-9)))
+    else:
+        turn = replace(turn, logp=np.full_like(turn.logp, np.nan))
+    return replace(played, trajectories=[replace(first, turns=[turn]), *rest])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["other tokens", "other log-probs", "no numbers", "old weights"])
+def test_what_a_sampler_draws_wrong_is_found_and_drawn_again(
+    kind: str, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = made(tmp_path, "run", *AWAY, "2", "--verify", "1")
+    ask, held = Sampler.ask, list[str]()
+
+    def wrong(sampler: Sampler, message: Any) -> Any:
+        suspect = sampler.account.name == "sampler 1" and sampler.account.lost == 0
+        if suspect and kind == "old weights" and isinstance(message, Load):
+            held.append(digest(message.weights))
+            return ask(sampler, message) if len(held) == 1 else held[-1]  # It says that it has what it was given.
+        found = ask(sampler, message)
+        return tampered(kind, found) if suspect and kind != "old weights" and isinstance(message, Plays) else found
+
+    monkeypatch.setattr(Sampler, "ask", wrong)
+    trainer.run()
+    assert weights(tmp_path / "run") == weights(undisturbed)
+    said = (tmp_path / "run" / "messages.txt").read_text()
+    assert re.search(r"sampler 1 drew other .* than its keys and weights give; it was drawn again", said), said
+    assert re.search(r"sampler 1 drew .* for the second time; .* a new one is started", said), said
+    assert "sampler 2 drew" not in said
+
+
+@pytest.mark.slow
+def test_verified_samples_change_nothing(undisturbed: Path, tmp_path: Path) -> None:
+    trainer = made(tmp_path, "run", *AWAY, "1", "--verify", "0.5")
+    trainer.run()
+    assert weights(tmp_path / "run") == weights(undisturbed)
+    assert rows(tmp_path / "run") == rows(undisturbed)
+    assert trainer.samplers is not None
+    assert 0 < trainer.samplers.verified < sum(account["episodes"] for account in trainer.samplers.status()["samplers"])
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.floats(0, 1))
+def test_a_share_of_the_assignments_is_drawn_again_with_all_their_samples(samples: list[int], share: float) -> None:
+    assignments = [Assignment(Scenario(str(n)), samples=one) for n, one in enumerate(samples)]
+    half = len(assignments) // 2
+    plays = Plays([Play(assignments[:half], {}, Key.of(1)), Play(assignments[half:], {}, Key.of(2))])
+    some, mine = picked(plays, share)
+    numbers = [n for n, one in enumerate(samples) for _ in range(one)]
+    assert [int(one.scenario.id) for one in some.assignments for _ in range(one.samples)] == [numbers[n] for n in mine]
+    assert picked(plays, 1.0)[1] == list(range(sum(samples)))
+    assert picked(plays, 0.0)[1] == []
+
+
+def test_what_differs_is_named() -> None:
+    ids = np.array([1, 2])
+    turn = Turn(agent="a", policy="p", observation=ids, action=ids, logp=np.array([-1.0, -2.0], np.float32))
+    one = Trajectory(Scenario("s"), [turn], sample=3)
+    assert unlike([one], [one]) is None
+    other = replace(one, turns=[replace(turn, action=np.array([1, 3]))])
+    assert unlike([other], [one]) == "other actions in turn 1 of sample 3 of s"
+    other = replace(one, turns=[replace(turn, logp=None)])
+    assert unlike([other], [one]) == "other log-probs in turn 1 of sample 3 of s"
+    assert unlike([replace(one, sample=4)], [one]) == "another episode for sample 3 of s"
+    assert unlike([], [one]) == "0 samples for 1"

@@ -26,6 +26,7 @@ from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.messages import asked, told
 from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays, samples_of
 from hocket.train.cluster.setup import Setup
+from hocket.train.cluster.verify import picked, unlike
 from hocket.train.cluster.weights import Packed, digest, packed, taken
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
@@ -50,7 +51,8 @@ class Account:
     Attributes:
         name: its. where: the process. version: of the weights that it was given last.
         episodes: that it played. busy: seconds in which it was asked something. sent, received: bytes, to and from it.
-        lost: how many processes were in this place before.
+        lost: how many processes were in this place before. wrong: how often this one's samples were others than those
+            its keys and weights give.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Account:
     sent: int = 0
     received: int = 0
     lost: int = 0
+    wrong: int = 0
 
 
 @dataclass(eq=False)
@@ -172,6 +175,7 @@ class Samplers:
 
     Attributes:
         members: the samplers. peak: the largest resident memory of one so far, MiB.
+        verified: how many samples were drawn again elsewhere.
     """
 
     def __init__(
@@ -184,7 +188,8 @@ class Samplers:
         place: Place,
     ) -> None:
         self.members: list[Sampler] = []
-        self.peak = 0.0
+        self._judge: Sampler | None = None
+        self.peak, self.verified = 0.0, 0
         self._counts: Counter[str] = Counter()
         self._accounts: dict[int, Account] = {}
         self._since = time.monotonic()
@@ -209,12 +214,14 @@ class Samplers:
         """Ends all."""
         with self._lock:
             members, self.members = self.members, []
-        for member in members:
+            judge, self._judge = self._judge, None
+        for member in [*members, *([] if judge is None else [judge])]:
             member.line.close()
 
     def status(self) -> dict[str, Any]:
         """Who is where and does what, as JSON data, since the run began or went on."""
-        return {"seconds": time.monotonic() - self._since, "samplers": [asdict(a) for a in self._accounts.values()]}
+        told = [asdict(account) for account in self._accounts.values()]
+        return {"seconds": time.monotonic() - self._since, "samplers": told, "verified": self.verified}
 
     def counts(self) -> dict[str, int]:
         """What the engines of all samplers did so far, as `hocket.engine.paged.Counts` names it."""
@@ -256,7 +263,8 @@ class Samplers:
             member = self._member(place)
             try:
                 with member.lock:
-                    return self._asked(member, play, goal)
+                    found = self._asked(member, play, goal)
+                return self._verified(place, member, play, goal, found) if self._config.verify else found
             except Gone as error:
                 place = self._replaced(place, member, error)
         return ()
@@ -267,18 +275,77 @@ class Samplers:
                 raise HocketError("the samplers were ended on purpose")
             return self.members[place % len(self.members)]
 
-    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+    def _answer(self, member: Sampler, play: Plays, goal: Goal) -> Played:
         if not member.begun:
             self._begin(member)
         if not goal.reached(member):
             goal.load(member)
         played = member.ask(play)
         assert isinstance(played, Played)
+        return played
+
+    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+        played = self._answer(member, play, goal)
         with self._lock:
             self.peak, self._lost = max(self.peak, played.peak), 0
             self._counts.update(played.counts)
         member.account.where, member.account.episodes = played.where, member.account.episodes + len(played.trajectories)
         return played.trajectories
+
+    # ------------------------------------------------------------ verification
+
+    def _verified(
+        self, place: int, member: Sampler, play: Plays, goal: Goal, found: Sequence[Trajectory]
+    ) -> Sequence[Trajectory]:
+        """What was played, or where some of it comes out otherwise on another sampler, what a third one plays."""
+        some, mine = picked(play, self._config.verify)
+        if not mine:
+            return found
+        other = self._other(place, member)
+        again = self._redrawn(other, some, goal)
+        with self._lock:
+            self.verified += len(mine)
+        if unlike([found[one] for one in mine], again) is None:
+            return found
+        truth = self._redrawn(self._referee(), play, goal)
+        for one, drawn, right in ((member, found, truth), (other, again, [truth[number] for number in mine])):
+            what = unlike(drawn, right)
+            if what is not None:
+                self._caught(place, one, what)
+        return truth
+
+    def _redrawn(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+        """What a sampler plays, or where that is gone meanwhile, the referee."""
+        try:
+            with member.lock:
+                return self._answer(member, play, goal).trajectories
+        except Gone:
+            referee = self._referee()
+            if member is referee:
+                self._judge = None
+                raise
+            return self._redrawn(referee, play, goal)
+
+    def _other(self, place: int, member: Sampler) -> Sampler:
+        other = self._member(place + 1)
+        return self._referee() if other is member else other
+
+    def _referee(self) -> Sampler:
+        """A sampler that only plays what others are not agreed on, started when it is first needed."""
+        with self._lock:
+            if self._judge is None:
+                self._judge = Sampler(self._place.line("the referee", _WORKER), Account("the referee"))
+            return self._judge
+
+    def _caught(self, place: int, member: Sampler, what: str) -> None:
+        """A sampler's samples are wrong: the second time another process takes its place."""
+        member.account.wrong += 1
+        said = f"{member.line.name} drew {what} than its keys and weights give"
+        if member.account.wrong > 1 and member is not self._judge:
+            member.account.wrong = 0
+            self._replaced(place, member, Gone(f"{said}, for the second time"))
+        else:
+            self._say(f"{said}; it was drawn again")
 
     def _begin(self, member: Sampler) -> None:
         setup = Setup(configuration.plain(self._config), self._precision, threads(self._config))
@@ -388,6 +455,10 @@ def check_samplers(config: Config, workflow: Any) -> None:
         ConfigurationError: with the mend.
     """
     if not config.samplers:
+        if config.verify:
+            raise ConfigurationError(
+                f"verify = {config.verify:g}: samplers are verified; add --cluster local --samplers 2"
+            )
         if config.overlap > 1:
             raise ConfigurationError(f"overlap = {config.overlap}: beyond 1 it takes --cluster local --samplers 1")
         if config.order == "arrival":
