@@ -105,11 +105,20 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
         assert any(found > 0 for found in measured(row, "groups/with_signal"))
 
 
+def of_control(name: str) -> Any:
+    """A relative of the recipe that a published row is called by is tried on control with the slow tests."""
+    main = name in all_recipes()[name].catalogue_ids
+    return pytest.param(name, marks=[] if main else pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "name",
-    sorted(
-        set(all_recipes())
-        - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *TEXTUAL, *OF_WORDS}
+    map(
+        of_control,
+        sorted(
+            set(all_recipes())
+            - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *TEXTUAL, *OF_WORDS}
+        ),
     ),
 )
 def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:

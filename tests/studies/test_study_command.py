@@ -72,6 +72,7 @@ def done(killed: tuple[Path, dict[Path, int]]) -> tuple[Path, Said]:
     return out, study(out, *TWO, "--json")
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_and_repeats_nothing(killed: tuple[Path, dict[Path, int]], done: Any) -> None:
     out, before = killed
     assert 1 <= len(before) <= 4

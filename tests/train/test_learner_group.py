@@ -31,7 +31,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "cartpole": (CONTROL, ["--recipe", "ppo", *TWICE]),
     "dpo": ([*TINY[:4], "--threads", "1"], ["--recipe", "dpo"]),
 }
-QUICK = ("grpo", "ppo")
+QUICK = ("grpo",)
 
 
 def flags(name: str, file: Path) -> tuple[list[str], list[str]]:

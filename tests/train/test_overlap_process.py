@@ -164,6 +164,7 @@ def test_a_second_process_that_dies_is_a_sentence_and_costs_nothing(
     assert_same(whole, tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_read_any_more_is_a_sentence(tmp_path: Path, settings: list[str]) -> None:
     from hocket.nano import BASE
 

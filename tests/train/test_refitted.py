@@ -149,6 +149,7 @@ def test_between_refits_pairs_are_gathered(judge: str) -> None:
 # ---------------------------------------------------------------- in a run
 
 
+@pytest.mark.slow
 def test_a_run_with_a_refitted_scorer_resumes_to_the_same_bits(
     judge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_number_that_was_asked_for_stays(waited: dict[str, float]) -> None:
     assert watched.advice() is None  # Once is enough.
 
 
+@pytest.mark.slow
 def test_a_run_changes_at_the_same_step_when_resumed(
     waited: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

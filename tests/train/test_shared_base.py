@@ -143,10 +143,11 @@ def test_training_one_adapter_leaves_everything_else(way: str, tmp_path: Path, f
     "more",
     [
         pytest.param([], id="both"),
-        pytest.param(["--roles.worker.frozen", "true"], id="frozen", marks=pytest.mark.slow),
-        pytest.param(["--overlap", "1"], id="overlap", marks=pytest.mark.slow),
+        pytest.param(["--roles.worker.frozen", "true"], id="frozen"),
+        pytest.param(["--overlap", "1"], id="overlap"),
     ],
 )
+@pytest.mark.slow
 def test_a_team_of_adapters_resumes_to_equal_numbers(more: list[str], tmp_path: Path, flow: str) -> None:
     from one_process import one_process
 

@@ -250,6 +250,7 @@ def test_a_branch_counts_as_if_it_stood_alone(plan: list[Any]) -> None:
 @needs_base
 @settings(max_examples=6, deadline=None)
 @given(plan=PLANS, rows=st.sampled_from([2, 7, 256]), pauses=st.integers(0, 9))
+@pytest.mark.slow
 def test_no_pause_and_no_crowd_shows_in_a_trajectory(plan: list[Any], rows: int, pauses: int) -> None:
     def told(found: list[Trajectory]) -> list[Any]:
         return [
