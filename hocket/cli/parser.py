@@ -316,6 +316,11 @@ def _train(parser: _Parser) -> None:
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, smollm2, a model folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
+        (
+            "--tools",
+            "NAMES",
+            "what the policy may call: calculator, python, search:PATH, mcp:COMMAND; see docs/tools.md",
+        ),
         ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
         ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared"),
         ("--run", "NAME", "name of the run folder (the next free one)"),

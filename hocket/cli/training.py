@@ -147,7 +147,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _flag_pairs(options: argparse.Namespace) -> Pairs:
-    names = ("task", "recipe", "model", "workflow", "judge", "embedder", "run", "runs", "steps", "seed")
+    names = ("task", "recipe", "model", "workflow", "tools", "judge", "embedder", "run", "runs", "steps", "seed")
     pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]
     return pairs + ([("reward", tuple(options.reward))] if options.reward else [])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import cast
 
 from hocket.core.errors import ConfigurationError, nearest
@@ -10,6 +11,9 @@ from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.tools.sandbox import Finished, Sandbox
 
 __all__ = ["Call", "Finished", "Sandbox", "Tool", "carried_out", "find", "find_all", "read_calls"]
+
+SERVED = "mcp:"
+"""What stands before the command of a tool server."""
 
 TOOLS = {"calculator": "calculator:Calculator", "python": "python:PythonTool"}
 """Tools that need nothing but their name; those over a corpus or a database belong to their tasks."""
@@ -30,7 +34,21 @@ def find(name: str) -> Tool:
 def find_all(names: str) -> tuple[Tool, ...]:
     """The tools whose names are given with commas between them; none where nothing is given.
 
+    `mcp:COMMAND` are all that the tool server has which COMMAND starts, see `hocket.tools.mcp`.
+
     Raises:
-        ConfigurationError: as `find`.
+        ConfigurationError: as `find`, for a server that does not start, and for two tools of one name.
     """
-    return tuple(find(name.strip()) for name in names.split(",")) if names.strip() else ()
+    found: list[Tool] = []
+    for name in names.split(",") if names.strip() else ():
+        found += _served(name.strip()) if name.strip().startswith(SERVED) else [find(name.strip())]
+    twice = next((one.name for place, one in enumerate(found) if one.name in {o.name for o in found[:place]}), None)
+    if twice is not None:
+        raise ConfigurationError(f"two tools are called {twice!r} in {names!r}; an agent could not tell them apart")
+    return tuple(found)
+
+
+def _served(name: str) -> Sequence[Tool]:
+    from hocket.tools.mcp import server_of
+
+    return server_of(name.removeprefix(SERVED)).tools()

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -64,13 +65,26 @@ def configure(pairs: Pairs, task: Task) -> Config:
     settings = [(key, value) for key, value in pairs if key != "recipe"]
     config = Config(task=task.name, recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
-    run = [(key, value) for key, value in [*suggested.items(), *settings] if not is_of_recipe(key)]
-    config = _applied(config, run)
+    run = [(key, value) for key, value in [*suggested.items(), *settings] if not is_of_recipe(key) and key != "tools"]
+    config = _equipped(_applied(config, run), [str(value) for key, value in settings if key == "tools"])
     method = [(key, value) for key, value in settings if is_of_recipe(key)]
     if config.plan:
         return _planned(config, method, task)
     given = chosen[-1] if chosen else "grpo"
     return _applied(config, [*_suggested(config, given, task), *method])
+
+
+def _equipped(config: Config, tools: Sequence[str]) -> Config:
+    """The configuration with these tools, names with commas between them, in the hands of the workflow."""
+    if not tools:
+        return config
+    base, _, query = (config.workflow or "tool-use").partition("?")
+    if base != "tool-use" or "tools_of=" in query:
+        raise ConfigurationError(
+            f"tools = {tools[-1]!r} and workflow = {config.workflow!r}: tools go to the workflow tool-use; name them "
+            "there, or in a workflow of your own"
+        )
+    return dataclasses.replace(config, workflow=f"{base}?{query}{'&' * bool(query)}tools_of={quote(tools[-1])}")
 
 
 STEPS = 120
