@@ -370,6 +370,10 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags win over it")
     parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
     parser.add_argument("--baseline", metavar="NAME", help="what the others are compared with (grpo)")
+    parser.add_argument(
+        "--teams", metavar="A,B", help="workflows to compare at equal --tokens, the first with the others"
+    )
+    parser.add_argument("--tokens", type=int, metavar="N", help="the budget of a run in sampled tokens, not in answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
     parser.add_argument("--model", metavar="PATH", help="nano, smollm2, a model folder, FILE.gguf or a hub name")
     parser.add_argument("--seeds", type=int, metavar="N", help="testing seeds of every recipe and task (5)")

@@ -31,7 +31,7 @@ Emit = Callable[[Any], None]
 
 def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Console, emit: Emit) -> int:
     """Carries a study out, or tells with `--dry-run` what it would take; returns the exit code."""
-    if not options.study and not options.recipes:
+    if not options.study and not options.recipes and not options.teams:
         raise ConfigurationError("name a study file, or recipes to compare: --recipes grpo,dapo --task sums")
     wanted = read(Path(options.study) if options.study else None, [*_flags(options), *pairs])
     place = Path(options.out) if options.out else Path("runs") / "studies" / wanted.name
@@ -75,7 +75,7 @@ def run(wanted: Study, place: Path, workers: int, say: Callable[[str], None]) ->
 
 def _flags(options: argparse.Namespace) -> list[tuple[str, Any]]:
     """The flags that were given, by the names of a study's keys."""
-    plain = ("recipes", "baseline", "model", "steps", "prompts", "samples", "seeds")
+    plain = ("recipes", "baseline", "teams", "tokens", "model", "steps", "prompts", "samples", "seeds")
     given = [(name, getattr(options, name)) for name in plain if getattr(options, name) is not None]
     if options.task:
         given.append(("tasks", list(options.task)))

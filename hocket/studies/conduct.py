@@ -62,7 +62,8 @@ class StudyRunner:
     # ------------------------------------------------------------ equals
 
     def _find_equals(self, found: Found) -> None:
-        count, task = self.study.equal_batches, self.study.tasks[0]
+        # Teams differ in what is not the recipe's.
+        count, task = 0 if self.study.teams else self.study.equal_batches, self.study.tasks[0]
         if not count or not kind_of(self.planner.task(task)).textual:
             return
         baseline = self.planner.run(self.methods[0], task, 0)

@@ -28,6 +28,7 @@ from hocket.studies.words import (
     remarks,
     settings,
     spread,
+    unit,
 )
 
 DIFFERENCES = (("final success", "difference"), ("area under the curve", "area_difference"))
@@ -61,6 +62,7 @@ def page(found: Json) -> str:
         folded=len(ranked(found)) > 2 * TOGETHER,
         searches=[_search(search) for search in found["searches"]],
         settings=settings(found),
+        unit=unit(found),
         definitions=found["definitions"],
         footer=f"hocket {__version__} · {found['study']}",
     )
@@ -142,7 +144,7 @@ def _charts(found: Json) -> dict[str, list[Chart]]:
     return {
         task: [
             _success(found, task, methods, "Success on unseen problems"),
-            *(_line(task, methods, key, title, unit) for key, title, unit in LINES),
+            *(_line(found, task, methods, key, title, unit) for key, title, unit in LINES),
         ]
         for task in found["tasks"]
     }
@@ -155,12 +157,12 @@ def _success(found: Json, task: str, methods: Sequence[Json], title: str) -> Cha
         band = [(round(x), low, high) for x, _, low, high in curve]
         if curve:
             lines.append(Line(method["label"], [(round(x), y) for x, y, _, _ in curve], band, marks=True))
-    return Chart(title, lines, share=found["measure"] != "return", across="answers")
+    return Chart(title, lines, share=found["measure"] != "return", across=unit(found))
 
 
-def _line(task: str, methods: Sequence[Json], key: str, title: str, unit: str) -> Chart:
+def _line(found: Json, task: str, methods: Sequence[Json], key: str, title: str, of: str) -> Chart:
     lines = [Line(m["label"], [(round(x), y) for x, y in m["curves"][task][key]]) for m in methods]
-    return Chart(title, lines, unit=unit, zero=True, across="answers")
+    return Chart(title, lines, unit=of, zero=True, across=unit(found))
 
 
 def _search(search: Json) -> Json:

@@ -19,7 +19,7 @@ from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.rollout.independent import Independent
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.stages import Task
-from hocket.studies.study import Study, StudyMethod
+from hocket.studies.study import Study, StudyMethod, reference
 from hocket.train.config import SLOTS, configure
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config
@@ -38,8 +38,8 @@ class StudyRun:
 
     Attributes:
         label, task, seed: what it is. pairs: all settings, as `hocket.train.config.configure` takes them.
-        budget: sampled answers after which it ends. metered: its rollout decides itself how many answers a step
-            samples, so the number of steps follows from a measurement. measure: see `Measure`.
+        budget: of sampled answers or tokens, its `unit`, after which it ends. metered: how much a step samples is not
+            known before, so the number of steps follows from a measurement. measure: see `Measure`.
         key: a hash of everything its result depends on.
     """
 
@@ -50,6 +50,7 @@ class StudyRun:
     budget: int
     metered: bool
     measure: Mapping[str, int]
+    unit: str = "answers"
     key: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -124,11 +125,13 @@ class Planner:
             task=task,
             seed=0,
             pairs=(*pairs, *own.items()),
-            budget=study.answers,
+            budget=study.budget,
+            unit=study.unit,
             metered=metered,
             measure=asdict(measure),
         )
         content = {**_content(config), "measure": run.measure, "budget": run.budget, "metered": metered}
+        content |= {"unit": run.unit} if study.tokens else {}
         return replace(run, key=_digest(content)), config
 
     def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, own: Mapping[str, Any]) -> Pairs:
@@ -140,7 +143,7 @@ class Planner:
             try:
                 configure([*pairs, (key, value), *own.items()], source)
             except ConfigurationError:
-                if entry.label == self.study.baseline or key.split(".")[0] not in SLOTS:
+                if entry.label == reference(self.study) or key.split(".")[0] not in SLOTS:
                     raise
                 refused.append(key)
             else:
@@ -174,7 +177,7 @@ def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[
         stated = rollout.samples or study.samples
         group = int(own.get("rollout.samples", study.samples if stated == USUAL_SAMPLES else stated))
         found["rollout.samples"] = group
-    metered = type(rollout) not in FIXED
+    metered = type(rollout) not in FIXED or study.tokens > 0
     each = group + (1 if isinstance(rollout, WithGreedyBaseline) else 0)
     if has_path(recipe, "curriculum.prompts"):
         same = study.prompts * study.samples

@@ -77,7 +77,12 @@ def results(study: Study, planner: Planner, found: Found) -> Json:
         "baseline": baseline,
         "tasks": list(study.tasks),
         "model": study.model,
-        "budget": {"answers": study.answers, "steps": study.steps, "prompts": study.prompts, "samples": study.samples},
+        "budget": {
+            study.unit: study.budget,
+            "steps": study.steps,
+            "prompts": study.prompts,
+            "samples": study.samples,
+        },
         "settings": dict(study.settings),
         "seeds": {"testing": list(study.testing_seeds), "tuning": f"from {TUNING_SEEDS}"},
         "measure": finished[0]["measure"] if finished else None,
@@ -150,26 +155,26 @@ def _against(found: Found, study: Study, label: str, baseline: str, key: Key) ->
 def _curve(study: Study, runs: Sequence[Result], key: Key) -> Json:
     """Success, reward, entropy and length along the budget: interquartile means over seeds, success with interval.
 
-    Every run's curve is read at the same numbers of answers: straight between its points, level after its last.
+    Every run's curve is read at the same numbers of answers, or tokens: straight between points, level after the last.
     """
-    budget, every = float(study.answers), study.answers / (study.steps // max(1, study.steps // study.measure.points))
+    budget, every = float(study.budget), study.budget / (study.steps // max(1, study.steps // study.measure.points))
     places = [min(budget, every * number) for number in range(round(budget / every) + 1)]
-    read = _read(runs, "value", places)
+    read = _read(runs, "value", places, study.unit)
     lines: Json = {"success": []}
     for place, column in zip(places, read.T, strict=True) if len(read) else ():
         found = estimate(column[:, None], key.derive("curve"))
         lines["success"].append([place, found.value, found.low, found.high])
     places = [budget * (number + 1) / study.steps for number in range(study.steps)]
     for name in ("reward", "entropy", "length"):
-        read = _read(runs, name, places)
+        read = _read(runs, name, places, study.unit)
         middle = statistics.interquartile_mean(read.T[:, :, None]) if len(read) else np.zeros(0)
         lines[name] = [[place, float(value)] for place, value in zip(places, middle, strict=False)]
     return lines
 
 
-def _read(runs: Sequence[Result], name: str, places: Sequence[float]) -> Array:
-    """A column of runs at numbers of answers, `[runs, places]`; runs that never measured it are left out."""
+def _read(runs: Sequence[Result], name: str, places: Sequence[float], unit: str) -> Array:
+    """A column of runs at numbers of answers or tokens, `[runs, places]`; runs that never measured it are left out."""
     last = places[-1]
-    known = [[(min(last, row["answers"]), row[name]) for row in run["rows"] if row[name] is not None] for run in runs]
+    known = [[(min(last, row[unit]), row[name]) for row in run["rows"] if row[name] is not None] for run in runs]
     curves = [np.interp(places, *np.array(points, np.float64).T) for points in known if points]
     return np.array(curves, np.float64).reshape(len(curves), len(places))

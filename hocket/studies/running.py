@@ -50,6 +50,10 @@ class Meter:
             self.tokens += sum(_sampled(turn) for turn in unique_turns(played))
         return played
 
+    def used(self, unit: str) -> int:
+        """How many answers or tokens."""
+        return self.tokens if unit == "tokens" else self.answers
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         self._running = False
@@ -120,9 +124,10 @@ def _steps(run: StudyRun, place: Path) -> int:
             trainer.step()
     finally:
         trainer.folder.release()
-    if not trainer.meter.answers:
-        raise HocketError(f"{run.label} samples no answers, so it has no equal budget; leave it out")
-    return max(1, round(run.budget * TRIAL_STEPS / trainer.meter.answers))
+    used = trainer.meter.used(run.unit)
+    if not used:
+        raise HocketError(f"{run.label} samples no {run.unit}, so it has no equal budget; leave it out")
+    return max(1, round(run.budget * TRIAL_STEPS / used))
 
 
 def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
@@ -135,7 +140,7 @@ def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
     if not trainer.done:  # The budget ended it early.
         final = trainer.evaluate()
         rows[-1] |= {"value": final.success, "eval_length": final.length}
-    values = [(min(1.0, row["answers"] / run.budget), row["value"]) for row in rows if row["value"] is not None]
+    values = [(min(1.0, row[run.unit] / run.budget), row["value"]) for row in rows if row["value"] is not None]
     last = rows[-max(1, round(LAST * len(rows))) :]
     return {
         "measure": measure,
@@ -154,8 +159,8 @@ def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
 
 def _spent(trainer: MeteredTrainer, run: StudyRun) -> bool:
     """Whether another step like those before would end further from the budget than the run is now."""
-    answers, steps = trainer.meter.answers, trainer.progress.step
-    return steps > 0 and answers + answers / steps / 2 > run.budget
+    used, steps = trainer.meter.used(run.unit), trainer.progress.step
+    return steps > 0 and used + used / steps / 2 > run.budget
 
 
 def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:

@@ -85,7 +85,9 @@ class Study:
         catalogue: catalogue ids; every recipe of each joins.
         baseline: the label of the method that the others are compared with.
         tasks, model: as in `hocket train`.
+        teams: workflows, each of which every recipe is run as; the first one with the baseline is compared with.
         steps, prompts, samples: the budget is steps x prompts x samples answers.
+        tokens: the budget in sampled tokens instead, which teams that say more or less share; 0 for answers.
         seeds: how many testing seeds, from 0. settings: settings of every run, where the recipe has them.
         equal_batches: batches on which a recipe's gradient must be proportional to the baseline's to be the same
             method here; 0 never looks.
@@ -95,12 +97,14 @@ class Study:
     name: str = "study"
     recipes: tuple[Any, ...] = ()
     catalogue: tuple[str, ...] = ()
+    teams: tuple[str, ...] = ()
     baseline: str = "grpo"
     tasks: tuple[str, ...] = ("sums",)
     model: str = "nano"
     steps: int = 30
     prompts: int = 8
     samples: int = 8
+    tokens: int = 0
     seeds: int = 5
     settings: Mapping[str, Any] = field(default_factory=dict)
     measure: Measure = Measure()
@@ -113,6 +117,12 @@ class Study:
             raise ValueError("steps, prompts and samples must be at least 1")
         if not 1 <= self.seeds <= TUNING_SEEDS:
             raise ValueError(f"seeds must be between 1 and {TUNING_SEEDS}, not {self.seeds}")
+        if self.tokens < 0:
+            raise ValueError(f"tokens must be at least 0, not {self.tokens}")
+        if self.teams and not self.tokens:
+            raise ValueError(
+                "teams say more or less in an answer: give them the same budget of tokens, as in tokens: 50000"
+            )
         if self.equal_batches < 0:
             raise ValueError(f"equal_batches must be at least 0, not {self.equal_batches}")
         if not self.tasks:
@@ -122,8 +132,18 @@ class Study:
 
     @property
     def answers(self) -> int:
-        """The budget of a run, in sampled answers."""
+        """As many as the steps would sample with the study's prompts and samples."""
         return self.steps * self.prompts * self.samples
+
+    @property
+    def unit(self) -> str:
+        """What the budget counts."""
+        return "tokens" if self.tokens else "answers"
+
+    @property
+    def budget(self) -> int:
+        """Of a run, in sampled answers or tokens."""
+        return self.tokens or self.answers
 
     @property
     def testing_seeds(self) -> range:
@@ -134,9 +154,9 @@ class Study:
         return {**dataclasses.asdict(self), **{key: list(getattr(self, key)) for key in LISTS}}
 
 
-LISTS = ("recipes", "catalogue", "tasks")
+LISTS = ("recipes", "catalogue", "teams", "tasks")
 
-BUDGET = ("model", "steps", "prompts", "samples", "settings", "measure")
+BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure")
 """What all runs of a study's folder have in common; recipes, tasks, seeds and tuning may be added to."""
 
 
@@ -238,13 +258,31 @@ def entries(study: Study) -> list[StudyMethod]:
     ]
     if not any(entry.label == study.baseline for entry in listed):
         listed.insert(0, StudyMethod(study.baseline, study.baseline))
+    if study.teams:
+        listed = [as_team for entry in listed for as_team in _as_teams(entry, study)]
     labels = [entry.label for entry in listed]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise ConfigurationError(f"recipes: {twice!r} is there twice; give one of them another label")
     if len(listed) < 2:
         raise ConfigurationError("a study compares at least two recipes; name them: --recipes grpo,dapo")
-    return sorted(listed, key=lambda entry: entry.label != study.baseline)
+    return sorted(listed, key=lambda entry: entry.label != reference(study))
+
+
+def reference(study: Study) -> str:
+    """The label of the method that the others are compared with."""
+    if not study.teams:
+        return study.baseline
+    return _as_teams(StudyMethod(study.baseline, study.baseline), study)[0].label
+
+
+def _as_teams(entry: StudyMethod, study: Study) -> list[StudyMethod]:
+    """A method once for every team; a team's name is enough where there is one recipe."""
+    alone = all(_entry(given).label == study.baseline for given in study.recipes) and not study.catalogue
+    return [
+        StudyMethod(team if alone else f"{entry.label} as {team}", entry.recipe, {**entry.settings, "workflow": team})
+        for team in study.teams
+    ]
 
 
 def without_recipe(study: Study) -> list[str]:

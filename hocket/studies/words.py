@@ -74,12 +74,17 @@ def chips(found: Json) -> list[tuple[str, str]]:
     ]
 
 
+def unit(found: Json) -> str:
+    """What the budget counts: answers or tokens."""
+    return "tokens" if "tokens" in found["budget"] else "answers"
+
+
 def facts(found: Json) -> list[tuple[str, str]]:
     """How large the study was."""
     budget, runs = found["budget"], found["runs"]
     return [
         ("methods", f"{len(found['methods'])}, {len(found['methods']) - len(ranked(found))} equal to the baseline"),
-        ("budget of a run", f"{budget['answers']:,} answers"),
+        ("budget of a run", f"{budget[unit(found)]:,} {unit(found)}"),
         ("testing runs", f"{runs['finished']}" + (f", {runs['failed']} failed" if runs["failed"] else "")),
         ("processor time of these", duration(runs["seconds"])),
     ]
@@ -140,7 +145,8 @@ def remarks(found: Json) -> list[str]:
         share = found["measure"] != "return"
         size = f"{100 * base['resolvable']:.1f} points" if share else f"{base['resolvable']:.3g}"
         told.append(f"Seeds like those of {found['baseline']} resolve differences from {size}.")
-    short = [m["label"] for m in ranked(found) if _answers(m) and _answers(m) < 0.95 * found["budget"]["answers"]]
+    budget = 0.95 * found["budget"][unit(found)]
+    short = [m["label"] for m in ranked(found) if 0 < _used(found, m) < budget]
     if short:
         told.append(f"These sampled less than 95 % of the budget: {', '.join(short)}.")
     if found["without_recipe"]:
@@ -158,8 +164,8 @@ def probability(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _answers(method: Json) -> float:
-    return _value(method["metrics"].get("answers"), 0.0)
+def _used(found: Json, method: Json) -> float:
+    return _value(method["metrics"].get(unit(found)), 0.0)
 
 
 def cells(found: Json, method: Json) -> list[str]:

@@ -166,3 +166,25 @@ def test_families_are_tuned_together_and_every_search_is_as_large() -> None:
     assert names["actor-critic, ClippedSurrogate"] == ["ppo"]
     assert len(found) == 3
     assert {len(unit.candidates) for unit in found} == {2}
+
+
+# ---------------------------------------------------------------- teams at equal tokens
+
+
+def test_a_study_of_teams_has_a_method_for_each_at_equal_tokens() -> None:
+    study = read(None, [("teams", "single,planner-worker"), ("tokens", 900), ("steps", 3)])
+    methods = entries(study)
+    assert [one.label for one in methods] == ["single", "planner-worker"]
+    planner = Planner(study)
+    runs = [planner.run(one, "sums", 0) for one in methods]
+    assert [dict(run.pairs)["workflow"] for run in runs] == ["single", "planner-worker"]
+    assert all(run.metered and run.unit == "tokens" and run.budget == 900 for run in runs)
+    both = read(None, [("teams", "single,debate"), ("tokens", 900), ("recipes", "grpo,rloo")])
+    labels = [one.label for one in entries(both)]
+    assert labels[0] == "grpo as single"
+    assert sorted(labels) == ["grpo as debate", "grpo as single", "rloo as debate", "rloo as single"]
+
+
+def test_teams_need_a_budget_of_tokens() -> None:
+    with pytest.raises(ConfigurationError, match="the same budget of tokens"):
+        read(None, [("teams", "single,debate")])
