@@ -90,6 +90,8 @@ CASES = {
     "team": (TINY, TEAM),
     "asks for more": (TINY, ["--recipe", "dapo"]),
     "looks at scores": (TINY, ["--recipe", "s-grpo"]),
+    "learners": (TINY, ["--leaves", "2", "--learners", "2"]),
+    "verified": (TINY, ["--verify", "0.5"]),
 }
 
 
