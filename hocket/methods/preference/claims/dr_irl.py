@@ -182,7 +182,7 @@ SHOWN = {"chat": "yes sure", "work": "ask a friend", "harm": "call for help"}
 CHANCES = (0.45, 0.45, 0.1)
 
 
-def taught(recipe: Recipe, seed: int, steps: int = 60, lr: float = 0.6) -> dict[str, float]:
+def taught(recipe: Recipe, seed: int, steps: int = 70, lr: float = 1.5) -> dict[str, float]:
     """The chance of what is wanted in each category, after policy gradients of groups of 8, 12 scenarios a step."""
     draw, names = Key.of(seed).derive("taught").numpy(), list(SHOWN)
     logits = torch.zeros(3, len(SAYINGS), dtype=torch.float64)
@@ -213,8 +213,9 @@ def taught(recipe: Recipe, seed: int, steps: int = 60, lr: float = 0.6) -> dict[
        "is asked no lower.", slow=True)  # fmt: skip
 def _() -> Finding:
     hard, mean = list[float](), list[float]()
-    for seed in range(6):
-        scaled, plain = (taught(one, seed) for one in (DR_IRL, DR_IRL.but({"credit.strength": 0.0})))
+    for seed in range(4):
+        small = DR_IRL.but({"shaping.0.buckets": 64, "shaping.0.window": 128})
+        scaled, plain = (taught(one, seed) for one in (small, small.but({"credit.strength": 0.0})))
         hard.append(scaled["harm"] - plain["harm"])
         mean.append(sum(share * (scaled[name] - plain[name]) for share, name in zip(CHANCES, SHOWN, strict=True)))
     error = float(np.std(hard, ddof=1) / math.sqrt(len(hard)))

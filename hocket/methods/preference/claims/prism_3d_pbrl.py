@@ -149,8 +149,10 @@ def _() -> Finding:
     return Finding(ordered and inside and len(better) > 300 and not len(none), say(pairs=len(better), found=inside))
 
 
-@claim("A labeller that looks ahead orders more pairs as the returns that follow do than a myopic one, above all where "
-       "one of them touches the trap.")
+@claim(
+    "A labeller that looks ahead orders more pairs as the returns that follow do than a myopic one, above all where "
+    "one of them touches the trap."
+)
 def _() -> Finding:
     played = flown(200)
     segments, truth = list[Tensor](), list[float]()
