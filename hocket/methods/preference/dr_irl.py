@@ -27,11 +27,12 @@ from hocket.core.columns import METADATA, TEXT
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.core.signals import REWARD, counted_trajectories
+from hocket.core.requirements import Requirement
+from hocket.core.signals import counted_trajectories, returns
 from hocket.credit.group import GroupRelative
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.judge import logistic
-from hocket.rewards.members import groups_of
+from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.ngrams import Orders, counts, unit
 from hocket.stages import Credit, Shaping, Split, State
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, tagged_answer
@@ -52,7 +53,9 @@ class IrlReward(Shaping):
     f are counts of character n-grams, at length 1. w_c is `argmin sum log(1 + exp(-w . (f(demonstration) - f(y))))
     + ridge M/2 |w|^2` over the category's newest `window` samples y of the policy, those of the step included, M of
     them, as in maximum-likelihood inverse reinforcement learning with the policy's samples for the partition function.
-    The task's rewards are dropped unread. Stateful: the differences of each category.
+    The task's rewards are not learnt from. Stateful: the differences of each category.
+
+    Samples of scenarios without a demonstration keep the task's reward, and are of difficulty 0.
 
     It adds the score `difficulty`: (1 - f(demonstration) . f(y)) tanh(gap/2), gap = r(demonstration) - r(y) where that
     is positive, else 0.
@@ -60,9 +63,6 @@ class IrlReward(Shaping):
     Attributes:
         category: what the scenario's metadata call its category; scenarios without one are a category together.
         buckets, orders: of the n-grams.
-
-    Raises:
-        ConfigurationError: on a call, for a scenario without a demonstration.
     """
 
     category: str = "category"
@@ -83,18 +83,13 @@ class IrlReward(Shaping):
         return {"differences": {}}
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
-        told = [row or {} for row in METADATA.read(batch, "IrlReward")]
-        if any(row.get("demonstration") is None for row in told):
-            raise ConfigurationError(
-                "IrlReward learns from demonstrations, and a scenario has no 'demonstration' in its metadata; use a "
-                "task that shows some, such as hazards"
-            )
-        kinds = [str(row.get(self.category, "")) for row in told]
-        said = self.features([str(text or "") for text in TEXT.read(batch, "IrlReward")])
-        shown = self.features([str(row["demonstration"]) for row in told])
+        told = [row or {} for row in METADATA.rows(batch)]
+        kinds = [str(row.get(self.category, "")) if row.get("demonstration") is not None else None for row in told]
+        said = self.features([str(text or "") for text in TEXT.rows(batch)])
+        shown = self.features([str(row.get("demonstration") or "") for row in told])
         counted, known = counted_trajectories(batch).tolist(), dict(state["differences"])
-        reward, gap = torch.zeros(batch.trajectories, dtype=torch.float64), torch.zeros(len(kinds), dtype=torch.float64)
-        for kind in sorted(set(kinds)):
+        reward, gap = returns(batch).double(), torch.zeros(batch.trajectories, dtype=torch.float64)
+        for kind in sorted({one for one in kinds if one is not None}):
             rows = torch.tensor([row for row, one in enumerate(kinds) if one == kind])
             new = torch.tensor([row for row, one in enumerate(kinds) if one == kind and counted[row]], dtype=torch.long)
             seen = torch.cat([known.get(kind, shown[:0]), shown[new] - said[new]])[-self.window :]
@@ -103,13 +98,9 @@ class IrlReward(Shaping):
             reward[rows] = said[rows] @ weight
             gap[rows] = (shown[rows] - said[rows]) @ weight
         hard = (1 - (shown * said).sum(1)).clamp(0, 1) * torch.tanh(gap.clamp(min=0) / 2)
-        others = {name: one for name, one in batch.scores.items() if name not in REWARD.values()}
-        scores = {
-            **others,
-            REWARD[Level.TRAJECTORY]: LevelScores(Level.TRAJECTORY, reward),
-            DIFFICULTY: LevelScores(Level.TRAJECTORY, hard),
-        }
-        return batch.but(scores=scores), {"differences": known}
+        paid = with_return(batch, reward) if bool((reward != returns(batch)).any()) else batch
+        scores = {**paid.scores, DIFFICULTY: LevelScores(Level.TRAJECTORY, hard)}
+        return paid.but(scores=scores), {"differences": known}
 
     def features(self, texts: Sequence[str]) -> Tensor:
         """f of texts, `[M, buckets]`."""
@@ -247,6 +238,7 @@ DR_IRL = GRPO.but(
     formula="r_i = w_c . f(y_i),  w_c logistic of f(demonstration) - f(y);  A_i' = d_g A_i / mean d,  "
     "d_g = 1 + 4 mean_g (1 - cos(f(demonstration), f(y_i))) tanh(gap_i / 2)",
     task="hazards",
+    requires=(Requirement.DEMONSTRATIONS,),
     conventions={
         **GRPO.conventions,
         "reward": "linear in 256 hashed character n-grams (1 to 3), ridge 0.01 a sample, the newest 512 of a category",

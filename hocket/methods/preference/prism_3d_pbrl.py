@@ -219,6 +219,8 @@ class LearntReward(Shaping):
     newest `window` pairs. Its rewards (see `rewards` for their scale) become those of the batch's
     decisions; those of the task are dropped unread. Stateful: net and pairs.
 
+    Raises ConfigurationError, on a call, for a task in words.
+
     Attributes:
         labeller: who says which segment is better. hidden: units of each layer. lr: of Adam.
     """
@@ -243,6 +245,11 @@ class LearntReward(Shaping):
         return {"calls": 0, "net": [], "better": None, "worse": None}
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
+        if any(np.ndim(one) != 2 for one in batch.observation):
+            raise ConfigurationError(
+                "LearntReward reads what a controller saw before each decision, and this is a task in words; take one "
+                "of control, such as point-trap"
+            )
         key = Key.of(0).derive("prism", state["calls"])
         seen = torch.from_numpy(np.concatenate(batch.observation))
         better, worse = self.compared(batch, seen, key)

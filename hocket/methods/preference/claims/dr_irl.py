@@ -224,8 +224,8 @@ def _() -> Finding:
     )
 
 
-@claim("Demonstrations of the task meet its hidden reward, and nobody says it; without demonstrations, or a "
-       "difficulty, it is refused.")  # fmt: skip
+@claim("Demonstrations of the task meet its hidden reward, and nobody says it; without demonstrations "
+       "the task's rewards stay, and no difficulty is a mistake.")  # fmt: skip
 def _() -> Finding:
     task, kinds, met, refused = Hazards(rare=0.2), dict[str, int](), 0, 0
     for number in range(300):
@@ -235,15 +235,17 @@ def _() -> Finding:
         met += task.verify(one.metadata["demonstration"], one) == 1.0
     told = [meets("open", "<think>1</think><answer>1</answer>"), meets("careful", "<answer>1</answer>"),
             meets("grave", "<answer>1</answer>"), meets("grave", " ")]  # fmt: skip
-    bare = played([{"scenario": 0, "text": "a", "category": "b"}])
-    for attempt in (lambda: IrlReward()(bare, {"differences": {}}), lambda: DifficultyScaled()(bare)):
-        try:
-            attempt()
-        except ConfigurationError:
-            refused += 1
+    bare = played([{"scenario": 0, "text": text, "category": "b", "reward": len(text)} for text in ("a", "bcd")])
+    bare, _ = DR_IRL.compute_credit(bare, DR_IRL.init(), {})
+    kept = returns(bare).tolist() == [1.0, 3.0] and not bool(bare.scores[DIFFICULTY].values.any())
+    try:
+        DifficultyScaled()(played([{"scenario": 0, "text": "a"}]))
+    except ConfigurationError:
+        refused += 1
     shares = {name: kinds[name] / 300 for name in ("open", "careful", "grave")}
     return Finding(
-        met == 300 and not any(told) and refused == 2 and abs(shares["grave"] - 0.2) < 0.06, say(met=met, **shares)
+        met == 300 and not any(told) and refused == 1 and kept and abs(shares["grave"] - 0.2) < 0.06,
+        say(met=met, **shares),
     )
 
 
