@@ -248,6 +248,8 @@ DR_IRL = GRPO.but(
         "scaling": "of the advantage, by scenario, at mean 1 over the batch; of the reward it would cancel",
         "balance": "categories as the task gives them; of demonstrations there is one for each scenario",
     },
+    note="rewards are linear in n-grams, where the paper trains a model for each category; over categories that are "
+    "known by name the policy gains, but the shipped language model did not tell them apart within 50 steps",
     shaping=(IrlReward(),),
     credit=DifficultyScaled(of=GRPO.credit),
 )

@@ -340,6 +340,5 @@ PRISM = PPO.but(
         "scale": "mean 0 over the worse segments, deviation 1 over all; preferences of equally long ones tell neither",
         "task's rewards": "not learnt from; evaluation still reads them",
     },
-    note="a scripted labeller that reads positions, where the paper has a language model that reads point clouds",
     shaping=(LearntReward(),),
 )
