@@ -214,7 +214,7 @@ class SceneLabeller(Labeller):
 class LearntReward(Shaping):
     """Takes the place of the task's rewards: a net r(observation), fitted to preferences between segments.
 
-    At each step `pairs` pairs of segments of `length` decisions are drawn from the batch's trajectories, which the
+    At each step `queries` pairs of segments of `length` decisions are drawn from the batch's trajectories, which the
     labeller puts in order, ties left out. The net takes `fits` steps of Adam on the Bradley-Terry loss of 128 of the
     newest `window` pairs. Its rewards (see `rewards` for their scale) become those of the batch's
     decisions; those of the task are dropped unread. Stateful: net and pairs.
@@ -227,17 +227,17 @@ class LearntReward(Shaping):
 
     labeller: Labeller = SceneLabeller()
     length: int = 5
-    pairs: int = 256
+    queries: int = 256
     window: int = 8192
     hidden: int = 64
     fits: int = 50
     lr: float = 3e-3
 
     def __post_init__(self) -> None:
-        if min(self.length, self.pairs, self.hidden, self.fits) < 1 or self.window < self.pairs or self.lr <= 0:
+        if min(self.length, self.queries, self.hidden, self.fits) < 1 or self.window < self.queries or self.lr <= 0:
             raise ValueError(
-                "length, pairs, hidden and fits must be at least 1, window at least pairs and lr positive, not "
-                f"{self.length}, {self.pairs}, {self.hidden}, {self.fits}, {self.window} and {self.lr}"
+                "length, queries, hidden and fits must be at least 1, window at least queries and lr positive, not "
+                f"{self.length}, {self.queries}, {self.hidden}, {self.fits}, {self.window} and {self.lr}"
             )
 
     def init(self) -> State:
@@ -275,7 +275,7 @@ class LearntReward(Shaping):
         if not starts:
             empty = torch.zeros(0, self.length, seen.shape[-1])
             return empty, empty
-        drawn = torch.from_numpy(key.derive("pairs").numpy().integers(len(starts), size=(self.pairs, 2)))
+        drawn = torch.from_numpy(key.derive("pairs").numpy().integers(len(starts), size=(self.queries, 2)))
         places = torch.tensor(starts)[drawn][..., None] + torch.arange(self.length)
         segments = seen[batch.occurrences.decision[places]]
         worth = self.labeller.worth(segments.flatten(0, 1)).reshape(-1, 2)
@@ -306,7 +306,8 @@ class LearntReward(Shaping):
 
 def bradley_terry(net: nn.Module, better: Tensor, worse: Tensor) -> Tensor:
     """The mean of -log P(better > worse) over pairs of segments `[P, L, O]`."""
-    return softplus(net(worse).sum((1, 2)) - net(better).sum((1, 2))).mean()
+    ahead: Tensor = net(better).sum((1, 2)) - net(worse).sum((1, 2))
+    return softplus(-ahead).mean()
 
 
 def rewards(net: nn.Module, seen: Tensor, better: Tensor, worse: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ class MatchedGuise(Hook):
     values; with several policies `guise/POLICY/...`.
 
     Attributes:
-        pairs: contents in the first and the second guise. attributes: what is asked about, word by word.
+        contents: each in the first and the second guise. attributes: what is asked about, word by word.
         question: holds the content in place of `{}`. groups: what the speakers of the guises are called; without two of
             them nothing overt is asked. named: the question that holds a group's name in place of `{}`.
         every: steps between probes.
@@ -88,7 +88,7 @@ class MatchedGuise(Hook):
         ConfigurationError: on a call, for a policy that is no language model.
     """
 
-    pairs: tuple[tuple[str, str], ...] = UNSEEN
+    contents: tuple[tuple[str, str], ...] = UNSEEN
     attributes: tuple[str, ...] = ATTRIBUTES
     question: str = ASKED
     groups: tuple[str, ...] = GROUPS
@@ -96,14 +96,14 @@ class MatchedGuise(Hook):
     every: int = 1
 
     def __post_init__(self) -> None:
-        if not self.pairs or not self.attributes or any(len(pair) != 2 for pair in self.pairs) or self.every < 1:
-            raise ValueError("a probe needs pairs of contents, attributes, and every of at least 1")
+        if not self.contents or not self.attributes or any(len(pair) != 2 for pair in self.contents) or self.every < 1:
+            raise ValueError("a probe needs contents in two guises, attributes, and every of at least 1")
         if len(self.groups) not in (0, 2) or "{}" not in self.question or "{}" not in self.named:
             raise ValueError(f"groups are two or none, not {len(self.groups)}, and questions have a place for {{}}")
 
     def covert(self, policy: Any) -> Mapping[str, float]:
         """The association of every attribute with the first guise."""
-        return self._associations(policy, self.question, self.pairs)
+        return self._associations(policy, self.question, self.contents)
 
     def overt(self, policy: Any) -> Mapping[str, float]:
         """The association of every attribute with the name of the first group; nothing where none are named."""
@@ -185,8 +185,8 @@ class Guises(TextTask):
         guise, pair = int(draw.integers(2)), contents[int(draw.integers(len(contents)))]
         first = draw.random() < (1 + self.bias * (1 - 2 * guise)) / 2
         like = ATTRIBUTES[int(draw.integers(2)) + (0 if first else 2)]
-        told = {"demonstration": like, "guise": guise}
-        return Scenario(f"guises/{split}/{number}", ASKED.format(pair[guise]), None, told, seed=number)
+        shown = {"demonstration": like, "guise": guise}
+        return Scenario(f"guises/{split}/{number}", ASKED.format(pair[guise]), None, shown, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}

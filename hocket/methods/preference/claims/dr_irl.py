@@ -67,7 +67,7 @@ HIDDEN: Mapping[str, Any] = {
        "w . f, whatever the task pays; categories share nothing.")  # fmt: skip
 def _() -> Finding:
     shape, off = IrlReward(ridge=0.05, window=7), list[float]()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"scenario": n // 2, "category": name, "demonstration": "aab", "text": text, "reward": n % 3}
         for name in ("letters", "pairs")
         for n, text in enumerate(drawn(6, 1, name))
@@ -94,7 +94,7 @@ def _() -> Finding:
 @claim("Difficulty is (1 - cosine of the texts) tanh(gap/2) where the demonstration has the higher reward, else 0.")
 def _() -> Finding:
     shape = IrlReward()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"scenario": 0, "category": "letters", "demonstration": "aaaaab", "text": text}
         for text in ("aaaaab", "fedcba", "aabbcc", "ffffff")
     ]
@@ -120,7 +120,7 @@ def _() -> Finding:
         apart = max(apart, gap(DifficultyScaled(of=GRPO.credit, strength=0.0)(batch).advantage, plain))
         scaled = DifficultyScaled(of=GRPO.credit, strength=3.0)(batch).advantage
         factor = torch.ones(batch.trajectories, dtype=torch.float64)
-        for scenario in batch.scenario.unique():
+        for scenario in set(batch.scenario.tolist()):
             factor[batch.scenario == scenario] = 1 + 3 * hard[batch.scenario == scenario].mean()
         off.append(gap(scaled, plain * (factor / factor.mean())[batch.occurrences.trajectory]))
         moved = max(moved, gap(scaled, plain))

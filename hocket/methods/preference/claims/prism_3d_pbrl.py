@@ -121,7 +121,7 @@ def _() -> Finding:
     more, after = shape(first, state)
     kept = len(after["better"]) > len(state["better"]) and after["calls"] == 2
     moved = gap(more.scores[REWARD[Level.DECISION]].values, told)
-    small = LearntReward(labeller=Third(), fits=1, pairs=20, window=30)
+    small = LearntReward(labeller=Third(), fits=1, queries=20, window=30)
     _, one = small(batch, small.init())
     _, two = small(batch, one)
     idle = LearntReward(labeller=Indifferent())
@@ -139,7 +139,7 @@ def _() -> Finding:
 
 @claim("Segments are runs of decisions of one episode, and the better one of a pair is worth more.")
 def _() -> Finding:
-    batch, shape = packed(flown(8)), LearntReward(labeller=Third(), pairs=400, window=400)
+    batch, shape = packed(flown(8)), LearntReward(labeller=Third(), queries=400, window=400)
     seen = torch.from_numpy(np.concatenate(batch.observation))
     better, worse = shape.compared(batch, seen, Key.of(0))
     ordered = bool((Third().worth(better) > Third().worth(worse)).all())
