@@ -15,7 +15,7 @@ rewards are known, one of them rare and hard.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,7 @@ class DifficultyScaled(Credit):
         ConfigurationError: on a call, for a batch without the score `difficulty`.
     """
 
-    of: Credit = field(default_factory=lambda: GroupRelative(by=GroupBy("scenario"), scale="std"))
+    of: Credit = GroupRelative(by=GroupBy("scenario"), scale="std")
     strength: float = 4.0
     by: GroupBy = GroupBy("scenario")
 

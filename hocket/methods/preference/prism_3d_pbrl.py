@@ -315,11 +315,12 @@ def rewards(net: nn.Module, seen: Tensor, better: Tensor, worse: Tensor) -> Tens
 
     Preferences between segments of one length tell neither; with this origin it pays to stay where segments are good.
     """
+    if not len(worse):
+        return torch.zeros(len(seen), dtype=torch.float64)
     with torch.no_grad():
         told, low, high = (net(one).double().squeeze(-1) for one in (seen, worse, better))
-    if not low.numel():
-        return torch.zeros_like(told)
-    return (told - low.mean()) / torch.cat([low, high]).std(correction=0).clamp(min=1e-6)
+    scaled: Tensor = (told - low.mean()) / torch.cat([low, high]).std(correction=0).clamp(min=1e-6)
+    return scaled
 
 
 PRISM = PPO.but(
