@@ -342,5 +342,6 @@ PRISM = PPO.but(
         "scale": "mean 0 over the worse segments, deviation 1 over all; preferences of equally long ones tell neither",
         "task's rewards": "not learnt from; evaluation still reads them",
     },
+    note="on point-trap it reaches nine tenths of the return with the true reward with some seeds only",
     shaping=(LearntReward(),),
 )
