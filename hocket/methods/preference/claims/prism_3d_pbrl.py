@@ -218,8 +218,8 @@ def outcome(recipe: Recipe, seed: int, folder: str, **settings: Any) -> Mapping[
     return after
 
 
-@claim("A policy that learns from the look-ahead labeller's preferences reaches most of the return with the true reward "
-       "and seldom falls; with the myopic one about half of the flights end in the trap, for hardly any return.",
+@claim("A policy that learns from the look-ahead labeller's preferences reaches most of the return with the true "
+       "reward and seldom falls; with the myopic one about half of the flights end in the trap, for hardly any return.",
        "what holds of nine tenths: met with one seed of two", slow=True)  # fmt: skip
 def _() -> Finding:
     found: dict[str, list[float]] = {"true": [], "ahead": [], "myopic": [], "falls": [], "falls_of_myopic": []}
