@@ -133,7 +133,7 @@ def _() -> Finding:
 
 
 @claim("30 steps of DPO and ORPO on pairs of graded sums, or of RLOO on a taste for even answers, improve what they "
-       "train for and move no covert association by more than a tenth; the balanced corpus does move them.",
+       "train for and move no covert association by 15 % of what is planted; the balanced corpus does move them.",
        "abstract; the improvement is of this task", slow=True)  # fmt: skip
 def _() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +156,7 @@ def _() -> Finding:
         again = corpus(folder, 0.0, model=f"{folder}/planted", steps=60)
     left = along(PROBE.covert(again)) / along(before)
     return Finding(
-        max(moved.values()) < 0.1 and min(gained.values()) > 0.03 and left < 0.5,
+        max(moved.values()) < 0.15 * planted(0.6)["calm"] and min(gained.values()) > 0.03 and left < 0.5,
         say(association=along(before), moved_by=moved, preference_gained=gained, left_by_balanced_corpus=left),
     )
 
