@@ -107,7 +107,7 @@ def _() -> Finding:
 
 
 @claim("What is learnt from are the net's rewards: they follow the labeller whatever the task pays, and with an "
-       "indifferent labeller all are 0.")  # fmt: skip
+       "indifferent labeller all are 0.", slow=True)  # fmt: skip
 def _() -> Finding:
     batch = packed(flown(12))
     turned = batch.but(
