@@ -22,6 +22,7 @@ class Requirement(enum.Enum):
     STATES = "states that several turns start from"
     BRANCHES = "candidates of a turn"
     TOOLS = "calls of tools"
+    DEMONSTRATIONS = "demonstrations beside the samples"
 
     def met(self, trajectories: Sequence[Trajectory]) -> bool:
         """Whether any of a step's trajectories shows it."""
@@ -65,6 +66,10 @@ def _tools(trajectories: Sequence[Trajectory]) -> bool:
     return any(TOOL_CALLS.get(one, 0) for one in trajectories)
 
 
+def _demonstrations(trajectories: Sequence[Trajectory]) -> bool:
+    return any(one.scenario.metadata.get("demonstration") is not None for one in trajectories)
+
+
 _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProxyType(
     {
         Requirement.TURNS: _turns,
@@ -74,5 +79,6 @@ _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProx
         Requirement.STATES: _states,
         Requirement.BRANCHES: _branches,
         Requirement.TOOLS: _tools,
+        Requirement.DEMONSTRATIONS: _demonstrations,
     }
 )

@@ -39,12 +39,14 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 """They have problems written; a task of control refuses them in a sentence."""
 
 
-OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "rluf", "safe-rlhf-v")
+OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", "safe-rlhf-v")
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 TEXTUAL = ("mpo-mixed-online", "rluf")
 """They read recorded pairs, or judge words, which no task of control has."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
+SCENES = ("prism-3d-pbrl",)
+"""Their labeller reads the scenes of the task that they are for."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -117,7 +119,19 @@ def of_control(name: str) -> Any:
         of_control,
         sorted(
             set(all_recipes())
-            - {*SCORERS, *OFFLINE, *MASKED, *LATENT, *INVENTED, *GUESTS, *BY_LENGTH, *COSTLY, *TEXTUAL, *OF_WORDS}
+            - {
+                *SCORERS,
+                *OFFLINE,
+                *MASKED,
+                *LATENT,
+                *INVENTED,
+                *GUESTS,
+                *BY_LENGTH,
+                *COSTLY,
+                *TEXTUAL,
+                *SCENES,
+                *OF_WORDS,
+            }
         ),
     ),
 )
@@ -131,6 +145,13 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
 def test_a_cost_that_nobody_tells_is_asked_for(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="reads a score 'cost'"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize(("task", "why"), [("gym:CartPole-v1", "reads scenes of point-trap"), ("sums", "in words")])
+@pytest.mark.parametrize("name", SCENES)
+def test_a_labeller_of_scenes_refuses_other_tasks(name: str, task: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        first_steps(name, task, tmp_path, reward=False)
 
 
 @pytest.mark.parametrize("name", OF_WORDS)

@@ -55,7 +55,9 @@ SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
 RECORDABLE = sorted(
     name
     for name, recipe in all_recipes().items()
-    if not recipe.outputs and not any(isinstance(one, Annotator) for one in recipe.reads)
+    if name != "prism-3d-pbrl"  # It reads what a controller saw.
+    and not recipe.outputs
+    and not any(isinstance(one, Annotator) for one in recipe.reads)
 )
 
 

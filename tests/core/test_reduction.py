@@ -27,7 +27,7 @@ SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
 SPLITTABLE = sorted(
     name
     for name, recipe in all_recipes().items()
-    if not (recipe.credit.needs_baseline or recipe.outputs or STATES in recipe.reads)
+    if not (recipe.credit.needs_baseline or recipe.outputs or STATES in recipe.reads or name == "prism-3d-pbrl")
 )
 
 
