@@ -7,31 +7,44 @@ than the script's own imperfect play.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.environments.protocol import Environment
-from hocket.stages import Reward, Split, Task
+from hocket.stages import Split, Task
 from hocket.tasks.form import TaskForm
 from hocket.tasks.text import TextTask, check_number
+from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Message, Scenario
 from hocket.workflows.environment import PlayEnvironment
+from hocket.workflows.fitting import Fit
+from hocket.workflows.simulated_user import SimulatedUser
+from hocket.workflows.team import Team
+
+Result = TypeVar("Result")
 
 PREFIX = "lessons:"
+
+RATE = 3e-3
+"""The learning rate of lessons for a small model, at which some thirty steps teach a form."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One conversation: `prompt`, then `said`, messages of which the assistant's are learnt."""
+    """One conversation: `prompt`, then `said`, messages of which the assistant's are learnt; `tools` it is shown."""
 
     prompt: tuple[Message, ...]
     said: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,14 +52,18 @@ class Lessons:
     """What a task teaches a beginner.
 
     Attributes:
-        taught: what that is, to follow "was taught".
-        steps: of supervised learning, unless the run says otherwise.
+        taught: what that is, after "lessons teach".
+        steps: of supervised learning, unless the run says otherwise; 0 where they are only given when asked for.
         play: the conversations of one episode of a scenario, drawn with a generator.
+        talks: how many lessons in a row are of the same episode, where it has many.
+        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
     """
 
     taught: str
     steps: int
     play: Callable[[Scenario, np.random.Generator], Sequence[Lesson]]
+    talks: int = 1
+    then: Callable[[Any], Mapping[str, Any]] = field(default=lambda recipe: {})
 
 
 @runtime_checkable
@@ -96,16 +113,79 @@ def episode(
     return [Lesson(tuple(talk[:1]), tuple(talk[1:])) for talk in talks]
 
 
+def any_move(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+    """A legal move, each as likely."""
+    legal = environment.observe(seat).actions or ()
+    return legal[int(rng.integers(len(legal)))]
+
+
 def either(skill: float, planned: Beginner) -> Beginner:
     """Who makes the planned move with probability `skill`, else any legal one."""
 
     def move(environment: Environment, seat: str, rng: np.random.Generator) -> str:
-        legal = environment.observe(seat).actions
-        if legal and rng.random() >= skill:
-            return legal[int(rng.integers(len(legal)))]
-        return planned(environment, seat, rng)
+        return (planned if rng.random() < skill else any_move)(environment, seat, rng)
 
     return move
+
+
+Speaker = Callable[[Sequence[Message]], str]
+"""What is said after all that was said before, system message apart."""
+
+
+def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> list[Lesson]:
+    """What is said in a talk with the scripted user of a workflow."""
+    agent = _Speaking(speaker)
+    team = SimpleNamespace(key=Key.of(scenario.seed).derive("lessons"), agent=agent)
+    _now(workflow.play(scenario, cast(Team, team)))
+    system: Message = {"role": "system", "content": workflow.prompts["agent"]}
+    return [Lesson((system, agent.heard[0]), tuple(agent.heard[1:]), tuple(workflow.tools["agent"]))]
+
+
+def called(tools: Sequence[Tool], scenario: Scenario, speaker: Speaker, turns: int) -> list[Lesson]:
+    """What is said by one that may call tools before it answers."""
+    heard = list(scenario.messages)
+    asked = len(heard)
+    for _ in range(turns):
+        said = speaker(heard)
+        heard.append({"role": "assistant", "content": said})
+        calls = read_calls(said)
+        if not calls:
+            break
+        heard += [{"role": "tool", "content": _now(carried_out(call, tools))} for call in calls]
+    while heard[-1]["role"] == "tool":
+        heard.pop()
+    return [Lesson(tuple(heard[:asked]), tuple(heard[asked:]), tuple(tool.schema for tool in tools))]
+
+
+def call_of(name: str, /, **arguments: str) -> str:
+    """How a tool is called."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+class _Speaking:
+    """The agent of a talk."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self.speaker, self.heard = speaker, list[Message]()
+
+    async def __call__(self, messages: Sequence[Message]) -> Any:
+        self.heard += messages
+        said = self.speaker(self.heard)
+        self.heard.append({"role": "assistant", "content": said})
+        return SimpleNamespace(text=said)
+
+
+def _now(work: Coroutine[Any, Any, Result]) -> Result:
+    """What comes of `work` that waits for nobody, without an event loop of its own.
+
+    Raises:
+        HocketError: when it does wait.
+    """
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return cast(Result, ended.value)
+    raise HocketError("a lesson waits for something outside; give its task tools and users that answer at once")
 
 
 class LessonTask(TextTask):
@@ -119,36 +199,45 @@ class LessonTask(TextTask):
     """
 
     example = Example.DEMONSTRATION
+    fit = Fit(truncate="end")
 
     def __init__(self, task: Task, named: str) -> None:
         found = lessons_of(task)
         if found is None:
             raise ConfigurationError(f"task {named} has no lessons; leave --lessons out")
-        self.name, self.task, self.lessons_told = PREFIX + named, task, found
+        self.name, self.task, self.lessons = PREFIX + named, task, found
+        self._played = lru_cache(maxsize=8)(self._episode)
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
-        asked = self.task.scenario("train", 2 * number + (split == "eval"))
-        rng = Key.of(0).derive("lessons", self.name, split, number).numpy()
-        talks = self.lessons_told.play(asked, rng)
-        talk = talks[int(rng.integers(len(talks)))]
+        asked, talks = self._played(split, number // self.lessons.talks)
+        talk = talks[number % self.lessons.talks % len(talks)]
         told: dict[str, Any] = {"demonstration": list(talk.said), "of": asked.id}
-        if asked.metadata.get("tools"):
-            told["tools"] = asked.metadata["tools"]
+        if talk.tools:
+            told["tools"] = list(talk.tools)
         return Scenario(f"{self.name}/{split}/{number}", talk.prompt, metadata=told, seed=number)
+
+    def _episode(self, split: Split, number: int) -> tuple[Scenario, list[Lesson]]:
+        """A scenario of the task, and what is said in it, in an order that is drawn."""
+        size = self.task.size("train")
+        number_there = 2 * number + (split == "eval")
+        asked = self.task.scenario("train", number_there if size is None else number_there % size)
+        rng = Key.of(0).derive("lessons", self.name, split, number).numpy()
+        talks = self.lessons.play(asked, rng)
+        return asked, [talks[place] for place in rng.permutation(len(talks)).tolist()]
+
+    def remark(self, steps: int) -> str:
+        """What is said of a run that begins with it."""
+        return f"lessons of {steps} steps teach {self.lessons.taught}; --lessons 0 leaves them out"
 
     def verify(self, text: str, scenario: Scenario) -> float:
         first = next(one for one in scenario.metadata["demonstration"] if one["role"] == "assistant")
         return float(text.strip() == str(first["content"]).strip())
 
-    @property
-    def rewards(self) -> Sequence[Reward]:
-        return super().rewards
-
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         length = self.task.suggest(recipe).get("decoding.max_tokens")
-        found: dict[str, Any] = {"steps": self.lessons_told.steps, "curriculum.prompts": 64}
-        found |= {"evaluation.n": 64, "evaluation.every": 0}
+        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": 64}
+        found |= {"update.lr": RATE, "evaluation.n": 64, "evaluation.every": 0}
         return found if length is None else {**found, "decoding.max_tokens": length}
 
 

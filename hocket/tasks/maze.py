@@ -56,11 +56,16 @@ class MazeTask(EnvironmentTask):
             "which moves are open, and a way that is half random",
             40,
             lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, _shortest), rng),
+            talks=1 if self.workflow.memory else 8,
+            then=lambda recipe: THEN,
         )
 
 
 SKILL = 0.5
 """How often a beginner goes the shortest way."""
+
+THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 16, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""What suits after the lessons: few episodes of many moves."""
 
 
 def _shortest(environment: Environment, seat: str, rng: np.random.Generator) -> str:

@@ -1,0 +1,111 @@
+"""Lessons first: a run whose task teaches beginners becomes a plan of supervised steps and then what was asked for.
+
+So what holds for plans holds here: a run per phase, resumed to the same bits, each with its own page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hocket.core.components import has_path
+from hocket.core.errors import ConfigurationError
+from hocket.recipe import Recipe
+from hocket.stages import Task
+from hocket.tasks.lessons import PREFIX, Lessons, LessonTask, lessons_of
+from hocket.train.config import Pairs, configure, is_of_recipe, settled
+from hocket.train.examples import replayed
+from hocket.train.settings import Config, as_recipe
+from hocket.train.suggestions import is_open
+
+SETTING = "lessons"
+"""How many supervised steps come first; the task's suggestion unless it is set, 0 for none."""
+
+_OF_BOTH = (
+    "run",
+    "runs",
+    "seed",
+    "model",
+    "threads",
+    "precision",
+    "device",
+    "chat_template",
+    "lora",
+    "memory",
+    "checkpoint",
+    "track",
+)
+"""Settings of the plan; all others are those of what was asked for."""
+
+
+def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
+    """`pairs` without the setting `lessons`, as a plan that begins with them where there are any.
+
+    Unless they are asked for, only a run of the shipped nano model as it is has lessons: one with a model or a workflow
+    of its own, a plan, recorded responses and the written-out configuration of an earlier run go without.
+
+    Args:
+        name: of the task, as `hocket train` takes it. task: itself.
+
+    Raises:
+        ConfigurationError: when lessons are asked for that cannot be given.
+    """
+    settings = {key: value for key, value in pairs if key != SETTING}
+    asked = next((value for key, value in reversed(list(pairs)) if key == SETTING), None)
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < 0):
+        raise ConfigurationError(f"lessons = {asked!r}: how many supervised steps come first, 0 for none")
+    left = [(key, value) for key, value in pairs if key != SETTING]
+    found = lessons_of(task) if asked or (asked is None and _usual(settings)) else None
+    steps = asked if asked is not None else 0 if found is None else found.steps
+    if not steps:
+        return left
+    if "plan" in settings:
+        raise ConfigurationError(
+            f"lessons = {steps}: a plan states its own phases; begin it with "
+            f"{{recipe: sft, task: {PREFIX}{name}, steps: {steps}}}"
+        )
+    if found is None:
+        raise ConfigurationError(f"lessons = {steps}: task {name} has no lessons; leave them out")
+    return _planned(left, name, found, task, steps)
+
+
+def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
+    """The lessons of a task that is an object, by the name that a plan has for them; none where it has none."""
+    return {PREFIX + name: LessonTask(task, name)} if lessons_of(task) is not None else {}
+
+
+def _usual(settings: Mapping[str, Any]) -> bool:
+    """Whether a run has lessons without being asked for them."""
+    if settings.get("model", Config.model) != Config.model or {"plan", "workflow"} & settings.keys():
+        return False
+    chosen = settings.get("recipe", "grpo")
+    if isinstance(chosen, Mapping):
+        return False
+    recipe = as_recipe(chosen)
+    return recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
+
+
+def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) -> Pairs:
+    """The plan of both."""
+    settings = dict(pairs)
+    recipe = settings.get("recipe", "grpo")
+    common = [(key, value) for key, value in pairs if key.split(".")[0] in _OF_BOTH]
+    own = dict(_suited(found, as_recipe(recipe)))
+    suited = own.pop("steps", None)
+    own |= {key: value for key, value in pairs if key.split(".")[0] not in (*_OF_BOTH, "recipe", "steps")}
+    if settings.get("steps") is None and suited is not None:
+        length = suited
+    else:
+        length = settled(configure([("task", name), *pairs], task), task).steps
+    first = {"name": SETTING, "recipe": "sft", "steps": steps, "task": PREFIX + name}
+    return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **own, "task": name}])]
+
+
+def _suited(found: Lessons, recipe: Recipe) -> Mapping[str, Any]:
+    """What suits a recipe after the lessons, of the settings that it has and leaves open."""
+    given = found.then(recipe)
+    return {
+        key: value
+        for key, value in given.items()
+        if not is_of_recipe(key) or (has_path(recipe, key) and is_open(recipe, key))
+    }
