@@ -220,7 +220,10 @@ class Code(TextTask):
     def lessons(self) -> Lessons:
         """Functions of the right form, each line of which may be another step than was asked for."""
         return Lessons(
-            "the form of a function and of its steps, with wrong steps among them", 150, self._lesson, then=lambda recipe: THEN
+            "the form of a function and of its steps, with wrong steps among them",
+            150,
+            self._lesson,
+            then=lambda recipe: THEN,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:

@@ -153,7 +153,9 @@ LISTED = Course(any_move, "legal moves, drawn at random")
 def _guess(environment: Environment, seat: str, rng: np.random.Generator) -> str:
     """A number from 1 to 20 that was not said yet, every other time one that the hints leave."""
     said = environment.observe(seat).text
-    tried = [(int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", said)]
+    tried = [
+        (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", said)
+    ]
     left = [number for number in range(1, 21) if number not in dict(tried)]
     if rng.random() < 0.5:
         left = [n for n in left if all((n > number) == (hint == "higher") for number, hint in tried)]
@@ -165,7 +167,9 @@ COURSES: Mapping[str, Course] = {
         any_move, "legal moves, drawn at random", 30, {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 500}
     ),
     "textarena:GuessTheNumber-v0": Course(
-        _guess, "numbers that were not said yet, half of them against the hints", 40,
+        _guess,
+        "numbers that were not said yet, half of them against the hints",
+        40,
         {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 100},
     ),
 }

@@ -34,8 +34,8 @@ Result = TypeVar("Result")
 
 PREFIX = "lessons:"
 
-RATE = 3e-3
-"""The learning rate of lessons for a small model, at which some thirty steps teach a form."""
+PROMPTS, RATE = 32, 3e-3
+"""Lessons in a step, and the learning rate for a small model, at which some forty steps teach a form."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class LessonTask(TextTask):
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         length = self.task.suggest(recipe).get("decoding.max_tokens")
-        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": 64}
+        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": PROMPTS}
         found |= {"update.lr": RATE, "evaluation.n": 64, "evaluation.every": 0}
         return found if length is None else {**found, "decoding.max_tokens": length}
 

@@ -114,7 +114,10 @@ class MultiHop(TextTask):
     def lessons(self) -> Lessons:
         """Searches for what comes next, and answers that are half of the time something else of what was found."""
         return Lessons(
-            "searches for a name, and the form of an answer, half of them guessed", 120, self._lesson, then=lambda recipe: THEN
+            "searches for a name, and the form of an answer, half of them guessed",
+            120,
+            self._lesson,
+            then=lambda recipe: THEN,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:

@@ -73,7 +73,9 @@ class SqlQuestions(TextTask):
     @property
     def lessons(self) -> Lessons:
         """Queries of the right form, half of them with another column in place of one."""
-        return Lessons("the form of queries, half of them with a wrong column", 150, self._lesson, then=lambda recipe: THEN)
+        return Lessons(
+            "the form of queries, half of them with a wrong column", 150, self._lesson, then=lambda recipe: THEN
+        )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         query = str(scenario.answer)
