@@ -109,7 +109,7 @@ def train(
     objects = [_as_reward(one) for one in given if not isinstance(one, str)]
     flow = None if isinstance(workflow, str) else workflow
     keywords = {"rewards": objects, "workflow": flow, "observer": observer}
-    if (objects or flow is not None) and "lessons" not in settings:
+    if (task is None or objects or flow is not None) and "lessons" not in settings:
         pairs.append(("lessons", 0))
     pairs = list(with_lessons(pairs, name, source))
     given_tasks = {name: source, **given_lessons(name, source)}

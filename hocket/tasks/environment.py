@@ -16,7 +16,6 @@ import numpy as np
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
-from hocket.core.requirements import Requirement
 from hocket.environments.legal import IllegalMoves
 from hocket.environments.protocol import Environment, World
 from hocket.environments.reading import READINGS
@@ -75,25 +74,20 @@ class EnvironmentTask:
     def lessons(self) -> Lessons | None:
         """How moves are said: legal ones drawn at random where they are listed, else what a script of the game says.
 
-        Afterwards the other seats stay what the lessons made of them, unless the recipe is for several agents: what
-        all seats earn together in a zero-sum game teaches nobody.
+        Afterwards the other seats stay what the lessons made of them.
         """
         name = self.workflow.world.name
         course = COURSES.get(name) or (LISTED if name.partition(":")[0] in ("openspiel", "gymnasium") else None)
         if course is None:
             return None
-        others = [role for role in self.workflow.roles[1:] if not getattr(self.workflow.world, "cooperative", False)]
-
-        def suited(recipe: Any) -> Mapping[str, Any]:
-            alone = others if Requirement.AGENTS not in recipe.requires else []
-            return {**course.then, **{f"roles.{role}.frozen": True for role in alone}}
-
+        together = getattr(self.workflow.world, "cooperative", False)
         return Lessons(
             course.taught,
             course.steps,
             lambda scenario, rng: episode(self.workflow, scenario, course.beginner, rng),
             talks=1 if self.workflow.memory else 8,
-            then=suited,
+            then=lambda recipe: course.then,
+            beginners=() if together else self.workflow.roles[1:],
         )
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:

@@ -57,6 +57,7 @@ class Lessons:
         play: the conversations of one episode of a scenario, drawn with a generator.
         talks: how many lessons in a row are of the same episode, where it has many.
         then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
+        beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
     """
 
     taught: str
@@ -64,6 +65,7 @@ class Lessons:
     play: Callable[[Scenario, np.random.Generator], Sequence[Lesson]]
     talks: int = 1
     then: Callable[[Any], Mapping[str, Any]] = field(default=lambda recipe: {})
+    beginners: tuple[str, ...] = ()
 
 
 @runtime_checkable

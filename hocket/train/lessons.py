@@ -10,8 +10,10 @@ from typing import Any
 
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
+from hocket.core.requirements import Requirement
+from hocket.credit.each_agent import EachAgent
 from hocket.recipe import Recipe
-from hocket.stages import Task
+from hocket.stages import Stateful, Task
 from hocket.tasks.lessons import PREFIX, Lessons, LessonTask, lessons_of
 from hocket.train.config import Pairs, configure, is_of_recipe, settled
 from hocket.train.examples import replayed
@@ -41,8 +43,9 @@ _OF_BOTH = (
 def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
     """`pairs` without the setting `lessons`, as a plan that begins with them where there are any.
 
-    Unless they are asked for, only a run of the shipped nano model as it is has lessons: one with a model or a workflow
-    of its own, a plan, recorded responses and the written-out configuration of an earlier run go without.
+    Unless they are asked for, only a run of the shipped nano model on a task that is named has lessons: a recipe on the
+    task that it is for stays what its claims are about, and one with a model or a workflow of its own, a plan, recorded
+    responses and the written-out configuration of an earlier run go without, too.
 
     Args:
         name: of the task, as `hocket train` takes it. task: itself.
@@ -76,7 +79,9 @@ def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
 
 def _usual(settings: Mapping[str, Any]) -> bool:
     """Whether a run has lessons without being asked for them."""
-    if settings.get("model", Config.model) != Config.model or {"plan", "workflow"} & settings.keys():
+    if settings.get("model", Config.model) != Config.model or "task" not in settings:
+        return False
+    if {"plan", "workflow"} & settings.keys():
         return False
     chosen = settings.get("recipe", "grpo")
     if isinstance(chosen, Mapping):
@@ -90,20 +95,25 @@ def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) ->
     settings = dict(pairs)
     recipe = settings.get("recipe", "grpo")
     common = [(key, value) for key, value in pairs if key.split(".")[0] in _OF_BOTH]
-    own = dict(_suited(found, as_recipe(recipe)))
-    suited = own.pop("steps", None)
+    suited = _suited(found, as_recipe(recipe))
+    length_suited = suited.pop("steps", None)
+    own = {key: value for key, value in suited.items() if not any(given.startswith(f"{key}.") for given in settings)}
     own |= {key: value for key, value in pairs if key.split(".")[0] not in (*_OF_BOTH, "recipe", "steps")}
-    if settings.get("steps") is None and suited is not None:
-        length = suited
-    else:
-        length = settled(configure([("task", name), *pairs], task), task).steps
+    length = settled(configure([("task", name), *pairs], task), task).steps
+    if settings.get("steps") is None and length_suited is not None:
+        length = length_suited
     first = {"name": SETTING, "recipe": "sft", "steps": steps, "task": PREFIX + name}
     return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **own, "task": name}])]
 
 
-def _suited(found: Lessons, recipe: Recipe) -> Mapping[str, Any]:
+def _suited(found: Lessons, recipe: Recipe) -> dict[str, Any]:
     """What suits a recipe after the lessons, of the settings that it has and leaves open."""
-    given = found.then(recipe)
+    given = dict(found.then(recipe))
+    if found.beginners and Requirement.AGENTS not in recipe.requires:
+        given |= {f"roles.{role}.frozen": True for role in found.beginners}
+        # What both sides of a game earn may sum to nothing.
+        if not (recipe.credit.pairs or isinstance(recipe.credit, Stateful)):
+            given["credit"] = EachAgent(recipe.credit)
     return {
         key: value
         for key, value in given.items()

@@ -93,6 +93,12 @@ def test_a_model_of_ones_own_has_lessons_where_they_are_asked_for() -> None:
     assert (first.config.model, second.config.model) == ("smollm2", "phase:1-lessons")
 
 
+def test_a_recipe_on_its_own_task_has_none() -> None:
+    assert find("sdpo").task is not None
+    pairs = [("recipe", "sdpo"), ("steps", 2)]
+    assert list(with_lessons(pairs, str(find("sdpo").task), tasks.find(str(find("sdpo").task)))) == pairs
+
+
 def test_claims_about_recipes_as_shipped_run_without_lessons() -> None:
     config = configured(find("grpo"), "maze", tasks.find("maze"), {})
     assert not config.plan
