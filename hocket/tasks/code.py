@@ -261,7 +261,7 @@ class Code(TextTask):
 SKILL = 0.8
 """How often a beginner's line is the right one."""
 
-THEN = {"steps": 30, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 

@@ -156,7 +156,7 @@ class MultiHop(TextTask):
 SEARCHES, SKILL = 0.8, 0.5
 """How often a beginner goes on to search, and how often its answer is read from what it found."""
 
-THEN = {"steps": 30, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 SETTINGS = {"hops": int, "documents": int, "top": int, "turns": int, "seed": int, "grade": str, "instruct": bool}

@@ -153,7 +153,7 @@ class OrderDeskTask:
 ASKS = 0.5
 """How often a beginner asks for what it does not know, each time."""
 
-THEN = {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 

@@ -74,7 +74,7 @@ class SqlQuestions(TextTask):
     def lessons(self) -> Lessons:
         """Queries of the right form, half of them with another column in place of one."""
         return Lessons(
-            "the form of queries, half of them with a wrong column", 150, self._lesson, then=lambda recipe: THEN
+            "the form of queries, half of them with a wrong column", 80, self._lesson, then=lambda recipe: THEN
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
@@ -104,7 +104,7 @@ def tools_of(scenario: Scenario, key: Key) -> Sequence[Tool]:
 SKILL = 0.5
 """How often a beginner's query is the right one."""
 
-THEN = {"steps": 30, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 
