@@ -44,7 +44,7 @@ class HouseholdTask(EnvironmentTask):
         """Legal moves, half of them at random, half of a shortest plan, which the observation does not show."""
         return Lessons(
             "which moves can be made, and errands with half of the moves at random",
-            60,
+            110,
             lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, _planned), rng),
             talks=1 if self.workflow.memory else 8,
             then=lambda recipe: THEN,
@@ -54,7 +54,7 @@ class HouseholdTask(EnvironmentTask):
 SKILL = 0.5
 """How often a beginner makes the move of a shortest plan."""
 
-THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 16, "update.lr": 2.5e-4, "evaluation.n": 100}
+THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
 """What suits after the lessons: few episodes of many moves."""
 
 

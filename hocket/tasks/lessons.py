@@ -34,8 +34,8 @@ Result = TypeVar("Result")
 
 PREFIX = "lessons:"
 
-PROMPTS, RATE = 32, 3e-3
-"""Lessons in a step, and the learning rate for a small model, at which some forty steps teach a form."""
+RATE = 3e-3
+"""The learning rate of lessons for a small model, at which some forty steps teach a form."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Lessons:
         steps: of supervised learning, unless the run says otherwise; 0 where they are only given when asked for.
         play: the conversations of one episode of a scenario, drawn with a generator.
         talks: how many lessons in a row are of the same episode, where it has many.
+        prompts: lessons in a step.
         then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
         beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
     """
@@ -64,6 +65,7 @@ class Lessons:
     steps: int
     play: Callable[[Scenario, np.random.Generator], Sequence[Lesson]]
     talks: int = 1
+    prompts: int = 32
     then: Callable[[Any], Mapping[str, Any]] = field(default=lambda recipe: {})
     beginners: tuple[str, ...] = ()
 
@@ -238,7 +240,7 @@ class LessonTask(TextTask):
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         length = self.task.suggest(recipe).get("decoding.max_tokens")
-        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": PROMPTS}
+        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
         found |= {"update.lr": RATE, "evaluation.n": 64, "evaluation.every": 0}
         return found if length is None else {**found, "decoding.max_tokens": length}
 

@@ -57,6 +57,7 @@ class MazeTask(EnvironmentTask):
             40,
             lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, _shortest), rng),
             talks=1 if self.workflow.memory else 8,
+            prompts=64,
             then=lambda recipe: THEN,
         )
 

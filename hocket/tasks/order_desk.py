@@ -106,6 +106,7 @@ class OrderDeskTask:
             "questions, calls of the tools and last words, with guesses in place of half of the questions",
             60,
             self._lesson,
+            prompts=64,
             then=lambda recipe: THEN,
         )
 
