@@ -221,7 +221,7 @@ class Code(TextTask):
         """Functions of the right form, each line of which may be another step than was asked for."""
         return Lessons(
             "the form of a function and of its steps, with wrong steps among them",
-            150,
+            0,
             self._lesson,
             then=lambda recipe: THEN,
         )

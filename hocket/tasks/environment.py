@@ -163,7 +163,7 @@ COURSES: Mapping[str, Course] = {
     "textarena:GuessTheNumber-v0": Course(
         _guess,
         "numbers that were not said yet, half of them against the hints",
-        40,
+        0,
         {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 100},
     ),
 }

@@ -115,7 +115,7 @@ class MultiHop(TextTask):
         """Searches for what comes next, and answers that are half of the time something else of what was found."""
         return Lessons(
             "searches for a name, and the form of an answer, half of them guessed",
-            120,
+            0,
             self._lesson,
             then=lambda recipe: THEN,
         )

@@ -14,6 +14,7 @@ from hocket.cli.parser import split_settings
 from hocket.core.components import to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
+from hocket.credit import EachAgent
 from hocket.lab.claims.shipped import configured
 from hocket.recipes import find
 from hocket.tasks.lessons import LessonTask, lessons_of
@@ -60,6 +61,23 @@ def test_what_suits_afterwards_yields_to_the_run_and_to_the_recipe() -> None:
     assert suited.config.steps == then["steps"]
     assert suited.config.evaluation.n == then["evaluation.n"]
     assert own.config.recipe.rollout.samples == 4
+
+
+def test_an_opponent_stays_a_beginner_and_each_seat_is_credited_by_itself() -> None:
+    name = "openspiel:kuhn_poker"
+    _, second = phase_runs(planned(name))
+    assert second.config.roles["player_1"].frozen
+    assert second.config.recipe.credit == EachAgent(find("grpo").credit)
+    _, own = phase_runs(planned(name, ("credit.scale", None)))
+    assert own.config.recipe.credit == find("grpo").but({"credit.scale": None}).credit
+    _, together = phase_runs(planned(name, ("recipe", "mars-self-play")))
+    assert not together.config.roles
+    assert together.config.recipe.credit == find("mars-self-play").credit
+
+
+def test_a_game_that_lists_its_moves_has_lessons_where_they_are_asked_for() -> None:
+    assert planned("openspiel:tic_tac_toe") == [("task", "openspiel:tic_tac_toe")]
+    assert len(phase_runs(planned("openspiel:tic_tac_toe", ("lessons", 2)))) == 2
 
 
 def test_the_number_of_steps_may_be_asked_for() -> None:
