@@ -41,17 +41,17 @@ class HouseholdTask(EnvironmentTask):
 
     @property
     def lessons(self) -> Lessons:
-        """Legal moves, half of them at random, half of a shortest plan, which the observation does not show."""
+        """Legal moves, some of them at random, most of a shortest plan, which the observation does not show."""
         return Lessons(
-            "which moves can be made, and errands with half of the moves at random",
-            110,
+            "which moves can be made, and errands with some of the moves at random",
+            140,
             lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, _planned), rng),
             talks=1 if self.workflow.memory else 8,
             then=lambda recipe: THEN,
         )
 
 
-SKILL = 0.5
+SKILL = 0.85
 """How often a beginner makes the move of a shortest plan."""
 
 THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
