@@ -85,12 +85,12 @@ class ConsultationTask:
     def lessons(self) -> Lessons | None:
         """A doctor who asks for symptoms at random and soon names a condition; none where a policy plays the patient.
 
-        Three of five conditions agree with what was told, the others are any of the casebook.
+        Half of the conditions agree with what was told, the others are any of the casebook.
         """
         if self.played:
             return None
         return Lessons(
-            "questions for symptoms and the form of a diagnosis, two of five of them guessed",
+            "questions for symptoms and the form of a diagnosis, half of them guessed",
             60,
             self._lesson,
             then=lambda recipe: THEN,
@@ -132,7 +132,7 @@ class ConsultationTask:
         return float(DiagnosisQuality().judge(trajectory) == 1.0)
 
 
-ASKS, SKILL = 0.4, 0.6
+ASKS, SKILL = 0.5, 0.5
 """How often a beginner asks once more, and how often its diagnosis agrees with what it knows."""
 
 THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
