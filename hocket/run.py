@@ -14,6 +14,7 @@ from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import configure, task_of
 from hocket.train.evaluate import Evaluated
+from hocket.train.lessons import given_lessons, with_lessons
 from hocket.train.pipeline import Pipeline, phase_runs
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
@@ -90,7 +91,8 @@ def train(
         reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
             `list[float | None]`, a `Reward`, or several of these. None takes the task's own.
         recipe: a name, a `Recipe`, or None for GRPO. workflow: a `Workflow` object or `FILE.py:NAME`.
-        settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags.
+        settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags; with a
+            reward or a workflow that is an object, `lessons` come first only if they are asked for.
 
     Raises:
         ConfigurationError: when a setting is unknown, of a wrong type, or does not fit the others.
@@ -107,9 +109,13 @@ def train(
     objects = [_as_reward(one) for one in given if not isinstance(one, str)]
     flow = None if isinstance(workflow, str) else workflow
     keywords = {"rewards": objects, "workflow": flow, "observer": observer}
-    runs = phase_runs(pairs, {name: source})
+    if (task is None or objects or flow is not None) and "lessons" not in settings:
+        pairs.append(("lessons", 0))
+    pairs = list(with_lessons(pairs, name, source))
+    given_tasks = {name: source, **given_lessons(name, source)}
+    runs = phase_runs(pairs, given_tasks)
     if runs:
-        return _run_phases(Pipeline.begin(runs, pairs), {name: source}, keywords)
+        return _run_phases(Pipeline.begin(runs, pairs), given_tasks, keywords)
     trainer = Trainer(configure(pairs, source), task=source, **keywords)
     trainer.run()
     return Run(trainer)

@@ -335,6 +335,8 @@ def _train(parser: _Parser) -> None:
         help="a reward function, or a scorer, model:RUN_OR_PATH[=WEIGHT]; several add up; `task` is the task's own",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
+    lessons = "supervised steps on a scripted beginner's play first (the task's suggestion with nano, else 0)"
+    parser.add_argument("--lessons", type=int, metavar="N", help=lessons)
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
     parser.add_argument("--quiet", action="store_true", help="no live display")
     _json(parser)

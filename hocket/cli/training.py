@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 def train(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket train`."""
     from hocket.cli.display import LiveDisplay
+    from hocket.train.pipeline import Pipeline
     from hocket.train.trainer import NullObserver
 
     display = None if options.quiet else LiveDisplay(err())
     observer = display or NullObserver()
-    pipeline = _pipeline(options, pairs)
-    if pipeline is None:
-        found, code = _run(_trainer(options, pairs, observer), display, options)
-        if options.json:
-            emit(found)
-        return code
-    return _run_phases(pipeline, display, observer, options, pairs)
+    begun = _begun(options, pairs, observer)
+    if isinstance(begun, Pipeline):
+        return _run_phases(begun, display, observer, options, pairs)
+    found, code = _run(begun, display, options)
+    if options.json:
+        emit(found)
+    return code
 
 
 def _run_phases(
@@ -98,39 +99,39 @@ def _run(
     return {**summary, **told, "path": str(trainer.folder.path)}, INTERRUPTED if interrupted else 0
 
 
-def _pipeline(options: argparse.Namespace, pairs: Pairs) -> Pipeline | None:
-    """The plan whose phases are runs of their own that is asked for, begun now or earlier."""
-    from hocket.train.config import read_pairs
-    from hocket.train.pipeline import Pipeline, find_pipeline, phase_runs
-
-    flags = _flag_pairs(options) + pairs
-    if options.resume:
-        folder = find_pipeline(options.resume, options.runs or "runs")
-        if folder is not None:
-            _refuse_changes(options, flags)
-        return None if folder is None else Pipeline.at(folder)
-    settings = (read_pairs(Path(options.config)) if options.config else []) + flags
-    runs = phase_runs(settings)
-    return Pipeline.begin(runs, settings) if runs else None
-
-
-def _trainer(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Trainer:
+def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline | Trainer:
+    """What is asked for, begun now or earlier: a run, or a plan whose phases are runs of their own."""
     from hocket import tasks
-    from hocket.run import Trainer, write_report
+    from hocket.run import Trainer
     from hocket.train.config import configure, read_pairs, task_of
-    from hocket.train.trainer import resumed
+    from hocket.train.lessons import with_lessons
+    from hocket.train.pipeline import Pipeline, phase_runs
 
     flags = _flag_pairs(options) + pairs
     if options.resume:
-        _refuse_changes(options, flags)
-        track = dict(pairs).get("track", ())
-        run = find_run(options.resume, options.runs or "runs")
-        return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
+        return _resumed(options, pairs, flags, observer)
     settings = (read_pairs(Path(options.config)) if options.config else []) + flags
     named = task_of(settings)
     task = tasks.find(named)
+    settings = list(with_lessons(settings, named, task))
+    runs = phase_runs(settings)
+    if runs:
+        return Pipeline.begin(runs, settings)
     # As it was named: a task's own name may leave settings out.
     return Trainer(configure([("task", named), *settings], task), task=task, observer=observer)
+
+
+def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> Pipeline | Trainer:
+    from hocket.run import write_report
+    from hocket.train.pipeline import Pipeline, find_pipeline
+    from hocket.train.trainer import resumed
+
+    _refuse_changes(options, flags)
+    plan = find_pipeline(options.resume, options.runs or "runs")
+    if plan is not None:
+        return Pipeline.at(plan)
+    run, track = find_run(options.resume, options.runs or "runs"), dict(pairs).get("track", ())
+    return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
 
 
 def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:
@@ -147,7 +148,10 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _flag_pairs(options: argparse.Namespace) -> Pairs:
-    names = ("task", "recipe", "model", "workflow", "tools", "judge", "embedder", "run", "runs", "steps", "seed")
+    names = (
+        *("task", "recipe", "model", "workflow", "tools", "judge", "embedder"),
+        *("run", "runs", "steps", "seed", "lessons"),
+    )
     pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]
     return pairs + ([("reward", tuple(options.reward))] if options.reward else [])
 

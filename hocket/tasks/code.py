@@ -14,6 +14,7 @@ from hocket.core.options import checked
 from hocket.rewards.code_tests import CodeTests, code_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
@@ -215,6 +216,30 @@ class Code(TextTask):
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 256}
 
+    @property
+    def lessons(self) -> Lessons:
+        """Functions of the right form, each line of which may be another step than was asked for."""
+        return Lessons(
+            "the form of a function and of its steps, with wrong steps among them",
+            0,
+            self._lesson,
+            then=lambda recipe: THEN,
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        words, code = str(scenario.messages[0]["content"]), str(scenario.metadata["demonstration"])
+        chain = next(one for one in CHAINS.values() if f"takes {one.takes}," in words)
+        *steps, end = code.splitlines()[2:-1]
+
+        def told(line: str, head: str, known: Sequence[Step]) -> str:
+            if rng.random() < SKILL:
+                return line
+            return f"    {head} {_filled(known[int(rng.integers(len(known)))], rng).code}"
+
+        lines = [told(line, "x =", chain.steps) for line in steps] + [told(end, "return", chain.ends)]
+        answer = "\n".join([*code.splitlines()[:2], *lines, "```"])
+        return [Lesson(scenario.messages, ({"role": "assistant", "content": answer},))]
+
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`format`: whether the answer holds a program."""
         return {"format": float(code_of(trajectory.answer) is not None)}
@@ -231,6 +256,13 @@ class Code(TextTask):
         """1 if all tests passed; taken from the score where the trajectory was graded."""
         score = trajectory.scores.get(self._reward.name)
         return super().success(trajectory) if score is None else float(score.value == 1.0)
+
+
+SKILL = 0.8
+"""How often a beginner's line is the right one."""
+
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+"""What suits after the lessons."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Code:

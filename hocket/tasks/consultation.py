@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from hocket.core.canonical import canonical
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.environments.consultation import Clinic, draw_book
+from hocket.environments.casebook import agreeing, symptoms_of
+from hocket.environments.consultation import Clinic, answered, draw_book
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, talked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import STEPS, check_number
-from hocket.types import Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser
 
 
@@ -77,6 +81,36 @@ class ConsultationTask:
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {"steps": STEPS, "decoding.max_tokens": 48}
 
+    @property
+    def lessons(self) -> Lessons | None:
+        """A doctor who asks for symptoms at random and soon names a condition; none where a policy plays the patient.
+
+        Half of the conditions agree with what was told, the others are any of the casebook.
+        """
+        if self.played:
+            return None
+        return Lessons(
+            "questions for symptoms and the form of a diagnosis, half of them guessed",
+            60,
+            self._lesson,
+            then=lambda recipe: THEN,
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        book, facts = scenario.metadata["book"], dict.fromkeys(scenario.metadata["complaint"], True)
+        has = book[scenario.metadata["condition"]]["symptoms"]
+
+        def said(heard: Sequence[Message]) -> str:
+            open_ones = [one for one in symptoms_of(book) if one not in facts]
+            if open_ones and rng.random() < ASKS:
+                one = open_ones[int(rng.integers(len(open_ones)))]
+                facts[one] = one in has
+                return f"Do you have {one}?"
+            names = agreeing(book, facts) if rng.random() < SKILL else list(book)
+            return answered(book, names[int(rng.integers(len(names)))])
+
+        return talked(self.workflow, scenario, said)
+
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`closed`: there was a diagnosis; `asked`: something new was asked; `compliant`: nothing was out of order."""
         case = Consultation.of(trajectory)
@@ -97,6 +131,12 @@ class ConsultationTask:
     def success(self, trajectory: Trajectory) -> float:
         return float(DiagnosisQuality().judge(trajectory) == 1.0)
 
+
+ASKS, SKILL = 0.5, 0.5
+"""How often a beginner asks once more, and how often its diagnosis agrees with what it knows."""
+
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+"""What suits after the lessons."""
 
 SETTINGS = {"conditions": int, "symptoms": int, "turns": int, "played": bool}
 

@@ -6,18 +6,22 @@ A scenario is a seed: it decides what chance deals.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import numpy as np
 
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.environments.legal import IllegalMoves
-from hocket.environments.protocol import World
+from hocket.environments.protocol import Environment, World
 from hocket.environments.reading import READINGS
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 
@@ -66,6 +70,26 @@ class EnvironmentTask:
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {"decoding.max_tokens": 32}
 
+    @property
+    def lessons(self) -> Lessons | None:
+        """How moves are said: legal ones drawn at random where they are listed, else what a script of the game says.
+
+        Afterwards the other seats stay what the lessons made of them.
+        """
+        name = self.workflow.world.name
+        course = COURSES.get(name) or (LISTED if name.partition(":")[0] in ("openspiel", "gymnasium") else None)
+        if course is None:
+            return None
+        together = getattr(self.workflow.world, "cooperative", False)
+        return Lessons(
+            course.taught,
+            course.steps,
+            lambda scenario, rng: episode(self.workflow, scenario, course.beginner, rng),
+            talks=1 if self.workflow.memory else 8,
+            then=lambda recipe: course.then,
+            beginners=() if together else self.workflow.roles[1:],
+        )
+
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """By seat what it earned (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
         returns = _returns(trajectory)
@@ -101,6 +125,49 @@ def _won(returns: Mapping[str, float], seat: str) -> float:
     best = max(returns.values())
     winners = [one for one, value in returns.items() if value == best]
     return 1.0 / len(winners) if seat in winners else 0.0
+
+
+# ---------------------------------------------------------------- lessons
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a game is taught: by whom, what, for how many steps, and what suits afterwards; see `Lessons`."""
+
+    beginner: Beginner
+    taught: str
+    steps: int = 0
+    then: Mapping[str, Any] = field(default_factory=dict)
+
+
+LISTED = Course(any_move, "legal moves, drawn at random")
+"""Any game that lists its moves; given where lessons are asked for."""
+
+
+def _guess(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+    """A number from 1 to 20 that was not said yet, every other time one that the hints leave."""
+    said = environment.observe(seat).text
+    tried = [
+        (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", said)
+    ]
+    left = [number for number in range(1, 21) if number not in dict(tried)]
+    if rng.random() < 0.5:
+        left = [n for n in left if all((n > number) == (hint == "higher") for number, hint in tried)]
+    return f"[{left[int(rng.integers(len(left)))]}]"
+
+
+COURSES: Mapping[str, Course] = {
+    "openspiel:kuhn_poker": Course(
+        any_move, "legal moves, drawn at random", 30, {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 500}
+    ),
+    "textarena:GuessTheNumber-v0": Course(
+        _guess,
+        "numbers that were not said yet, half of them against the hints",
+        0,
+        {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 100},
+    ),
+}
+"""Games with lessons of their own, by the name of their world."""
 
 
 # ---------------------------------------------------------------- by name

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from hocket.core.keys import Key
-from hocket.environments.household import Households, plan
+from hocket.environments.household import Household, Households, plan
+from hocket.environments.protocol import Environment
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lessons, either, episode
 from hocket.tasks.solitary import played
 from hocket.tasks.split import split_of
 from hocket.tasks.text import check_number
@@ -34,6 +38,30 @@ class HouseholdTask(EnvironmentTask):
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 24}
+
+    @property
+    def lessons(self) -> Lessons:
+        """Legal moves, some of them at random, most of a shortest plan, which the observation does not show."""
+        return Lessons(
+            "which moves can be made, and errands with some of the moves at random",
+            140,
+            lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, _planned), rng),
+            talks=1 if self.workflow.memory else 8,
+            then=lambda recipe: THEN,
+        )
+
+
+SKILL = 0.85
+"""How often a beginner makes the move of a shortest plan."""
+
+THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""What suits after the lessons: few episodes of many moves."""
+
+
+def _planned(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+    """The next move of a shortest plan."""
+    assert isinstance(environment, Household)
+    return plan(environment.house, environment.now)[0]
 
 
 SETTINGS = {"size": int, "steps": int, "dense": float, "recall": bool}

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.maze import Mazes
+from hocket.environments.maze import DIRECTIONS, Maze, Mazes
+from hocket.environments.protocol import Environment
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lessons, either, episode
 from hocket.tasks.solitary import played
 from hocket.tasks.split import split_of
 from hocket.tasks.text import check_number
@@ -44,6 +48,34 @@ class MazeTask(EnvironmentTask):
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 16}
+
+    @property
+    def lessons(self) -> Lessons:
+        """Openings taken half at random, half along a shortest way, which the observation does not show."""
+        return Lessons(
+            "which moves are open, and a way that is half random",
+            40,
+            lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, _shortest), rng),
+            talks=1 if self.workflow.memory else 8,
+            prompts=64,
+            then=lambda recipe: THEN,
+        )
+
+
+SKILL = 0.5
+"""How often a beginner goes the shortest way."""
+
+THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 16, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""What suits after the lessons: few episodes of many moves."""
+
+
+def _shortest(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+    """The move to a cell that is nearer to the goal."""
+    assert isinstance(environment, Maze)
+    layout, cell = environment.layout, environment.cell
+    near = min(layout.open(cell), key=lambda number: layout.distances[layout.ways[cell][number]])
+    word = DIRECTIONS[near]
+    return word[0] if environment.world.brief else word
 
 
 SETTINGS = {

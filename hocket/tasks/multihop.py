@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Literal
+
+import numpy as np
 
 from hocket.core.columns import CALLS
 from hocket.core.errors import ConfigurationError
@@ -14,11 +16,12 @@ from hocket.core.options import checked
 from hocket.rewards.verifiers import token_match
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, call_of, called
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.tools.corpus import Corpus, Question
 from hocket.tools.search import Index, Search
-from hocket.types import Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.tool_use import ToolUse
 
 Grade = Literal["exact", "f1"]
@@ -107,6 +110,32 @@ class MultiHop(TextTask):
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
 
+    @property
+    def lessons(self) -> Lessons:
+        """Searches for what comes next, and answers that are half of the time something else of what was found."""
+        return Lessons(
+            "searches for a name, and the form of an answer, half of them guessed",
+            0,
+            self._lesson,
+            then=lambda recipe: THEN,
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        names, right = scenario.metadata["gold"], str(scenario.answer)
+        tools = self.workflow.tools_of
+        assert isinstance(tools, tuple)
+
+        def said(heard: Sequence[Message]) -> str:
+            searched = sum(one["role"] == "tool" for one in heard)
+            if searched < len(names) and (not searched or rng.random() < SEARCHES):
+                return call_of("search", query=names[searched])
+            told = str(heard[-1]["content"]).partition("\n")[0].partition(": ")[2]
+            ends = [one.rpartition(" ")[2] for one in told.removesuffix(".").split(". ")]
+            guess = ends[int(rng.integers(len(ends)))]
+            return f"<answer>{right if searched == len(names) and rng.random() < SKILL else guess}</answer>"
+
+        return called(tools, scenario, said, self.turns)
+
     def verify(self, text: str, scenario: Scenario) -> float | None:
         given = tagged(text)
         if given is None:
@@ -123,6 +152,12 @@ class MultiHop(TextTask):
         found = {"searched": float(bool(calls)), "found": came / len(gold) if gold else 0.0}
         return {**super().describe(trajectory), **found}
 
+
+SEARCHES, SKILL = 0.8, 0.5
+"""How often a beginner goes on to search, and how often its answer is read from what it found."""
+
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+"""What suits after the lessons."""
 
 SETTINGS = {"hops": int, "documents": int, "top": int, "turns": int, "seed": int, "grade": str, "instruct": bool}
 

@@ -6,19 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from hocket.core.canonical import canonical
 from hocket.core.columns import CALLS, SAID
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.method_columns import CLOSED, DATABASE
 from hocket.core.options import checked
-from hocket.environments.order_desk import WISHES, Manner, OrderDesk, draw_database, draw_goal
+from hocket.environments.order_desk import (
+    ADDRESSES,
+    NOTES,
+    WISHES,
+    Goal,
+    Manner,
+    OrderDesk,
+    draw_database,
+    draw_goal,
+)
 from hocket.rewards.database_hash import DatabaseMatch
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, call_of, talked
 from hocket.tasks.split import split_of
 from hocket.tasks.text import STEPS, check_number
-from hocket.types import Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser
 
 ORDERS = (2, 80)
@@ -85,6 +97,43 @@ class OrderDeskTask:
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {"steps": STEPS, "decoding.max_tokens": 96}
 
+    @property
+    def lessons(self) -> Lessons | None:
+        """A clerk who asks for what is missing half of the time and else guesses; none where a policy is customer."""
+        if self.played:
+            return None
+        return Lessons(
+            "questions, calls of the tools and last words, with guesses in place of half of the questions",
+            60,
+            self._lesson,
+            prompts=64,
+            then=lambda recipe: THEN,
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        goal = Goal(scenario.metadata["wish"], scenario.metadata["slots"])
+        numbers = list(scenario.metadata["database"]["orders"])
+        guesses = {"order": numbers, "address": ADDRESSES, "text": NOTES}
+        known: dict[str, str] = {}
+        tool, _ = (*goal.actions, ("look_up", {}))[0]
+
+        def said(heard: Sequence[Message]) -> str:
+            if heard[-1]["role"] == "tool":
+                return _told(tool, str(heard[-1]["content"]))
+            words = " ".join(str(one["content"]) for one in heard if one["role"] == "user")
+            for slot, value in goal.slots.items():
+                if slot in known:
+                    continue
+                if (f"order {value}." if slot == "order" else value) in words:
+                    known[slot] = value
+                elif rng.random() < ASKS:
+                    return f"Which {slot}?"
+                else:
+                    known[slot] = guesses[slot][int(rng.integers(len(guesses[slot])))]
+            return call_of(tool, **known)
+
+        return talked(self.workflow, scenario, said)
+
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`closed`: the customer ended the talk; `asked`: the agent asked something; `called`: it used a tool."""
         asked = any("?" in said for said in SAID.get(trajectory, ()))
@@ -100,6 +149,20 @@ class OrderDeskTask:
 
     def success(self, trajectory: Trajectory) -> float:
         return DatabaseMatch().judge(trajectory) or 0.0
+
+
+ASKS = 0.5
+"""How often a beginner asks for what it does not know, each time."""
+
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+"""What suits after the lessons."""
+
+
+def _told(tool: str, result: str) -> str:
+    """The last words after a call."""
+    if result.startswith("error"):
+        return "Sorry."
+    return f"It is {result.rpartition(' ')[2]}." if tool in ("look_up", "refund") else "Done."
 
 
 SETTINGS = {"orders": int, "volunteer": float, "deaf": float, "patience": int, "turns": int, "played": bool}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -11,6 +14,7 @@ from hocket.core.options import checked
 from hocket.rewards.sql import ExecutionMatch
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.sql_questions import LEVELS, SqlProblem, draw_problem
 from hocket.tasks.text import TextTask, check_number
@@ -66,6 +70,22 @@ class SqlQuestions(TextTask):
     def verify(self, text: str, scenario: Scenario) -> float | None:
         return self._verifier.verify(text, scenario)
 
+    @property
+    def lessons(self) -> Lessons:
+        """Queries of the right form, half of them with another column in place of one."""
+        return Lessons(
+            "the form of queries, half of them with a wrong column", 80, self._lesson, then=lambda recipe: THEN
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        query = str(scenario.answer)
+        if rng.random() >= SKILL:
+            columns = [one for table in scenario.metadata["tables"].values() for one in table]
+            there = [word for word in re.findall(r"\w+", query) if word in columns]
+            slip, into = there[int(rng.integers(len(there)))], columns[int(rng.integers(len(columns)))]
+            query = re.sub(rf"\b{slip}\b", into, query, count=1)
+        return [Lesson(scenario.messages, ({"role": "assistant", "content": f"<answer>{query}</answer>"},))]
+
     def _problem(self, split: Split, number: int) -> SqlProblem:
         """The first problem below the number's key whose words belong to the split."""
         key, tries = Key.of(0).derive("sql", self.level, split, number), 0
@@ -79,6 +99,13 @@ class SqlQuestions(TextTask):
 def tools_of(scenario: Scenario, key: Key) -> Sequence[Tool]:
     """The tool `sql` on a scenario's first database."""
     return (ReadOnlySql(scenario.metadata["databases"][0]),)
+
+
+SKILL = 0.5
+"""How often a beginner's query is the right one."""
+
+THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+"""What suits after the lessons."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> SqlQuestions:

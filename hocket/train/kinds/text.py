@@ -13,6 +13,7 @@ from hocket.engine.mute import MuteEngine
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Player, Policy, Reward, Task
+from hocket.tasks.lessons import LessonTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
 from hocket.train.models import configured_models, load_policy, load_scorer, model_path
@@ -71,7 +72,9 @@ class Text(Kind):
         return isinstance(workflow_of(config, task, workflow), SingleTurn)
 
     def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
-        """Tools of the task that its workflow leaves aside."""
+        """What lessons teach; tools of the task that its workflow leaves aside."""
+        if isinstance(task, LessonTask):
+            return (task.remark(config.total_steps),)
         own, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
         if own is None or not own.tools_of or flow.tools_of:
             return ()

@@ -1,0 +1,262 @@
+"""Lessons: what a script that plays a task as a beginner says in it, for a short supervised warm start.
+
+A small model knows neither the form of a move nor what is legal, so all its samples earn the same and no group has a
+signal. Lessons teach the form and a beginner's play. They are made of training scenarios alone, and never hold more
+than the script's own imperfect play.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
+
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.examples import Example
+from hocket.core.keys import Key
+from hocket.environments.protocol import Environment
+from hocket.stages import Split, Task
+from hocket.tasks.form import TaskForm
+from hocket.tasks.text import TextTask, check_number
+from hocket.tools.protocol import Tool, carried_out, read_calls
+from hocket.types import Message, Scenario
+from hocket.workflows.environment import PlayEnvironment
+from hocket.workflows.fitting import Fit
+from hocket.workflows.simulated_user import SimulatedUser
+from hocket.workflows.team import Team
+
+Result = TypeVar("Result")
+
+PREFIX = "lessons:"
+
+RATE = 3e-3
+"""The learning rate of lessons for a small model, at which some forty steps teach a form."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One conversation: `prompt`, then `said`, messages of which the assistant's are learnt; `tools` it is shown."""
+
+    prompt: tuple[Message, ...]
+    said: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a task teaches a beginner.
+
+    Attributes:
+        taught: what that is, after "lessons teach".
+        steps: of supervised learning, unless the run says otherwise; 0 where they are only given when asked for.
+        play: the conversations of one episode of a scenario, drawn with a generator.
+        talks: how many lessons in a row are of the same episode, where it has many.
+        prompts: lessons in a step.
+        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
+        beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
+    """
+
+    taught: str
+    steps: int
+    play: Callable[[Scenario, np.random.Generator], Sequence[Lesson]]
+    talks: int = 1
+    prompts: int = 32
+    then: Callable[[Any], Mapping[str, Any]] = field(default=lambda recipe: {})
+    beginners: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Teaching(Protocol):
+    """A task with lessons; None where its settings allow none."""
+
+    @property
+    def lessons(self) -> Lessons | None: ...
+
+
+def lessons_of(task: Task) -> Lessons | None:
+    """The lessons of a task, None where it has none."""
+    return task.lessons if isinstance(task, Teaching) else None
+
+
+Beginner = Callable[[Environment, str, np.random.Generator], str]
+"""The move of a seat, in words."""
+
+
+def episode(
+    workflow: PlayEnvironment, scenario: Scenario, beginner: Beginner, rng: np.random.Generator
+) -> list[Lesson]:
+    """What is said in an episode of an environment whose seats the beginner plays, told and read as at rollout."""
+    environment = workflow.world.make(scenario)
+    environment.reset(Key.of(scenario.seed).derive("environment"))
+    talks: list[list[Message]] = []
+    latest: dict[str, list[Message]] = {}
+    moves = 0
+    try:
+        while environment.acting and (workflow.turns is None or moves < workflow.turns):
+            seen = {seat: environment.observe(seat) for seat in environment.acting}
+            made = {seat: beginner(environment, seat, rng) for seat in seen}
+            for seat, observation in seen.items():
+                first = seat not in latest or not workflow.memory
+                if first:
+                    latest[seat] = []
+                    talks.append(latest[seat])
+                reply = workflow.reading_of(observation).written(made[seat], observation.actions)
+                latest[seat] += [
+                    {"role": "user", "content": workflow.question(observation, first)},
+                    {"role": "assistant", "content": reply},
+                ]
+            environment.act(made)
+            moves += len(made)
+    finally:
+        environment.close()
+    return [Lesson(tuple(talk[:1]), tuple(talk[1:])) for talk in talks]
+
+
+def any_move(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+    """A legal move, each as likely."""
+    legal = environment.observe(seat).actions or ()
+    return legal[int(rng.integers(len(legal)))]
+
+
+def either(skill: float, planned: Beginner) -> Beginner:
+    """Who makes the planned move with probability `skill`, else any legal one."""
+
+    def move(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+        return (planned if rng.random() < skill else any_move)(environment, seat, rng)
+
+    return move
+
+
+Speaker = Callable[[Sequence[Message]], str]
+"""What is said after all that was said before, system message apart."""
+
+
+def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> list[Lesson]:
+    """What is said in a talk with the scripted user of a workflow."""
+    agent = _Speaking(speaker)
+    team = SimpleNamespace(key=Key.of(scenario.seed).derive("lessons"), agent=agent)
+    _now(workflow.play(scenario, cast(Team, team)))
+    system: Message = {"role": "system", "content": workflow.prompts["agent"]}
+    return [Lesson((system, agent.heard[0]), tuple(agent.heard[1:]), tuple(workflow.tools["agent"]))]
+
+
+def called(tools: Sequence[Tool], scenario: Scenario, speaker: Speaker, turns: int) -> list[Lesson]:
+    """What is said by one that may call tools before it answers."""
+    heard = list(scenario.messages)
+    asked = len(heard)
+    for _ in range(turns):
+        said = speaker(heard)
+        heard.append({"role": "assistant", "content": said})
+        calls = read_calls(said)
+        if not calls:
+            break
+        heard += [{"role": "tool", "content": _now(carried_out(call, tools))} for call in calls]
+    while heard[-1]["role"] == "tool":
+        heard.pop()
+    return [Lesson(tuple(heard[:asked]), tuple(heard[asked:]), tuple(tool.schema for tool in tools))]
+
+
+def call_of(name: str, /, **arguments: str) -> str:
+    """How a tool is called."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+class _Speaking:
+    """The agent of a talk."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self.speaker, self.heard = speaker, list[Message]()
+
+    async def __call__(self, messages: Sequence[Message]) -> Any:
+        self.heard += messages
+        said = self.speaker(self.heard)
+        self.heard.append({"role": "assistant", "content": said})
+        return SimpleNamespace(text=said)
+
+
+def _now(work: Coroutine[Any, Any, Result]) -> Result:
+    """What comes of `work` that waits for nobody, without an event loop of its own.
+
+    Raises:
+        HocketError: when it does wait.
+    """
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return cast(Result, ended.value)
+    raise HocketError("a lesson waits for something outside; give its task tools and users that answer at once")
+
+
+class LessonTask(TextTask):
+    """The lessons of a task as demonstrations without end, one conversation of an episode each.
+
+    They are of the task's training scenarios: those with even numbers to train on, those with odd ones to measure
+    how often the answer is word for word the beginner's.
+
+    Raises:
+        ConfigurationError: when the task has no lessons.
+    """
+
+    example = Example.DEMONSTRATION
+    fit = Fit(truncate="end")
+
+    def __init__(self, task: Task, named: str) -> None:
+        found = lessons_of(task)
+        if found is None:
+            raise ConfigurationError(f"task {named} has no lessons; leave --lessons out")
+        self.name, self.task, self.lessons = PREFIX + named, task, found
+        self._played = lru_cache(maxsize=8)(self._episode)
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        asked, talks = self._played(split, number // self.lessons.talks)
+        talk = talks[number % self.lessons.talks % len(talks)]
+        told: dict[str, Any] = {"demonstration": list(talk.said), "of": asked.id}
+        if talk.tools:
+            told["tools"] = list(talk.tools)
+        return Scenario(f"{self.name}/{split}/{number}", talk.prompt, metadata=told, seed=number)
+
+    def _episode(self, split: Split, number: int) -> tuple[Scenario, list[Lesson]]:
+        """A scenario of the task, and what is said in it, in an order that is drawn."""
+        size = self.task.size("train")
+        number_there = 2 * number + (split == "eval")
+        asked = self.task.scenario("train", number_there if size is None else number_there % size)
+        rng = Key.of(0).derive("lessons", self.name, split, number).numpy()
+        talks = self.lessons.play(asked, rng)
+        return asked, [talks[place] for place in rng.permutation(len(talks)).tolist()]
+
+    def remark(self, steps: int) -> str:
+        """What is said of a run that begins with it."""
+        return f"lessons of {steps} steps teach {self.lessons.taught}; --lessons 0 leaves them out"
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        first = next(one for one in scenario.metadata["demonstration"] if one["role"] == "assistant")
+        return float(text.strip() == str(first["content"]).strip())
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        length = self.task.suggest(recipe).get("decoding.max_tokens")
+        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
+        found |= {"update.lr": RATE, "evaluation.n": 64, "evaluation.every": 0}
+        return found if length is None else {**found, "decoding.max_tokens": length}
+
+
+def from_name(name: str, settings: Mapping[str, str]) -> LessonTask:
+    """The lessons of the task behind the prefix."""
+    from hocket import tasks
+
+    named = name.removeprefix(PREFIX)
+    if settings:
+        named += "?" + "&".join(f"{key}={value}" for key, value in settings.items())
+    return LessonTask(tasks.find(named), named)
+
+
+LESSONS = TaskForm(
+    name="lessons:TASK",
+    description="how a scripted beginner plays a task, as demonstrations, e.g. lessons:maze",
+    make=from_name,
+)

@@ -1,0 +1,121 @@
+"""Lessons first: a run whose task teaches beginners becomes a plan of supervised steps and then what was asked for.
+
+So what holds for plans holds here: a run per phase, resumed to the same bits, each with its own page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hocket.core.components import has_path
+from hocket.core.errors import ConfigurationError
+from hocket.core.requirements import Requirement
+from hocket.credit.each_agent import EachAgent
+from hocket.recipe import Recipe
+from hocket.stages import Stateful, Task
+from hocket.tasks.lessons import PREFIX, Lessons, LessonTask, lessons_of
+from hocket.train.config import Pairs, configure, is_of_recipe, settled
+from hocket.train.examples import replayed
+from hocket.train.settings import Config, as_recipe
+from hocket.train.suggestions import is_open
+
+SETTING = "lessons"
+"""How many supervised steps come first; the task's suggestion unless it is set, 0 for none."""
+
+_OF_BOTH = (
+    "run",
+    "runs",
+    "seed",
+    "model",
+    "threads",
+    "precision",
+    "device",
+    "chat_template",
+    "lora",
+    "memory",
+    "checkpoint",
+    "track",
+)
+"""Settings of the plan; all others are those of what was asked for."""
+
+
+def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
+    """`pairs` without the setting `lessons`, as a plan that begins with them where there are any.
+
+    Unless they are asked for, only a run of the shipped nano model on a task that is named has lessons: a recipe on the
+    task that it is for stays what its claims are about, and one with a model or a workflow of its own, a plan, recorded
+    responses and the written-out configuration of an earlier run go without, too.
+
+    Args:
+        name: of the task, as `hocket train` takes it. task: itself.
+
+    Raises:
+        ConfigurationError: when lessons are asked for that cannot be given.
+    """
+    settings = {key: value for key, value in pairs if key != SETTING}
+    asked = next((value for key, value in reversed(list(pairs)) if key == SETTING), None)
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < 0):
+        raise ConfigurationError(f"lessons = {asked!r}: how many supervised steps come first, 0 for none")
+    left = [(key, value) for key, value in pairs if key != SETTING]
+    found = lessons_of(task) if asked or (asked is None and _usual(settings)) else None
+    steps = asked if asked is not None else 0 if found is None else found.steps
+    if not steps:
+        return left
+    if "plan" in settings:
+        raise ConfigurationError(
+            f"lessons = {steps}: a plan states its own phases; begin it with "
+            f"{{recipe: sft, task: {PREFIX}{name}, steps: {steps}}}"
+        )
+    if found is None:
+        raise ConfigurationError(f"lessons = {steps}: task {name} has no lessons; leave them out")
+    return _planned(left, name, found, task, steps)
+
+
+def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
+    """The lessons of a task that is an object, by the name that a plan has for them; none where it has none."""
+    return {PREFIX + name: LessonTask(task, name)} if lessons_of(task) is not None else {}
+
+
+def _usual(settings: Mapping[str, Any]) -> bool:
+    """Whether a run has lessons without being asked for them."""
+    if settings.get("model", Config.model) != Config.model or "task" not in settings:
+        return False
+    if {"plan", "workflow", "tools"} & settings.keys():
+        return False
+    chosen = settings.get("recipe", "grpo")
+    if isinstance(chosen, Mapping):
+        return False
+    recipe = as_recipe(chosen)
+    return recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
+
+
+def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) -> Pairs:
+    """The plan of both."""
+    settings = dict(pairs)
+    recipe = settings.get("recipe", "grpo")
+    common = [(key, value) for key, value in pairs if key.split(".")[0] in _OF_BOTH]
+    suited = _suited(found, as_recipe(recipe))
+    length_suited = suited.pop("steps", None)
+    own = {key: value for key, value in suited.items() if not any(given.startswith(f"{key}.") for given in settings)}
+    own |= {key: value for key, value in pairs if key.split(".")[0] not in (*_OF_BOTH, "recipe", "steps")}
+    length = settled(configure([("task", name), *pairs], task), task).steps
+    if settings.get("steps") is None and length_suited is not None:
+        length = length_suited
+    first = {"name": SETTING, "recipe": "sft", "steps": steps, "task": PREFIX + name}
+    return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **own, "task": name}])]
+
+
+def _suited(found: Lessons, recipe: Recipe) -> dict[str, Any]:
+    """What suits a recipe after the lessons, of the settings that it has and leaves open."""
+    given = dict(found.then(recipe))
+    if found.beginners and Requirement.AGENTS not in recipe.requires:
+        given |= {f"roles.{role}.frozen": True for role in found.beginners}
+        # What both sides of a game earn may sum to nothing.
+        if not (recipe.credit.pairs or isinstance(recipe.credit, Stateful)):
+            given["credit"] = EachAgent(recipe.credit)
+    return {
+        key: value
+        for key, value in given.items()
+        if not is_of_recipe(key) or (has_path(recipe, key) and is_open(recipe, key))
+    }
