@@ -78,6 +78,7 @@ class Lookup(TextTask):
         turns: replies per question; None is two more than hops. seed: of the facts.
         calls: the share of demonstrations (for a first phase of `sft`) that search; the others guess at once.
         listed: whether the chat template lists the tool.
+        tags: whether demonstrations search within one response, as `search-r1` does, and not by calls of the tool.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Lookup(TextTask):
         seed: int = 0,
         calls: float = 1.0,
         listed: bool = False,
+        tags: bool = False,
     ) -> None:
         if hops not in (1, 2) or top < 1 or (turns is not None and turns < 1):
             raise ConfigurationError(
@@ -101,7 +103,7 @@ class Lookup(TextTask):
         self.name = f"lookup?hops={hops}&digits={digits}"
         self.hops, self.digits, self.top, self.seed = hops, digits, top, seed
         self.turns = hops + 2 if turns is None else turns
-        self.calls, self.listed = calls, listed
+        self.calls, self.listed, self.tags = calls, listed, tags
 
     @property
     def facts(self) -> Facts:
@@ -142,8 +144,11 @@ class Lookup(TextTask):
             f"lookup/{self.hops}/{split}/{number}", f"What is the number of {told}?", answer, metadata, seed=number
         )
 
-    def _searched(self, gold: Sequence[str], answer: str) -> list[Message]:
-        """The conversation of somebody who searches for what is needed and then answers."""
+    def _searched(self, gold: Sequence[str], answer: str) -> str | list[Message]:
+        """What somebody says who searches for what is needed and then answers."""
+        if self.tags:
+            pairs = "".join(f"<search>{one}</search>{information(self.search.answer(one))}" for one in gold)
+            return f"{pairs}<answer>{answer}</answer>"
         told: list[Message] = []
         for name in gold:
             call = json.dumps({"name": self.search.name, "arguments": {"query": name}})
@@ -163,6 +168,11 @@ class Lookup(TextTask):
         return {**super().describe(trajectory), **found_by(trajectory)}
 
 
+def information(result: str) -> str:
+    """What a search found, as it stands within a response."""
+    return f"<information>{result}</information>"
+
+
 def found_by(trajectory: Trajectory) -> dict[str, float]:
     """Whether an attempt searched, and which share of the articles it needed came up."""
     calls = CALLS.get(trajectory, ())
@@ -175,7 +185,7 @@ def found_by(trajectory: Trajectory) -> dict[str, float]:
 def from_settings(name: str, settings: Mapping[str, str]) -> Lookup:
     """The task with these settings."""
     known = {"hops": int, "digits": int, "top": int, "turns": int, "seed": int, "calls": float, "listed": bool}
-    return Lookup(**checked(name, settings, known))
+    return Lookup(**checked(name, settings, {**known, "tags": bool}))
 
 
 LOOKUP = TaskForm(
