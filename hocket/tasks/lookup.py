@@ -21,6 +21,7 @@ from hocket.tasks.text import TextTask, check_number
 from hocket.tools.corpus import Document
 from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario, Trajectory
+from hocket.workflows.search_within import information
 from hocket.workflows.tool_use import ToolUse
 
 SHADES = ("red", "blue", "green", "white", "black", "golden", "little", "broken", "silent", "wild", "lost", "old")
@@ -78,7 +79,7 @@ class Lookup(TextTask):
         turns: replies per question; None is two more than hops. seed: of the facts.
         calls: the share of demonstrations (for a first phase of `sft`) that search; the others guess at once.
         listed: whether the chat template lists the tool.
-        tags: whether demonstrations search within one response, as `search-r1` does, and not by calls of the tool.
+        tags: whether demonstrations search within one response, as `search-within` does, and not by calls of the tool.
     """
 
     def __init__(
@@ -166,11 +167,6 @@ class Lookup(TextTask):
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`searched`: whether it searched; `found`: the share of the gold articles that came up."""
         return {**super().describe(trajectory), **found_by(trajectory)}
-
-
-def information(result: str) -> str:
-    """What a search found, as it stands within a response."""
-    return f"<information>{result}</information>"
 
 
 def found_by(trajectory: Trajectory) -> dict[str, float]:

@@ -14,12 +14,13 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap,
 from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.methods.agents.search_r1 import SEARCH_R1, NormalisedMatch, SearchWithin, normalised
-from hocket.tasks.lookup import information
+from hocket.methods.agents.search_r1 import SEARCH_R1
+from hocket.rewards.normalised_match import NormalisedMatch, normalised
 from hocket.testing import Cut, rehearse
 from hocket.tools.corpus import Document
 from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario
+from hocket.workflows.search_within import SearchWithin, information
 
 claim = Claims("search-r1", "arXiv:2503.09516")
 
@@ -226,10 +227,9 @@ def _() -> Finding:
     return Finding(after > 0.7 and after > before + 0.2 and alone < 0.06, saw)
 
 
-claim.spares("search-r1: workflow.masked", "seen by the claims of tables")
 claim.shipped(
     SEARCH_R1,
-    without={"workflow": "search-r1?masked=false"},
+    without={"workflow": "search-within?masked=false"},
     first={"recipe": "sft", "steps": 40, "update.lr": 0.003},
     settings={"curriculum.prompts": 4},
     sees=lambda run: {"calls": run.mean("tools/calls"), "groups": run.mean("groups/with_signal")},
