@@ -323,7 +323,7 @@ class LookupEngine:
         tokens: list[int] = []
         logps: list[float] = []
         most = min(self.length, request.decoding.max_tokens)
-        while len(tokens) < most and not chat.ended(tokens):
+        while len(tokens) < most and not chat.ended(tokens) and not self._stopped(tokens, request):
             row = self.policy.rows.row(request.tokens[-1], tuple(tokens))
             logp = self._logp(row, temperature or 1.0)
             place = len(tokens)
@@ -331,7 +331,7 @@ class LookupEngine:
             token = int(request.prefix[place]) if imposed else self.draw(logp, request, place)
             tokens.append(token)
             logps.append(float(logp[token]))
-        whole = len(tokens) == self.length or chat.ended(tokens)
+        whole = len(tokens) == self.length or chat.ended(tokens) or self._stopped(tokens, request)
         return Sample(
             tokens=np.array(tokens, np.int64),
             logp=np.array(logps, np.float32),
@@ -339,6 +339,12 @@ class LookupEngine:
             version=self.policy.version,
             forced=np.arange(len(tokens)) < len(request.prefix),
         )
+
+    def _stopped(self, tokens: Sequence[int], request: Request) -> bool:
+        """Whether the last word, if it was not imposed, completes a stop string."""
+        if not request.decoding.stop or len(tokens) <= len(request.prefix):
+            return False
+        return self.policy.rows.chat.render(tokens).endswith(request.decoding.stop)
 
     def _logp(self, row: int, temperature: float) -> NDArray[np.float64]:
         """Log-probs of all words in a row `[V]`, kept until the weights change."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.options import checked, parse_name
 from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.tools.sandbox import Finished, Sandbox
 
@@ -19,16 +20,36 @@ TOOLS = {"calculator": "calculator:Calculator", "python": "python:PythonTool"}
 """Tools that need nothing but their name; those over a corpus or a database belong to their tasks."""
 
 
+SEARCH = "search:"
+"""What stands before the path of documents to search."""
+
+
 def find(name: str) -> Tool:
-    """The tool called `name`, with its usual settings.
+    """The tool called `name`, with its usual settings, or `search:PATH` over documents of one's own.
+
+    PATH is a folder of texts or a `.jsonl` file, see `hocket.tools.documents`; `search:PATH?top=3&words=100` says how
+    many passages are answered and how long those of a folder are.
 
     Raises:
-        ConfigurationError: for an unknown name, with the nearest.
+        ConfigurationError: for an unknown name, with the nearest, and documents that cannot be read.
     """
+    if name.startswith(SEARCH):
+        return _search(name)
     if name not in TOOLS:
-        raise ConfigurationError(f"there is no tool {name!r}{nearest(name, TOOLS)}")
+        known = f"; choose from {', '.join(TOOLS)} and {SEARCH}PATH" if name == "search" else nearest(name, TOOLS)
+        raise ConfigurationError(f"there is no tool {name!r}{known}")
     module, _, made = TOOLS[name].partition(":")
     return cast(Tool, getattr(importlib.import_module(f"hocket.tools.{module}"), made)())
+
+
+def _search(name: str) -> Tool:
+    from hocket.tools.documents import documents_of
+    from hocket.tools.search import Index, Search
+
+    path, settings = parse_name(name.removeprefix(SEARCH), "tool")
+    given = checked(SEARCH + path, settings, {"top": int, "words": int}, kind="tool")
+    documents = documents_of(path, given.get("words", 100))
+    return cast(Tool, Search(Index(documents), given.get("top", 3)))
 
 
 def find_all(names: str) -> tuple[Tool, ...]:

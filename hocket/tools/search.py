@@ -91,6 +91,10 @@ class Search:
         query = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
             return "error: search needs a query"
+        return self.answer(query)
+
+    def answer(self, query: str) -> str:
+        """The best articles as text, a line each."""
         found = self.index.find(query, self.top)
         shown = "\n".join(f"{document.title}: {document.text}" for document in found) or "nothing found"
         return shown if len(shown) <= self.most else shown[: self.most - 3] + "..."

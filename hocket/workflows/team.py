@@ -137,6 +137,10 @@ class Agent:
             key=self._episode.common if alike else self._key,
         )
 
+    def encoded(self, text: str) -> Tokens:
+        """Ids of a text alone, to be imposed in a `prefix`."""
+        return self._actor.chat.encode(text)
+
     def __call__(
         self, *pieces: Piece, prefix: Sequence[int] = (), state: str | None = None, decoding: Decoding | None = None
     ) -> Coroutine[Any, Any, Reply]:

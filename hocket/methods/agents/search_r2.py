@@ -1,0 +1,191 @@
+"""Search-R2: an actor whose searches a refiner accepts, or cuts and has regenerated (He et al., arXiv:2602.03647).
+
+After an attempt the discriminator accepts or rejects it; of a rejected one the trimmer names the first wrong step,
+what went before is kept and the actor goes on from there (`ActorRefiner`). All three are one policy, and every decision
+of an episode is credited with what the refined attempt earned: a right answer, and up to as much again for the share of
+its searches that brought something needed (`EvidenceReward`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from hocket.core.columns import CALLS, TOOL_CALLS
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.markup import tagged
+from hocket.methods.agents.search_r1 import SEARCH_R1
+from hocket.rewards.normalised_match import NormalisedMatch
+from hocket.rewards.opinions import Opinions
+from hocket.stages import Reward
+from hocket.tools import find_all
+from hocket.tools.protocol import Tool, carried_out, read_calls
+from hocket.types import Message, Scenario, Trajectory
+from hocket.workflows.team import Team
+from hocket.workflows.tool_loop import Made
+from hocket.workflows.tool_use import ToolsOf, tools_for
+from hocket.workflows.workflow import Outcome, Workflow, asked
+
+JUDGE = "Is this right throughout? Answer yes or no."
+TRIM = "Which is the first wrong step? Answer with its number."
+
+
+@dataclass(frozen=True)
+class Step:
+    """A reply of the actor, with the calls in it and what they brought."""
+
+    said: str
+    made: tuple[Made, ...] = ()
+
+    @property
+    def messages(self) -> list[Message]:
+        """As the actor's history has it."""
+        return [
+            {"role": "assistant", "content": self.said},
+            *({"role": "tool", "content": one.result} for one in self.made),
+        ]
+
+
+@dataclass(frozen=True)
+class ActorRefiner(Workflow):
+    """Attempts that are accepted, or cut and regenerated: the smoothed mixture policy of Search-R2.
+
+    `q(y') = p(accept | y') pi(y') + sum_y pi(y) (1 - p(accept | y)) sum_c p(c | y) [y'_<c = y_<c] pi(y'_>=c | y_<c)`,
+    where steps are replies with what their calls brought. `discriminator` and `trimmer` read the numbered steps under
+    the question. A verdict accepts whose answer (in tags or not) is yes; a cut that is no number, or out of range, is
+    at the first step. `Outcome.info` has the calls of the attempt that counts, and how often it was `refined`.
+
+    Attributes:
+        tools_of: as in `ToolUse`. turns: steps of an attempt at most. rounds: refinements at most.
+    """
+
+    name = "actor-refiner"
+    description = "an attempt is accepted, or cut at its first wrong step and regenerated (Search-R2)"
+
+    tools_of: ToolsOf | str | None = None
+    turns: int = 4
+    rounds: int = 1
+
+    roles = ("actor", "discriminator", "trimmer")
+
+    def __post_init__(self) -> None:
+        if self.turns < 1 or self.rounds < 0:
+            raise ConfigurationError(
+                f"workflow actor-refiner: turns must be at least 1 and rounds at least 0, not {self.turns} and "
+                f"{self.rounds}"
+            )
+        if isinstance(self.tools_of, str):
+            object.__setattr__(self, "tools_of", find_all(self.tools_of))
+
+    def equipped(self, tools: ToolsOf) -> ActorRefiner:
+        return self if self.tools_of is not None else replace(self, tools_of=tools)
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        assert not isinstance(self.tools_of, str)  # names became tools at construction
+        given: ToolsOf = find_all("calculator") if self.tools_of is None else self.tools_of
+        tools, asks, refined = tools_for(given, scenario, team.key), asked(team.assignment), 0
+        steps = await self._continued(team, asks, [], tools)
+        while refined < self.rounds:
+            shown = "\n".join((str(asks[-1]["content"]), *numbered(steps)))
+            if accepts(str(await team.discriminator.fresh()(f"{shown}\n{JUDGE}"))):
+                break
+            cut = cut_of(str(await team.trimmer.fresh()(f"{shown}\n{TRIM}")), len(steps))
+            steps = await self._continued(team, asks, steps[: cut - 1], tools)
+            refined += 1
+        made = [one for step in steps for one in step.made]
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made], "refined": refined}
+        return Outcome(answer=steps[-1].said, info=info)
+
+    async def _continued(
+        self, team: Team, asks: Sequence[Message], kept: Sequence[Step], tools: Sequence[Tool]
+    ) -> list[Step]:
+        """An attempt that begins with the steps that are kept."""
+        actor, steps = team.actor.fresh(), list(kept)
+        while True:
+            history = [*asks, *(message for step in steps for message in step.messages)]
+            reply = await actor(history)
+            calls = read_calls(reply.text, cut=reply.finish == "length") if len(steps) + 1 < self.turns else []
+            results = [await carried_out(call, tools) for call in calls]
+            made = [Made(call, result, len(steps)) for call, result in zip(calls, results, strict=True)]
+            steps.append(Step(reply.text, tuple(made)))
+            if not calls:
+                return steps
+
+
+def numbered(steps: Sequence[Step]) -> list[str]:
+    """An attempt as the refiner reads it."""
+    return [f"{n}. {' -> '.join((step.said, *(one.result for one in step.made)))}" for n, step in enumerate(steps, 1)]
+
+
+def accepts(verdict: str) -> bool:
+    """Whether a verdict is a yes."""
+    return (tagged(verdict) or verdict).strip().casefold() == "yes"
+
+
+def cut_of(said: str, steps: int) -> int:
+    """The step from which is regenerated, 1 at the earliest."""
+    number = re.fullmatch(r"\d{1,6}", (tagged(said) or said).strip())
+    place = int(number[0]) if number else 1
+    return place if 1 <= place <= steps else 1
+
+
+@dataclass(frozen=True)
+class EvidenceReward(Reward):
+    """`m (1 + evidence u)`: m whether the answer is right, u the share of the calls that brought something needed.
+
+    Needed is what the scenario's metadata name under `gold` (articles, by the titles that results begin with) and
+    `entities`; where they name nothing, or nothing was called, u is 0. No opinion without a known answer.
+    """
+
+    evidence: float = 1.0
+    name: str = "correct"
+    weight: float = 1.0
+
+    outside: ClassVar[bool] = False
+
+    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
+        return Opinions(self.judge(one) for one in trajectories)
+
+    def judge(self, trajectory: Trajectory) -> float | None:
+        """What one attempt earns."""
+        right = NormalisedMatch().verify(trajectory.answer, trajectory.scenario)
+        return None if right is None else right * (1 + self.evidence * useful(trajectory))
+
+
+def useful(trajectory: Trajectory) -> float:
+    """The share of an attempt's calls whose result holds an article or a fact that its question needs."""
+    calls: Sequence[Any] = CALLS.get(trajectory, ())
+    told = trajectory.scenario.metadata
+    needed = [f"{title}: " for title in told.get("gold", ())] + [str(one) for one in told.get("entities", ())]
+    return sum(any(one in str(call["result"]) for one in needed) for call in calls) / len(calls) if calls else 0.0
+
+
+SEARCH_R2 = SEARCH_R1.but(
+    name="search-r2",
+    title="Search-R2: an actor and a refiner that cuts and has regenerated",
+    source="He et al., Search-R2, arXiv:2602.03647; the reward's form from the abstract and recalled",
+    catalogue_ids=("search-r2",),
+    axes=("rollout", "credit", "reward", "team"),
+    formula="q(y') = p(accept | y') pi(y') + sum_y pi(y) (1 - p(accept | y)) sum_c p(c | y) pi(y'_>=c | y_<c);  "
+    "R = [right] (1 + share of useful calls);  all decisions of an episode with GRPO's advantage",
+    conventions={
+        **SEARCH_R1.conventions,
+        "retrieved tokens": "tool messages between the actor's replies: observation, never decisions",
+        "step": "a reply of the actor and what its calls brought; the cut is at a step, the paper's at a position",
+        "rejected steps": "stay decisions of the episode, credited with what came of it: the gradient of the mixture's "
+        "expected reward needs them",
+        "policy": "one for all three roles",
+        "process reward": "rewards.0.evidence = 1 times the share of calls that brought an article or fact known to be "
+        "needed, in place of a judge's opinion; only with a right answer",
+        "rounds": "workflow.rounds = 1 refinement",
+        "start": "a phase of sft on demonstrations that search; a model that was never asked to judge says no",
+    },
+    note="the shipped base has not learnt to judge attempts: at first it rejects all, and where they are cut says "
+    "little; that refining pays is shown for exact policies",
+    task="lookup?hops=2",
+    workflow="actor-refiner",
+    rewards=(EvidenceReward(),),
+)
