@@ -66,7 +66,12 @@ class Chances:
 
     def refined(self, before: Mapping[String, float]) -> dict[String, float]:
         """The mixture formula: what comes of attempts that are distributed so."""
-        after = {one: chance * self.accept[one] for one, chance in before.items()}
+        anew = self.anew(before)
+        return {one: chance * self.accept[one] + anew[one] for one, chance in before.items()}
+
+    def anew(self, before: Mapping[String, float]) -> dict[String, float]:
+        """How what is rejected of such attempts goes on from its cut."""
+        after = dict.fromkeys(self.strings, 0.0)
         for one, chance in before.items():
             for place, cut in enumerate(self.cut[one]):
                 for other in self.strings:
@@ -150,9 +155,7 @@ def _() -> Finding:
     return Finding(off < 1e-6 and moved > 0.02, say(strings=len(wanted), off=off, from_the_actors=moved))
 
 
-@claim(
-    "Without a round it is the actor's own distribution, with one the formula's."
-)
+@claim("Without a round it is the actor's own distribution, with one the formula's.")
 def _() -> Finding:
     off, chances = list[float](), drawn(1, 2)
     wanted = chances.alone
@@ -207,12 +210,13 @@ def _() -> Finding:
         cutting = Chances(cutting.a, cutting.accept, exact, 4)
         curves = []
         for chances in (cutting, anew):
-            now, spent, curve = chances.alone, 4.0, list[tuple[float, float]]()
+            now, accepted, spent, curve = chances.alone, 0.0, 4.0, list[tuple[float, float]]()
             for _round in range(8):
-                curve.append((spent, now["aaaa"]))
+                curve.append((spent, accepted + now["aaaa"]))
                 kept = {one: sum(n * cut for n, cut in enumerate(chances.cut[one])) for one in now}
                 spent += sum(now[one] * (1 - chances.accept[one]) * (4 - kept[one]) for one in now)
-                now = chances.refined(now)
+                accepted += now["aaaa"] * chances.accept["aaaa"]  # What is accepted is judged no more.
+                now = chances.anew(now)
             curves.append(curve)
         steps, success = zip(*curves[1], strict=True)
         ahead += [right - float(np.interp(at, steps, success)) for at, right in curves[0][1:4]]
