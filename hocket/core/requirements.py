@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import cast
 
 from hocket.core.batch import Level
-from hocket.core.columns import TOOL_CALLS
+from hocket.core.columns import SENDER, TOOL_CALLS
 from hocket.types import Trajectory
 
 
@@ -22,6 +22,7 @@ class Requirement(enum.Enum):
     STATES = "states that several turns start from"
     BRANCHES = "candidates of a turn"
     TOOLS = "calls of tools"
+    SHARED = "answers that others of a swarm shared (`hocket swarm`)"
 
     def met(self, trajectories: Sequence[Trajectory]) -> bool:
         """Whether any of a step's trajectories shows it."""
@@ -65,6 +66,10 @@ def _tools(trajectories: Sequence[Trajectory]) -> bool:
     return any(TOOL_CALLS.get(one, 0) for one in trajectories)
 
 
+def _shared(trajectories: Sequence[Trajectory]) -> bool:
+    return any(SENDER.present(one) for one in trajectories)
+
+
 _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProxyType(
     {
         Requirement.TURNS: _turns,
@@ -74,5 +79,6 @@ _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProx
         Requirement.STATES: _states,
         Requirement.BRANCHES: _branches,
         Requirement.TOOLS: _tools,
+        Requirement.SHARED: _shared,
     }
 )
