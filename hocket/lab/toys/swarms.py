@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hocket.core.outcomes import StepResult
 from hocket.lab.bench import Bench
@@ -12,6 +17,8 @@ from hocket.lab.policy import Tabular
 from hocket.lab.world import World
 from hocket.recipe import Recipe
 from hocket.stages import Metrics
+from hocket.train.aio import run_async
+from hocket.train.loop import RunContext, train_step
 from hocket.train.swarm.node import join, off_policy
 from hocket.train.swarm.swarm import Deliver, Swarm, whole
 
@@ -77,3 +84,21 @@ class SwarmRun:
         """The mean of a metric over the steps of these nodes that have it."""
         chosen = range(len(self.benches)) if nodes is None else nodes
         return fmean(row[metric] for number in chosen for row in self.metrics[number] if metric in row)
+
+
+def stepping(parts: RunContext, results: list[StepResult], gradients: list[Tensor]) -> Callable[[], None]:
+    """Makes the next step of a run, and keeps its result and its gradients, flat."""
+
+    def step() -> None:
+        def record(optimiser: torch.optim.Optimizer, *_: object) -> None:
+            found = (p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None)
+            gradients.append(torch.cat([one.flatten() for one in found]).double())
+
+        hook = register_optimizer_step_pre_hook(record)
+        try:
+            results.append(run_async(train_step(parts, next(number))))
+        finally:
+            hook.remove()
+
+    number = itertools.count(1)
+    return step
