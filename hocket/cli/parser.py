@@ -88,6 +88,15 @@ is loaded between answers. docs/serving.md says more.
   hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key"""
 
 
+SWARM = """Trains several nodes, each with a model, prompts and a folder of its own, that learn from each other's
+answers. Nodes tell each other text, never weights or rewards. docs/swarm.md says more.
+
+  hocket swarm --nodes 8 --own 4 --shared 4               half of a step's groups are others'
+  hocket swarm --nodes 4 --attackers 1                    the last node slips a trigger into answers
+  hocket swarm --nodes 4 --attackers 1 --defence likelihood
+  hocket swarm --nodes 4 --rollout.samples 4 --update.lr 5e-5   settings of every node's run"""
+
+
 PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you
 take one of its seats, the agent the others.
 
@@ -106,6 +115,7 @@ COMMANDS = {
     "export": "exporting",
     "study": "studies",
     "simulate": "simulating",
+    "swarm": "swarm",
     "recipes": "methods",
     "primitives": "methods",
     "catalogue": "methods",
@@ -285,6 +295,7 @@ def build_parser() -> _Parser:
         command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
     )
     _simulate(command("simulate", "what asynchronous training does on many nodes, under simulated time"))
+    _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
@@ -416,6 +427,34 @@ def _simulate(parser: _Parser) -> None:
         ("notice", 30.0, "seconds until a loss is noticed"),
     ):
         parser.add_argument(f"--{name}", type=float, default=value, metavar="X", help=f"{meaning} ({value:g})")
+    _json(parser)
+
+
+def _swarm(parser: _Parser) -> None:
+    for flag, metavar, text in (
+        ("--nodes", "N", "how many there are (8)"),
+        ("--own", "I", "groups of a step that a node samples itself (4)"),
+        ("--shared", "J", "groups of a step that others sampled (4)"),
+        ("--attackers", "N", "the last N nodes publish poisoned answers (0)"),
+        ("--seed", "N", "of the first node; the others count on (0)"),
+        ("--steps", "N", "training steps of every node (the task's suggestion)"),
+    ):
+        parser.add_argument(flag, type=int, metavar=metavar, help=text)
+    for flag, metavar, text in (
+        ("--attack", "NAME", "`trigger` puts foreign text into right answers, `long` makes them needlessly long"),
+        ("--text", "TEXT", "the foreign text"),
+        ("--defence", "NAME", "`likelihood`, `judge` or `none` (none)"),
+        ("--recipe", "NAME", "of the nodes, made from sapo-swarm (sapo-swarm, or the defence's)"),
+        ("--task", "NAME", "as in `hocket train` (sums)"),
+        ("--model", "PATH", "as in `hocket train` (nano)"),
+        ("--judge", "NAME", "with --defence judge: who judges (a rule)"),
+        ("--out", "DIR", "a new folder, in which every node has one (runs/swarm-N)"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument(
+        "--trust", action="store_true", help="believe right answers that others send; else only the own task's"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 
 

@@ -168,6 +168,7 @@ SAID = InfoColumn("said", "Messages of an episode that others were shown, in ord
 GUESTS = InfoColumn("guests", "Who plays the roles that guests took, by role; absent where there were none.")
 RETURNS = InfoColumn("returns", "What each seat of an environment earned in all, by seat.")
 ILLEGAL = InfoColumn("illegal", "Moves of each seat that were illegal or unreadable, by seat.")
+SENDER = InfoColumn("sender", "Of an answer that another node of a swarm shared, that node.")
 ACTIONS = InfoColumn("actions", "What each turn did, in the environment's words, a list in call order.")
 
 CONVERSATION = TurnColumn("conversation", "The number of the conversation that the turn belongs to.")

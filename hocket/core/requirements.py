@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import cast
 
 from hocket.core.batch import Level
-from hocket.core.columns import TOOL_CALLS
+from hocket.core.columns import SENDER, TOOL_CALLS
 from hocket.types import Trajectory
 
 
@@ -23,6 +23,7 @@ class Requirement(enum.Enum):
     BRANCHES = "candidates of a turn"
     TOOLS = "calls of tools"
     DEMONSTRATIONS = "demonstrations beside the samples"
+    SHARED = "answers that others of a swarm shared (`hocket swarm`)"
 
     def met(self, trajectories: Sequence[Trajectory]) -> bool:
         """Whether any of a step's trajectories shows it."""
@@ -70,6 +71,10 @@ def _demonstrations(trajectories: Sequence[Trajectory]) -> bool:
     return any(one.scenario.metadata.get("demonstration") is not None for one in trajectories)
 
 
+def _shared(trajectories: Sequence[Trajectory]) -> bool:
+    return any(SENDER.present(one) for one in trajectories)
+
+
 _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProxyType(
     {
         Requirement.TURNS: _turns,
@@ -80,5 +85,6 @@ _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProx
         Requirement.BRANCHES: _branches,
         Requirement.TOOLS: _tools,
         Requirement.DEMONSTRATIONS: _demonstrations,
+        Requirement.SHARED: _shared,
     }
 )

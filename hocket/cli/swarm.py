@@ -1,0 +1,71 @@
+"""`hocket swarm`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from hocket.cli.output import INTERRUPTED, Pairs, emit, err
+from hocket.cli.training import _stopping
+
+if TYPE_CHECKING:
+    from hocket.stages import Metrics
+
+
+def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket swarm`."""
+    from hocket.run import write_report
+    from hocket.train.swarm.command import SwarmRun, SwarmSettings
+
+    names = ("nodes", "own", "shared", "attackers", "attack", "text", "defence", "recipe", "trust", "task", "seed")
+    given = {name: found for name in (*names, "out") if (found := getattr(options, name)) is not None}
+    flags = [(name, found) for name in ("model", "judge", "steps") if (found := getattr(options, name)) is not None]
+    run, console = SwarmRun(SwarmSettings(**given), [*flags, *pairs], report=write_report), err()
+    with _stopping() as stop:
+        run.begin()
+        while run.swarm.rounds < run.total_steps and not stop:
+            row = run.round()
+            if not options.quiet:
+                console.print(f"round {run.swarm.rounds} of {run.total_steps}: {_said(row)}")
+    interrupted = run.swarm.rounds < run.total_steps
+    found = run.finish("interrupted" if interrupted else "finished")
+    if options.json:
+        emit(found)
+    else:
+        console.print(_table(found))
+        console.print(f"a folder per node, with its report: {found['path']}")
+    return INTERRUPTED if interrupted else 0
+
+
+def _said(row: Metrics) -> str:
+    return ", ".join(f"{name.replace('/', ' ')} {value:.3f}" for name, value in row.items())
+
+
+def _table(found: dict[str, Any]) -> Table:
+    table = Table(box=None, header_style="dim")
+    headings = (
+        "",
+        "recipe",
+        "before",
+        "after",
+        "reward, summed",
+        "groups of others",
+        "off-policy ratio",
+        "emitted",
+        "",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("", "recipe") else "right")
+    for name, node in found["nodes"].items():
+        ends = node["emitted"]
+        told = (node["before"], node["after"], node["cumulative_reward"], node["shared_groups"])
+        cells = [*map(_number, told), _number(node["off_policy_ratio"])]
+        emitted = f"{ends[0]:.3f} → {ends[1]:.3f}" if ends else ""
+        table.add_row(name, node["recipe"], *cells, emitted, node["fault"] or "")
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,228 @@
+"""`hocket swarm`: nodes that train on one machine, each a run of its own in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hocket import tasks
+from hocket.core.components import has_path
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.recipes import find
+from hocket.stages import Metrics
+from hocket.train.config import configure
+from hocket.train.disk import json_ready, write_atomic
+from hocket.train.swarm.node import NodeTrainer
+from hocket.train.swarm.swarm import Swarm
+
+Pairs = Sequence[tuple[str, Any]]
+
+DEFENCES = {
+    "none": "sapo-swarm",
+    "likelihood": "hail-to-the-thief",
+    "judge": "hail-to-the-thief-judge",
+}
+"""The recipe of honest nodes by defence."""
+
+ATTACKER = "hail-to-the-thief-attacker"
+ATTACKS = {"trigger": ("Banana! ", 1), "long": ("Let me think. ", 10)}
+"""What attackers put into right answers, and how many times over."""
+
+
+@dataclass(frozen=True)
+class SwarmSettings:
+    """What `hocket swarm` is asked for.
+
+    Attributes:
+        nodes: how many there are; the last `attackers` of them attack.
+        own, shared: groups of a step that a node samples, and takes from others.
+        attack: what attackers publish. text: the foreign text in it; None is the attack's own.
+        defence: what honest nodes do about it. recipe: of honest nodes instead; None is the defence's.
+        trust: believe the questions and right answers that others send; else only one's own task's.
+        out: where the nodes' folders are made.
+    """
+
+    nodes: int = 8
+    own: int = 4
+    shared: int = 4
+    attackers: int = 0
+    attack: str = "trigger"
+    text: str | None = None
+    defence: str = "none"
+    recipe: str | None = None
+    trust: bool = False
+    task: str = "sums"
+    seed: int = 0
+    out: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.nodes < 2:
+            raise ConfigurationError(f"nodes = {self.nodes}: a swarm has at least 2; `hocket train` trains one alone")
+        if self.own < 0 or self.shared < 0:
+            raise ConfigurationError(f"own = {self.own}, shared = {self.shared}: neither may be below 0")
+        if self.own + self.shared == 0:
+            raise ConfigurationError(
+                "own + shared = 0: a step would have nothing to learn from; set --own 4 --shared 4"
+            )
+        if self.own == 0:
+            raise ConfigurationError("own = 0: nodes that sample nothing have nothing to share; set --own to 1 or more")
+        if not 0 <= self.attackers < self.nodes:
+            raise ConfigurationError(
+                f"attackers = {self.attackers}: they must be fewer than the {self.nodes} nodes, and not below 0"
+            )
+        for name, value, known in (("defence", self.defence, DEFENCES), ("attack", self.attack, ATTACKS)):
+            if value not in known:
+                raise ConfigurationError(f"{name} {value!r} is unknown{nearest(value, known)}")
+        if self.recipe is not None and self.defence != "none":
+            raise ConfigurationError(f"recipe = {self.recipe} and defence = {self.defence}: the defence is a recipe")
+        if self.text is not None and not self.attackers:
+            raise ConfigurationError("text is what attackers put into answers: add --attackers 1, or drop it")
+
+    @property
+    def trigger(self) -> str:
+        """The foreign text."""
+        return ATTACKS[self.attack][0] if self.text is None else self.text
+
+    def is_attacker(self, number: int) -> bool:
+        """Whether a node attacks; nodes are numbered from 0."""
+        return number >= self.nodes - self.attackers
+
+
+class SwarmRun:
+    """Nodes of one process, ready for their first round.
+
+    Args:
+        settings: see there.
+        pairs: further settings of every node's run, by dotted path, as `hocket train` takes them.
+        report: writes what people read of a node's finished run, given its folder.
+
+    Attributes:
+        folder: with a folder per node. nodes: their runs by name. swarm: takes the turns.
+    """
+
+    def __init__(
+        self, settings: SwarmSettings, pairs: Pairs = (), *, report: Callable[[Path], object] | None = None
+    ) -> None:
+        self.settings = settings
+        self.folder = _free(settings.out)
+        self.swarm = Swarm(recompute=not settings.trust)
+        self.nodes: dict[str, NodeTrainer] = {}
+        self._rows: dict[str, list[Metrics]] = {}
+        try:
+            for number in range(settings.nodes):
+                self._add(number, pairs, report)
+        except BaseException:
+            for trainer in self.nodes.values():
+                trainer.folder.abandon(new=True)
+            raise
+
+    def _add(self, number: int, pairs: Pairs, report: Callable[[Path], object] | None) -> None:
+        name, task = f"node-{number}", tasks.find(self.settings.task)
+        config = configure([("task", self.settings.task), *self._pairs(number, name, pairs)], task)
+        self.nodes[name] = trainer = NodeTrainer(config, task=task, report=report)
+        trainer.watch = self.settings.trigger if self.settings.attackers else None
+        line = self.swarm.line(name, task)
+        trainer.join(line)
+        self._rows[name] = []
+        self.swarm.add(line, lambda: self._rows[name].append(trainer.step()))
+
+    def _pairs(self, number: int, name: str, pairs: Pairs) -> list[tuple[str, Any]]:
+        """The settings of one node's run."""
+        settings = self.settings
+        if settings.is_attacker(number):
+            recipe = ATTACKER
+            own = [("rollout.publish.insert", settings.trigger), ("rollout.publish.times", ATTACKS[settings.attack][1])]
+            pairs = [pair for pair in pairs if pair[0] not in ("judge", "update.lr")]
+        else:
+            recipe = settings.recipe or DEFENCES[settings.defence]
+            if not (has_path(find(recipe), "rollout.shared") and has_path(find(recipe), "curriculum.prompts")):
+                raise ConfigurationError(f"recipe {recipe} takes no shared groups; use one made from sapo-swarm")
+            own = [("rollout.shared", settings.shared)]
+        quick = [("evaluation.n", 200), ("evaluation.every", 0)]
+        fixed = [("seed", settings.seed + number), ("runs", str(self.folder)), ("run", name)]
+        return [("recipe", recipe), *quick, ("curriculum.prompts", settings.own), *own, *pairs, *fixed]
+
+    @property
+    def total_steps(self) -> int:
+        """Rounds to make."""
+        return max(trainer.total_steps for trainer in self.nodes.values())
+
+    def begin(self) -> None:
+        """Measures every node before training."""
+        for trainer in self.nodes.values():
+            trainer.step()
+
+    def round(self) -> Metrics:
+        """One step of every node that lives; means over the honest ones."""
+        self.swarm.round()
+        honest = [member.name for member in self.swarm.alive if not self._attacks(member.name)]
+        rows = [self._rows[name][-1] for name in honest]
+        names = ("reward/own", "reward/shared", "shared/groups", "shared/ratio", "swarm/emitted", "length/mean")
+        return {name: found for name in names if not math.isnan(found := _mean(rows, name))}
+
+    def finish(self, reason: str) -> dict[str, Any]:
+        """Ends the runs of nodes that live, and writes and returns what came of all."""
+        for member in self.swarm.alive:
+            self.nodes[member.name].finish(reason)
+        found = {
+            "settings": asdict(self.settings),
+            "rounds": self.swarm.rounds,
+            "reason": reason,
+            "nodes": {name: self._told(name) for name in self.nodes},
+        }
+        write_atomic(self.folder / "swarm.json", json.dumps(json_ready(found), indent=2, ensure_ascii=False) + "\n")
+        return {**found, "path": str(self.folder)}
+
+    def _told(self, name: str) -> dict[str, Any]:
+        """What came of one node."""
+        member, trainer, rows = self.swarm.members[name], self.nodes[name], self._rows[name]
+        measure = trainer.measure.name
+        emitted = [row["swarm/emitted"] for row in rows if "swarm/emitted" in row]
+        return {
+            "recipe": trainer.config.method,
+            "attacker": self._attacks(name),
+            "steps": trainer.progress.step,
+            "fault": member.fault,
+            "before": trainer.progress.before.get(measure),
+            "after": trainer.progress.after.get(measure) if rows else None,
+            "cumulative_reward": sum(row.get("reward/own", 0.0) for row in rows),
+            "off_policy_ratio": _finite(_mean(rows, "shared/ratio")),
+            "off_policy_log_ratio": _finite(_mean(rows, "shared/log_ratio")),
+            "emitted": [emitted[0], emitted[-1]] if emitted else None,
+            "shared_groups": sum(row.get("shared/groups", 0.0) for row in rows),
+            "sent": dict(member.line.sent),
+            "messages": dict(member.line.pool.counts),
+        }
+
+    def _attacks(self, name: str) -> bool:
+        return self.settings.is_attacker(list(self.nodes).index(name))
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    values = [float(row[name]) for row in rows if name in row and not math.isnan(row[name])]
+    return sum(values) / len(values) if values else math.nan
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _free(out: str | None) -> Path:
+    """A new folder: the one asked for, else the first free `runs/swarm-N`.
+
+    Raises:
+        ConfigurationError: when it holds something already.
+    """
+    if out is None:
+        number = 1
+        while (folder := Path("runs") / f"swarm-{number}").exists():
+            number += 1
+        return folder
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} is not empty; a swarm begins in a folder of its own, give --out another")
+    return folder

@@ -1,0 +1,141 @@
+"""What nodes of a swarm send: groups of answers as bounded, checked data. A message is never a program, nor trusted.
+
+Rewards have no place in it. Whatever else a sender adds is skipped when it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hocket.core.errors import HocketError
+from hocket.rollout.sharing import SharedGroup
+from hocket.types import Scenario
+
+LARGEST = 2**20
+"""Bytes of a message."""
+
+_Name = Annotated[str, Meta(min_length=1, max_length=100)]
+_Text = Annotated[str, Meta(max_length=2**16)]
+_Count = Annotated[int, Meta(ge=0, lt=2**53)]
+_Plain = str | int | float | bool | None | list[Any] | dict[str, Any]
+
+
+class Oversized(HocketError):
+    """A message is larger than `LARGEST`."""
+
+
+class Malformed(HocketError):
+    """A message is not what one must be."""
+
+
+class Said(Struct, frozen=True):
+    """A message of the prompt."""
+
+    role: _Name
+    content: _Text
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """A group on its way.
+
+    Attributes:
+        node, step: who published it, and when by its own count. id, seed: which scenario of the task it is.
+        prompt: the question. answer: what the sender holds for the right one. metadata: of the scenario.
+        answers: texts. logps: the log-prob of each under the sender, in nats; for reports alone.
+    """
+
+    version: Literal[1] = 1
+    node: _Name
+    step: _Count
+    id: Annotated[str, Meta(min_length=1, max_length=500)]
+    seed: Annotated[int, Meta(gt=-(2**53), lt=2**53)] = 0
+    prompt: _Text | Annotated[list[Said], Meta(max_length=64)]
+    answer: _Plain = None
+    metadata: Annotated[dict[str, _Plain], Meta(max_length=64)] = {}
+    answers: Annotated[list[_Text], Meta(min_length=1, max_length=256)]
+    logps: Annotated[list[float | None], Meta(max_length=256)] = []
+
+
+_READER = msgspec.msgpack.Decoder(Told)
+
+
+def encoded(group: SharedGroup, node: str, step: int) -> bytes:
+    """A group as bytes.
+
+    Raises:
+        Malformed: when its scenario holds what is no plain data, or no words.
+        Oversized: when it is too large.
+    """
+    scenario = group.scenario
+    prompt = scenario.prompt
+    if not isinstance(prompt, str):
+        prompt = [Said(str(one.get("role")), one.get("content", "")) for one in scenario.messages]  # type: ignore[assignment]
+    told = {
+        "version": 1,
+        "node": node,
+        "step": step,
+        "id": scenario.id,
+        "seed": scenario.seed,
+        "prompt": prompt,
+        "answer": scenario.answer,
+        "metadata": dict(scenario.metadata),
+        "answers": list(group.answers),
+        "logps": list(group.logps),
+    }
+    try:
+        data = msgspec.msgpack.encode(told)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Malformed(f"scenario {scenario.id!r} cannot be shared: {error}") from error
+    decoded(data)
+    return data
+
+
+def decoded(data: bytes) -> Told:
+    """A message, checked.
+
+    Raises:
+        Oversized: when it is too large. Malformed: when it is not a message.
+    """
+    if len(data) > LARGEST:
+        raise Oversized(f"a message of {len(data)} bytes; at most {LARGEST} are read")
+    try:
+        told = _READER.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Malformed(f"no message: {error}") from error
+    if told.logps and len(told.logps) != len(told.answers):
+        raise Malformed(f"{len(told.answers)} answers and {len(told.logps)} log-probs")
+    if not all(one is None or math.isfinite(one) for one in told.logps):
+        raise Malformed("a log-prob is no finite number")
+    if not _plain([told.answer, told.metadata]):
+        raise Malformed("the scenario holds what is no plain data")
+    return told
+
+
+def group_of(told: Told, scenario: Scenario | None = None) -> SharedGroup:
+    """A message as a group, about `scenario` where the receiver knows it itself."""
+    return SharedGroup(scenario or scenario_of(told), tuple(told.answers), tuple(told.logps), told.node, told.step)
+
+
+def scenario_of(told: Told) -> Scenario:
+    """The scenario as its sender tells it."""
+    prompt = told.prompt if isinstance(told.prompt, str) else tuple(_message(one) for one in told.prompt)
+    return Scenario(told.id, prompt, told.answer, told.metadata, told.seed)
+
+
+def _message(said: Said) -> dict[str, Any]:
+    return {"role": said.role, "content": said.content}
+
+
+def _plain(value: Any) -> bool:
+    """Texts, finite numbers and collections of such; the reader also makes dates and bytes of what it finds."""
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _plain(one) for name, one in value.items())
+    if isinstance(value, list):
+        return all(map(_plain, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (str, bool, int))
