@@ -231,7 +231,7 @@ def _() -> Finding:
         )
         for text in texts
     ]
-    said = asyncio.run(judge(told, key=Key.of(0)))  # type: ignore[arg-type]
+    said = asyncio.run(judge(told, key=Key.of(0)))
     rows = [
         {"group": "g", "scores": {"correct": right, "judge": seen}, "logp": [-1.0]}
         for right, seen in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0))

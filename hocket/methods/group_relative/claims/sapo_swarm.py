@@ -25,7 +25,7 @@ from hocket.rollout.sharing import SharedGroup
 from hocket.train.assemble import build_parts
 from hocket.train.ledger import Ledger
 from hocket.train.swarm.node import join, off_policy
-from hocket.train.swarm.swarm import Swarm
+from hocket.train.swarm.swarm import Swarm, whole
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("sapo-swarm", "arXiv:2509.08721")
@@ -171,7 +171,7 @@ def _() -> Finding:
         told = msgspec.msgpack.decode(data)
         return [msgspec.msgpack.encode({**told, "rewards": [9.0 for _ in told["answers"]], "advantages": [1e9]})]
 
-    plain, false = (SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1, **how).run(4) for how in ({}, {"deliver": paid}))
+    plain, false = (SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1, deliver=how).run(4) for how in (whole, paid))
     heard, used = false.counts("received"), false.mean("shared/groups")
     same = torch.equal(_weights(plain), _weights(false))
     return Finding(used > 1 and same, say(messages_with_rewards=heard, groups_learnt_from_a_step=used))
@@ -197,17 +197,13 @@ def _() -> Finding:
     for seed in SEEDS:
         plain, false, own = (
             SwarmRun(GUESSES, nodes, seed, 0.1, recompute=recompute, deliver=deliver).run(30)
-            for recompute, deliver in ((False, _whole), (False, _lying), (True, _lying))
+            for recompute, deliver in ((False, whole), (False, _lying), (True, _lying))
         )
         same &= torch.equal(_weights(plain), _weights(own))
         ends["told the truth"].append(plain.cumulative([1, 2]))
         ends["believing lies"].append(false.cumulative([1, 2]))
     holds = same and max(ends["believing lies"]) < min(ends["told the truth"])
     return Finding(holds, f"summed reward of the two honest nodes: {say(**ends)}, recomputed the same bits: {same}")
-
-
-def _whole(sender: str, receiver: str, data: bytes) -> list[bytes]:
-    return [data]
 
 
 # ---------------------------------------------------------------- faults
@@ -234,7 +230,7 @@ def _() -> Finding:
         return [data, *late, data[: len(data) // 2], forged, b"\x00" * (2**20 + 1)]
 
     nodes = [_node(4, 4)] * 2
-    bad, good = (SwarmRun(EASY, nodes, lr=0.1, **how).run(4) for how in ({"deliver": faulty}, {}))
+    bad, good = (SwarmRun(EASY, nodes, lr=0.1, deliver=how).run(4) for how in (faulty, whole))
     counts = {name: bad.counts(name) for name in ("received", "late", "malformed", "forged", "oversized")}
     used, same = good.mean("shared/groups"), torch.equal(_weights(bad), _weights(good))
     return Finding(min(counts.values()) > 0 and used > 1 and same, say(**counts, groups_learnt_from_a_step=used))
