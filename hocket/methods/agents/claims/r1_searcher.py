@@ -183,8 +183,8 @@ LESSONS = {"recipe": "sft", "steps": 30, "update.lr": 0.003}
 claim.shipped(
     R1_SEARCHER_RETRIEVAL,
     without={"rewards.0.searched": 0.0},
-    first=LESSONS,
-    settings={"curriculum.prompts": 4},
+    first={**LESSONS, "steps": 20},
+    settings={"curriculum.prompts": 8},
 )
 claim.shipped(
     R1_SEARCHER,
