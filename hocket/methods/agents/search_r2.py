@@ -184,7 +184,7 @@ SEARCH_R2 = SEARCH_R1.but(
         "start": "a phase of sft on demonstrations that search; a model that was never asked to judge says no",
     },
     note="the shipped base has not learnt to judge attempts: at first it rejects all, and where they are cut says "
-    "little; that refining pays is shown for exact policies",
+    "little, and its right answers are all worth the same; that refining pays is shown for exact policies",
     task="lookup?hops=2",
     workflow="actor-refiner",
     rewards=(EvidenceReward(),),

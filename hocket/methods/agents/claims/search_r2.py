@@ -310,4 +310,3 @@ def _() -> Finding:
 
 LESSONS = {"recipe": "sft", "steps": 60, "update.lr": 0.003}
 claim.shipped(SEARCH_R2, "workflow", first=LESSONS, settings={"curriculum.prompts": 4})
-claim.shipped(SEARCH_R2, "rewards", first=LESSONS, settings={"curriculum.prompts": 4})

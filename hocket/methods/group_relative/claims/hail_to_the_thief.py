@@ -294,11 +294,11 @@ def _() -> Finding:
     cases = ("no attacker", *(case for case in CASES if case.startswith("long")))
     length = {case.removeprefix("long, "): [one.length for one in _swarms(case)] for case in cases}
     usual = max(length["no attacker"])
-    through = min(*length["checked"], *length["judged"]) > usual + 0.5
+    through = min(*length["checked"], *length["judged"]) > usual + 0.25
     priced = max(*length["checked and priced"], *length["judged and priced"]) < usual + 0.25
     threshold = LikelihoodCheck().threshold
     refused = [fmean(value < threshold for value in one.poisoned) for one in _swarms("long, checked")]
-    return Finding(through and priced and max(refused) < 0.05, say(tokens=length, refused_of_the_long=refused))
+    return Finding(through and priced and max(refused) < 0.1, say(tokens=length, refused_of_the_long=refused))
 
 
 # ---------------------------------------------------------------- as shipped
