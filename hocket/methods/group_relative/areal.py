@@ -1,13 +1,15 @@
-"""AReaL: samples that are some updates old, and a loss that tells who sampled from whom to stay near
-(Fu et al., arXiv:2505.24298).
+"""AReaL: samples some updates old, and a loss that tells who sampled from whom to stay near (arXiv:2505.24298).
 
 PPO's clip keeps the policy near the one that sampled, which holds it back when that one is several updates old. Here
 the clip is about the proximal policy, the one just before the update; the policy that sampled enters as a weight
 (the decoupled loss of Hilton et al., arXiv:2110.00641), and tokens whose weight is above a cap count nothing.
 
-The asynchronous half of the paper is the run's: `--order arrival --lag N` draws and learns at the same time, with no
-sample more than N versions old (`hocket.train.cluster.admission`, `arrival`); `hocket simulate` shows what that does on
-many nodes.
+The asynchronous half of the paper is the run's (`hocket.train.cluster.admission`, `arrival`):
+
+    hocket train --recipe areal --cluster local --samplers 2 --order arrival --lag 4
+
+draws and learns at the same time, with no sample more than 4 versions old; without it all weights are 1 and this is
+GRPO. `hocket simulate` shows what that does on many nodes.
 """
 
 from __future__ import annotations
@@ -31,7 +33,5 @@ AREAL = GRPO.but(
         "proximal log-probs": "computed, not interpolated between versions as in the released approximation",
         "interruption": "none: what was begun ends with the weights that began it",
     },
-    note="for samples that are older than the policy: --cluster local --samplers 2 --order arrival --lag 4; alone all "
-    "weights are 1 and it is GRPO",
     correction=Counted(of=MaskedImportance(low=0.0, high=5.0, level="decision", reweight=True)),
 )
