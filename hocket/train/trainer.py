@@ -18,7 +18,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cluster.ahead import Ahead
-from hocket.train.cluster.arrival import Arrival
+from hocket.train.cluster.arrival import Arrival, check_order
 from hocket.train.cluster.learner_group import LearnerGroup, check_learners
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
@@ -182,6 +182,8 @@ class Trainer:
         if self.samplers is None:
             return Overlap(config, self.parts)
         if config.order == "arrival":
+            for recipe, _ in config.phases:
+                check_order(recipe, list(self.parts.learners))
             return Arrival(config.overlap, self.parts, self.samplers, self.recorder.schedule)
         return Ahead(config.overlap, self.parts, self.samplers)
 

@@ -172,6 +172,7 @@ def test_steps_that_differ_in_who_plays_are_refused(recipe: str) -> None:
 
 
 REFUSED = {
+    "a changing cast": ([*ARRIVAL, *TEAM, "--recipe", "rema"], "use order = start"),
     "no samplers": (["--order", "arrival"], "order = arrival: groups arrive from samplers"),
     "another order": ([*ARRIVAL[:-1], "arival"], "order = 'arival'"),
 }

@@ -121,13 +121,13 @@ class Arrival:
 
     def _begin_phase(self, step: int) -> None:
         """Numbers groups and versions anew: none of an earlier phase is left."""
-        check_order(self._parts.lead.recipe, list(self._parts.learners))
         self._first, self._asked = step, self._parts.asked
         self._admission = Admission(self._parts.lead.recipe.curriculum.prompts, self.lag, "arrival")
         self._versions, self._groups = {}, {}
 
     def _publish(self, limit: int) -> None:
         """Lets groups be drawn by the weights there are now, until there are `limit` in the phase."""
+        self.samplers.start()
         version = Version(Goal(self._parts.learners), self._parts.ledger.state())
         with self._changed:
             now = self._admission.version
@@ -167,31 +167,29 @@ class Arrival:
                     self._drawing -= 1
                     self._changed.notify_all()
 
-    def _share(self) -> list[Ticket] | None:
+    def _share(self) -> list[tuple[Ticket, Version]] | None:
         """What a sampler may begin now: at most its part of a batch, by the newest weights. None at the end."""
         with self._changed:
             most = math.ceil(self._admission.batch / self.samplers.size)
             while not self._ended:
-                share: list[Ticket] = []
+                share: list[tuple[Ticket, Version]] = []
                 while not self._held and self._error is None and len(share) < most:
                     ticket = self._admission.begin(self._versions)
                     if ticket is None:
                         break
-                    share.append(ticket)
+                    share.append((ticket, self._versions[ticket.version]))
                 if share:
                     self._drawing += 1
                     return share
                 self._changed.wait()
             return None
 
-    async def _drawn(self, place: int, share: Sequence[Ticket]) -> None:
+    async def _drawn(self, place: int, share: Sequence[tuple[Ticket, Version]]) -> None:
         """Collects groups side by side on one sampler."""
         desk = Desk(self.samplers, place)
-        with self._changed:
-            asked = [(ticket, self._versions[ticket.version]) for ticket in share]
         try:
             async with asyncio.TaskGroup() as drawing:
-                for ticket, version in asked:
+                for ticket, version in share:
                     drawing.create_task(self._collected(ticket, version, desk))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
