@@ -41,6 +41,8 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 
 OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", "safe-rlhf-v")
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
+SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1")
+"""They need something to search, and a model that searches: their claims begin with demonstrations."""
 TEXTUAL = ("mpo-mixed-online", "rluf")
 """They read recorded pairs, or judge words, which no task of control has."""
 COSTLY = ("safe-rlhf-v",)
@@ -93,7 +95,7 @@ def measured(row: dict[str, Any], name: str) -> list[float]:
     return [value for key, value in row.items() if key == name or key.endswith(f"/{name}")]
 
 
-@pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*LATENT, *SCORERS}))
+@pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING}))
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl", all_recipes()[name].rollout.replays) if offline else "sums"
@@ -139,6 +141,12 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
     assert changed
     assert all(math.isfinite(row["loss"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", SEARCHING)
+def test_a_task_without_anything_to_search_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nothing to search; choose a task that brings a search tool"):
+        first_steps(name, "sums", tmp_path, reward=True)
 
 
 @pytest.mark.parametrize("name", COSTLY)

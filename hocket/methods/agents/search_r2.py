@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from hocket.core.columns import CALLS, TOOL_CALLS
+from hocket.core.columns import CALLS, TOOL_CALLS, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
@@ -31,6 +31,8 @@ from hocket.workflows.workflow import Outcome, Workflow, asked
 
 JUDGE = "Is this right throughout? Answer yes or no."
 TRIM = "Which is the first wrong step? Answer with its number."
+
+REFINED = InfoColumn("refined", "How often an attempt was cut and regenerated.")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class ActorRefiner(Workflow):
             steps = await self._continued(team, asks, steps[: cut - 1], tools)
             refined += 1
         made = [one for step in steps for one in step.made]
-        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made], "refined": refined}
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made], REFINED.name: refined}
         return Outcome(answer=steps[-1].said, info=info)
 
     async def _continued(

@@ -116,7 +116,7 @@ class Flight:
 class PointTrap:
     """Flights through scenes without end: a scenario is a seed, its verifier the scene's own rewards."""
 
-    name = "point-trap"
+    name: str = "point-trap"  # Annotated: it is no workflow.
     kind: Literal["control"] = "control"
     environment = "point-trap"
     discrete = True
