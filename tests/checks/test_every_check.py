@@ -1,4 +1,4 @@
-"""Every quick check of the catalogue holds; what took over a second is not repeated while its code is the same."""
+"""Every quick check of the catalogue holds; what took longer is not repeated while its code is the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hocket.lab.claims.record import is_fresh, verdicts_of
 from hocket.lab.claims.registry import all_checks
 
 CHECKS = all_checks()
-LONG = {(row, one.claim) for row in {one.row for one in CHECKS} for one in verdicts_of(row) if one.seconds > 1}
+LONG = {(row, one.claim) for row in {one.row for one in CHECKS} for one in verdicts_of(row) if one.seconds > 0.3}
 NOW = [one for one in CHECKS if not one.slow and not ((one.row, one.claim) in LONG and is_fresh(one))]
 LATER = [one for one in CHECKS if one.slow or ((one.row, one.claim) in LONG and is_fresh(one))]
 

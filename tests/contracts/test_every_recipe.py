@@ -95,7 +95,13 @@ def measured(row: dict[str, Any], name: str) -> list[float]:
     return [value for key, value in row.items() if key == name or key.endswith(f"/{name}")]
 
 
-@pytest.mark.parametrize("name", sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING}))
+def mainly(name: str) -> Any:
+    """A relative of the recipe that a published row is called by is tried with the slow tests."""
+    main = name in all_recipes()[name].catalogue_ids
+    return pytest.param(name, marks=[] if main else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", map(mainly, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING})))
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl", all_recipes()[name].rollout.replays) if offline else "sums"
@@ -109,16 +115,10 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
         assert any(found > 0 for found in measured(row, "groups/with_signal"))
 
 
-def of_control(name: str) -> Any:
-    """A relative of the recipe that a published row is called by is tried on control with the slow tests."""
-    main = name in all_recipes()[name].catalogue_ids
-    return pytest.param(name, marks=[] if main else pytest.mark.slow)
-
-
 @pytest.mark.parametrize(
     "name",
     map(
-        of_control,
+        mainly,
         sorted(
             set(all_recipes())
             - {

@@ -44,6 +44,7 @@ def test_the_example_is_trained_on_what_was_sampled(tmp_path: Path):
         assert abs(row["kl/behaviour"]) < 1e-6
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path: Path):
     more = ("--workflow", agent_file(tmp_path), "--evaluation.every", "1", "--evaluation.between", "8")
     train(tmp_path, "whole", *more, steps=3)

@@ -108,6 +108,7 @@ def test_a_killed_run_loses_nothing_and_leaves_nothing(
     assert_same(whole, run)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_step_and_writes_a_checkpoint(tmp_path: Path, settings: list[str], whole: Path) -> None:
     run = tmp_path / "parts"
     witness = Witness(lambda: lines(run) >= 4)

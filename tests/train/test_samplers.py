@@ -202,6 +202,7 @@ def test_a_sampler_with_other_weights_is_not_asked_to_play(tmp_path: Path, monke
     assert "sampler 1 holds other weights than it was given" in (tmp_path / "run" / "messages.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_task_that_only_this_process_knows_is_refused(tmp_path: Path) -> None:
     other = Sums(instruct=True)
     other.name = "sums"

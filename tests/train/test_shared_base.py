@@ -160,6 +160,7 @@ def test_a_team_of_adapters_resumes_to_equal_numbers(more: list[str], tmp_path: 
     assert weights(tmp_path / "whole") == weights(tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_a_reference_with_its_adapter_off_comes_back(tmp_path: Path, flow: str) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     flags = ["--workflow", flow, "--lora.rank", "2", "--update.lr", "1e-2", "--quiet", "--runs", str(tmp_path)]
