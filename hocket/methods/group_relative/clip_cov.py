@@ -70,20 +70,20 @@ class CovarianceClip(Objective):
         ratio, used = saturated(log_ratio).exp(), seen.weight != 0
         value = clipped_surrogate(ratio, advantage, self.low, self.high)
         left = used & ~cut(ratio.detach(), advantage, self.low, self.high)
-        gone = self._chosen(now.logp[seen.decision], advantage, used, left)
+        gone = self._chosen(now.logp[seen.decision], advantage, used, left, batch.order[seen.trajectory])
         metrics = {"covariance/clipped": share(gone, used), "ratio/saturated": saturation(log_ratio, used)}
         weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
         return Terms(torch.where(gone, torch.zeros_like(value), value), weight, Level.BATCH, metrics)
 
-    def _chosen(self, logp: Tensor, advantage: Tensor, used: Tensor, left: Tensor) -> Tensor:
-        """The occurrences that lose their gradient, `[E]` bool; all arguments `[E]`."""
+    def _chosen(self, logp: Tensor, advantage: Tensor, used: Tensor, left: Tensor, place: Tensor) -> Tensor:
+        """The occurrences that lose their gradient, `[E]` bool; all arguments `[E]`, `place` in assignment order."""
         found = torch.zeros_like(used)
         if not used.any():
             return found
         covariance = torch.zeros_like(advantage)
         covariance[used] = covariances(logp[used], advantage[used])
         near = torch.nonzero(left & (covariance > self.lowest) & (covariance < self.highest)).flatten()
-        near = near[covariance[near].argsort()]  # So that the choice does not depend on the batch's order.
+        near = near[place[near].argsort(stable=True)]  # So that the choice does not depend on the batch's order.
         many = max(int(self.portion * int(used.sum())), 1)
         order = torch.randperm(len(near), generator=Key.of(len(near)).derive("clip-cov").torch())
         found[near[order[:many]]] = True
@@ -124,8 +124,11 @@ class CovariancePenalty(Objective):
         held = torch.zeros_like(used)
         if used.any():
             covariance = covariances(now.logp[seen.decision][used], advantage[used])
+            first = batch.order[seen.trajectory][used].argsort(stable=True)
+            # Of those that are equal up to rounding the first in assignment order is held.
+            largest = first[covariance[first].round(decimals=9).argsort(descending=True, stable=True)]
             many = max(int(self.portion * len(covariance)), 1)
-            held[torch.nonzero(used).flatten()[covariance.topk(many).indices]] = True
+            held[torch.nonzero(used).flatten()[largest[:many]]] = True
         bounded = saturated(log_ratio)
         value = -bounded.exp() * advantage + self.coefficient * torch.where(held, bounded.abs(), 0.0)
         metrics = {"covariance/held": share(held, used), "ratio/saturated": saturation(log_ratio, used)}
