@@ -28,6 +28,10 @@ WAYS = [
     if {"namespaces", "landlock"} & (set(LOCKS) - set(without))
 ]
 every_way = pytest.mark.parametrize("sandbox", WAYS)
+patiently = pytest.mark.parametrize(
+    "sandbox", [*WAYS[:1], *(pytest.param(*way.values, id=way.id, marks=pytest.mark.slow) for way in WAYS[1:])]
+)
+"""Where a limit of seconds is waited for: the way that programs are run, and with the slow tests the others."""
 
 
 @pytest.fixture
@@ -185,7 +189,7 @@ def test_a_fork_bomb_does_not_go_off(sandbox: Sandbox, sessions: list[int]) -> N
     assert "RuntimeError" in sandbox.run_now(threads).output
 
 
-@every_way
+@patiently
 def test_nothing_outlives_the_program(sandbox: Sandbox, sessions: list[int]) -> None:
     escape = (
         "import os, time\ntry:\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork(): os._exit(0)\n"
@@ -420,7 +424,7 @@ def test_a_flood_of_output_is_cut(sandbox: Sandbox, sink: str, sessions: list[in
     assert len(result.output) == sandbox.output
 
 
-@every_way
+@patiently
 @pytest.mark.parametrize(
     "program", ["while True: pass", "9 ** 9 ** 9", "import re; re.match('(a+)+b', 'a' * 40)", "list(iter(int, 1))"]
 )
@@ -431,7 +435,7 @@ def test_endless_computations_are_ended(sandbox: Sandbox, program: str, sessions
     assert not result.well
 
 
-@every_way
+@patiently
 def test_waiting_is_ended(sandbox: Sandbox, sessions: list[int]) -> None:
     brief = Sandbox(seconds=1.5, without=sandbox.without)
     result = brief.run_now("import time\nprint('before', flush=True)\ntime.sleep(60)")
