@@ -10,7 +10,7 @@ class Analysis:
     """A row that states something about methods, or measures them.
 
     Attributes:
-        name: its catalogue id. where: its page, or what is measured. kind: `analysis` or `benchmark`.
+        name: its catalogue id. where: its page, or what is measured. kind: `analysis`, `system` or `benchmark`.
     """
 
     name: str
