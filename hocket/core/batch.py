@@ -249,6 +249,7 @@ class Groups:
 
 
 _TRAJECTORY_COLUMNS = {"scenario", "source", "terminated", "truncated"}
+_RECORDED = "info/"
 _TURN_COLUMNS = {"agent": "agent", "role": "role", "policy": "policy", "state": "state", "turn_index": "index"}
 
 
@@ -257,16 +258,19 @@ class GroupBy:
     """The columns that make samples comparable, as a value: `GroupBy("scenario")`, `GroupBy("scenario", "state")`.
 
     Columns of trajectories alone give groups of trajectories; any column of turns gives groups of turns (a turn
-    shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole batch.
+    shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole batch. What
+    rollouts and workflows recorded of a trajectory is a column too, as `info/NAME`: equal values are one group, and
+    trajectories without any are another.
     """
 
     columns: tuple[str, ...]
 
     def __init__(self, *columns: str) -> None:
-        unknown = [name for name in columns if name not in _TRAJECTORY_COLUMNS and name not in _TURN_COLUMNS]
+        known = {*_TRAJECTORY_COLUMNS, *_TURN_COLUMNS}
+        unknown = [name for name in columns if name not in known and not name.startswith(_RECORDED)]
         if unknown:
-            known = sorted(_TRAJECTORY_COLUMNS | set(_TURN_COLUMNS))
-            raise ValueError(f"GroupBy has no column {unknown[0]!r}; choose from {', '.join(known)}")
+            names = ", ".join([*sorted(known), f"{_RECORDED}NAME"])
+            raise ValueError(f"GroupBy has no column {unknown[0]!r}; choose from {names}")
         object.__setattr__(self, "columns", columns)
 
     @property
@@ -287,8 +291,15 @@ class GroupBy:
     def _column(self, name: str, batch: Batch) -> Tensor:
         if name in _TURN_COLUMNS:
             return getattr(batch, _TURN_COLUMNS[name])  # type: ignore[no-any-return]
-        column: Tensor = getattr(batch, name)
+        column: Tensor = _coded(batch, name) if name.startswith(_RECORDED) else getattr(batch, name)
         return column[trajectory_of_turn(batch)] if self.level is Level.TURN else column
+
+
+def _coded(batch: Batch, name: str) -> Tensor:
+    """A recorded column as numbers, equal ones for equal values; `[N]`."""
+    codes: dict[str, int] = {}
+    values = batch.info.get(name.removeprefix(_RECORDED)) or [None] * batch.trajectories
+    return torch.tensor([codes.setdefault(repr(value), len(codes)) for value in values], dtype=torch.long)
 
 
 def trajectory_of_turn(batch: Batch) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -300,7 +300,7 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
     metrics = {
         "reward/mean": _mean([total_reward(trajectory, weights) for trajectory in kept]),
         "groups/total": float(len({trajectory.scenario.id for trajectory in everything})),
-        "tokens/generated": float(sum(t.length for t in everything if t.source in ("own", "baseline", "branch"))),
+        "tokens/generated": float(generated(t for t in everything if t.source in ("own", "baseline", "branch"))),
         "length/mean": _mean([float(trajectory.length) for trajectory in whole]),
         "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
         "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),
@@ -311,6 +311,12 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
         judged = [t for t in kept if name in t.scores and t.scores[name].value is not None]
         metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in judged])
     return metrics | team_metrics(whole, weights)
+
+
+def generated(trajectories: Iterable[Trajectory]) -> int:
+    """Decisions that were sampled: those of a turn that several trajectories share once, and imposed ones never."""
+    turns = {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}
+    return sum(len(turn) - (0 if turn.forced is None else int(turn.forced.sum())) for turn in turns.values())
 
 
 def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metrics:

@@ -43,7 +43,7 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 
 OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", "safe-rlhf-v")
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
-SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1")
+SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
 TEXTUAL = ("mpo-mixed-online", "rluf")
 """They read recorded pairs, or judge words, which no task of control has."""

@@ -23,6 +23,17 @@ def test_trajectory_columns_give_groups_of_trajectories():
     assert GroupBy("truncated")(cut).index.tolist() == [0, 1, 1, 0]
 
 
+def test_what_was_recorded_of_trajectories_is_a_column():
+    made = [trajectory("s", [turn([n])]) for n in range(4)]
+    for one, value in zip(made, (2, "2", 2, None), strict=True):
+        one.info |= {} if value is None else {"tree": value}
+    batch = pack(made)
+    assert GroupBy("scenario", "info/tree")(batch).index.tolist() == [0, 1, 0, 2]
+    assert GroupBy("agent", "info/tree")(batch).index.tolist() == [0, 1, 0, 2]
+    assert GroupBy("info/none")(batch).size == 1
+    assert from_plain(to_plain(GroupBy("info/tree"))) == GroupBy("info/tree")
+
+
 def test_turn_columns_give_groups_of_turns():
     batch = pack([two_agents(), two_agents()])
     groups = GroupBy("scenario", "agent", "turn_index")(batch)
