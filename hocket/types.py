@@ -83,7 +83,8 @@ class Decoding:
     """How a turn is sampled. It is part of the policy: log-probs are those of the distribution described here.
 
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
-    `stop` strings end a response after they appear. `mask` keeps every action to a set, which is recorded.
+    `stop` strings end a response after they appear. `mask` keeps every action to a set, which is recorded. Of the first
+    `entropies` decisions that are sampled the local engine tells the entropy, in the turn's column of that name.
     """
 
     temperature: float = 1.0
@@ -94,6 +95,7 @@ class Decoding:
     stop: tuple[str, ...] = ()
     banned: tuple[int, ...] = ()
     mask: ActionMask | None = None
+    entropies: int = 0
 
     def __post_init__(self) -> None:
         if self.mask is not None and not isinstance(self.mask, ActionMask):

@@ -174,4 +174,5 @@ ACTIONS = InfoColumn("actions", "What each turn did, in the environment's words,
 CONVERSATION = TurnColumn("conversation", "The number of the conversation that the turn belongs to.")
 CALL = TurnColumn("call", "The number of the turn's call among those of its role in that conversation.")
 ALLOWED = TurnColumn("allowed", "The actions that each decision was kept to, [L, V] bool; absent if to none.")
+ENTROPIES = TurnColumn("entropies", "The entropy in nats of the first decisions sampled, as many as were asked.")
 UNMASKED = TurnColumn("logp_unmasked", "Log-probs under the whole distribution where `allowed` cut it, [L] in nats.")

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from hocket.core.columns import ENTROPIES
 from hocket.engine.requests import Request, Sample
 from hocket.engine.sampling import Plan, draw
 from hocket.engine.session import Session
@@ -56,6 +58,7 @@ class Responses:
         self._imposed = np.zeros(0, np.int64)
         self._prefix = np.zeros((0, 0), np.int64)
         self._texts = np.zeros(0, np.bool_)
+        self._entropies: dict[int, list[float]] = {}
         self._grow(len(requests), 64, 0)
         for request, limit in zip(requests, limits, strict=True):
             self.add(request, limit)
@@ -74,11 +77,14 @@ class Responses:
         self._prefix[number] = -1
         self._prefix[number, : len(request.prefix)] = request.prefix
         self._texts[number] = bool(request.decoding.stop)
+        if request.decoding.entropies:
+            self._entropies[number] = []
         return number
 
     def drop(self, number: int) -> None:
         """Forgets a response; another one may get its number."""
         del self._requests[number]
+        self._entropies.pop(number, None)
         self._texts[number] = False
         self._unused.append(number)
 
@@ -103,6 +109,24 @@ class Responses:
         if int(at.min()) >= width:
             return None
         return np.where(at < width, self._prefix[rows, np.minimum(at, width - 1)], -1)
+
+    def tell(self, rows: RowNumbers, logits: Tensor) -> None:
+        """Notes the entropy of the next token of the rows that want it, from their logits `[R, V]`."""
+        if not self._entropies:
+            return
+        due = [place for place, row in enumerate(rows.tolist()) if self._tells(row)]
+        if due:
+            numbers = rows[due].tolist()
+            ways = [self._requests[number].decoding.temperature or 1.0 for number in numbers]
+            logp = torch.log_softmax(logits[due].float() / torch.tensor(ways, device=logits.device)[:, None], 1)
+            found = -torch.where(logp > -torch.inf, logp.exp() * logp, 0.0).sum(1)
+            for number, entropy in zip(numbers, found.tolist(), strict=True):
+                self._entropies[number].append(entropy)
+
+    def _tells(self, number: int) -> bool:
+        told = self._entropies.get(number)
+        wanted = told is not None and len(told) < self._requests[number].decoding.entropies
+        return wanted and bool(self.length[number] >= self._imposed[number])
 
     def record(self, rows: RowNumbers, token: RowNumbers, logp: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Writes the next token of each row, all different; says which responses it completes."""
@@ -139,6 +163,7 @@ class Responses:
             finish="stop" if bool(self._stopped[row]) else "length",
             version=version,
             forced=np.arange(length) < int(self._imposed[row]),
+            extras={ENTROPIES.name: self._entropies[row]} if row in self._entropies else {},
         )
 
 
@@ -185,6 +210,8 @@ class Decoding:
                 forced = torch.full((len(rows),), -1)
                 forced[torch.from_numpy(going)] = torch.from_numpy(imposed)
                 forced = forced.to(device)
+            if len(live):
+                written.tell(live, session.logits[torch.from_numpy(going).to(device)])
             token, logp = draw(session.logits, plan, drawn[rows.numpy()] + np.uint64(counter), forced)
             ended = written.record(live, token.cpu().numpy()[going], logp.cpu().numpy()[going])
             alive[live[ended]] = False

@@ -214,6 +214,7 @@ class Scheduler:
     def _draw(self, logits: Tensor) -> list[int]:
         """One more token for every row; rows that end leave. Returns whom they answered."""
         rows = self._rows
+        self._written.tell(rows.request[: rows.count], logits)
         token, logp = self._sampler(logits)
         self._counts.decoded += len(token)
         ended = self._written.record(rows.request[: rows.count], token, logp)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
-from hocket.core.columns import ANSWER
+from hocket.core.columns import ANSWER, ENTROPIES
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key, uniforms
 from hocket.core.outcomes import StepResult
@@ -322,6 +322,7 @@ class LookupEngine:
         chat, temperature = self.policy.rows.chat, request.decoding.temperature
         tokens: list[int] = []
         logps: list[float] = []
+        entropies: list[float] = []
         most = min(self.length, request.decoding.max_tokens)
         while len(tokens) < most and not chat.ended(tokens) and not self._stopped(tokens, request):
             row = self.policy.rows.row(request.tokens[-1], tuple(tokens))
@@ -330,6 +331,8 @@ class LookupEngine:
             imposed = place < len(request.prefix)
             token = int(request.prefix[place]) if imposed else self.draw(logp, request, place)
             tokens.append(token)
+            if not imposed and len(entropies) < request.decoding.entropies:
+                entropies.append(-float((np.exp(logp) * logp).sum()))
             logps.append(float(logp[token]))
         whole = len(tokens) == self.length or chat.ended(tokens) or self._stopped(tokens, request)
         return Sample(
@@ -338,6 +341,7 @@ class LookupEngine:
             finish="stop" if whole else "length",
             version=self.policy.version,
             forced=np.arange(len(tokens)) < len(request.prefix),
+            extras={ENTROPIES.name: entropies} if request.decoding.entropies else {},
         )
 
     def _stopped(self, tokens: Sequence[int], request: Request) -> bool:

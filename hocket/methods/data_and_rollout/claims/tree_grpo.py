@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
@@ -15,38 +15,15 @@ from hocket.core.signals import returns
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
+from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import group_relative, line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.tree_grpo import TREE, TREE_GRPO, StepTrees, WithinAndAmong
 from hocket.recipe import Recipe
-from hocket.types import Message, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("tree-grpo", "arXiv:2509.21240, and the released code")
-WAYS = ("north", "east", "south", "west")
-ASKED = [Scenario("one", "", answer="north east west south"), Scenario("two", "", answer="south south east west")]
 TREES = GRPO.but(name="trees", rollout=StepTrees(), credit=WithinAndAmong())
 CHAINS = GRPO.but({"rollout.samples": 6})
-
-
-@dataclass(frozen=True)
-class Hops(Workflow):
-    """A look-up in several steps, each of which finds the next thing only where it asks for the right one."""
-
-    name: str = "hops"
-    roles = ("policy",)
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        said = [
-            str(await team.policy(f"{scenario.id}, hop {number}")) for number, _ in enumerate(scenario.answer.split())
-        ]
-        return Outcome(rewards={"found": float(" ".join(said) == scenario.answer)})
-
-
-def last(messages: tuple[Message, ...]) -> str:
-    """Which hop it is."""
-    return str(messages[-1]["content"])
 
 
 def bench(recipe: Recipe, seed: int) -> TalkBench:

@@ -1,0 +1,201 @@
+"""ARPO's claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from statistics import fmean
+
+import torch
+
+from hocket.core.columns import ENTROPIES
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.core.segments import segment_sum
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.taught import after_lessons, begin
+from hocket.lab.talk import TalkBench
+from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
+from hocket.lab.toys.rewarded import line
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, EntropyForks, SharedMean, uncertainty
+from hocket.recipe import Recipe
+from hocket.train.aio import run_async
+from hocket.train.loop import collect
+from hocket.types import Assignment, Message, Quantity
+
+claim = Claims("arpo", "arXiv:2507.19849")
+
+
+def sure(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
+    """Before training every hop but the third is known; at the third all ways seem alike."""
+    name, _, hop = last(messages).partition(", hop ")
+    answer = next(one.answer for one in ASKED if one.id == name).split()[int(hop)]
+    return {} if hop == "2" else {answer: 4.0}
+
+
+def bench(recipe: Recipe, seed: int, **settings: float) -> TalkBench:
+    made = recipe.but({f"rollout.{name}": value for name, value in settings.items()})
+    return TalkBench(Hops(), ASKED, WAYS, made, view=last, prior=sure, seed=seed, lr=0.1)
+
+
+@claim("There are always N leaves per question, N0 or more of them from the beginning, and at most one fork per turn.")
+def _() -> Finding:
+    forks, sizes, most = [], set(), 0
+    for seed in range(8):
+        made = bench(ARPO, seed, samples=12, begun=3 + seed % 3, base=0.3)
+        episodes = made.step().trajectories
+        for asked in ASKED:
+            mine = [one for one in episodes if one.scenario.id == asked.id]
+            depths = [FORKED.get(one) for one in mine]
+            forks.append(float(sum(depth > 0 for depth in depths)))
+            sizes.add((len(mine), depths[: 3 + seed % 3] == [0] * (3 + seed % 3)))
+            # Forks at a depth come from different episodes that had a turn of their own there.
+            for depth in (1, 2, 3):
+                own = sum(FORKED.get(one) < depth for one in mine)
+                most = max(most, depths.count(depth) - own)
+    holds = sizes == {(12, True)} and max(forks) > 4 and most <= 0
+    return Finding(holds, say(groups=len(forks), leaves=str(sizes), forks=forks, forks_beyond_one_per_turn=most))
+
+
+BEGUN = 120
+
+
+@claim("A turn is forked with probability clip(base + w (H_t - H_0), 0, 1), H the entropies of the turns' first words.")
+def _() -> Finding:
+    worst, rates = 0.0, []
+    for base, weight in ((0.1, 0.2), (0.5, 0.2), (0.0, -1.0), (0.9, 1.0)):
+        made = bench(ARPO, 0, samples=960, begun=BEGUN, base=base, weight=weight)
+        episodes = run_async(collect(made.parts, Key.of(0)))[0].trajectories
+        policy = made.policies["policy"]
+        for depth in (1, 2, 3):
+            due, got, tried = 0.0, 0, 0
+            for asked in ASKED:
+                first, now = (policy.probabilities(f"{asked.id}, hop {hop}") for hop in (0, depth))
+                entropy = [-float((one * one.log()).sum()) for one in (first, now)]
+                due = min(max(base + weight * (entropy[1] - entropy[0]), 0.0), 1.0)
+                mine = [FORKED.get(one) for one in episodes if one.scenario.id == asked.id]
+                # What was missing in the end began anew, and could not be forked any more.
+                mine = mine[:BEGUN] + [one for one in mine[BEGUN:] if one]
+                tried, got = sum(one < depth for one in mine), mine.count(depth)
+                worst = max(worst, abs(got / tried - due) / (4 * math.sqrt(due * (1 - due) / tried) + 1e-9))
+                rates.append(got / tried)
+    return Finding(worst < 1.0, say(largest_gap_over_4_standard_errors=worst, rates=rates))
+
+
+def learnt_from(recipe: Recipe, seed: int, steps: int) -> tuple[float, float, float]:
+    """The exact chance to find it, tokens sampled and turns taken."""
+    made, spent = bench(recipe, seed), 0.0
+    for _ in range(steps):
+        spent += made.step().metrics["tokens/generated"]
+    return made.expected(), spent, spent / (steps * len(ASKED) * 16)
+
+
+@cache
+def compared() -> dict[str, list[tuple[float, float, float]]]:
+    made = {"arpo": ARPO, "arpo-hard": ARPO_HARD, "grpo": GRPO.but({"rollout.samples": 16})}
+    return {name: [learnt_from(recipe, seed, 60) for seed in SEEDS] for name, recipe in made.items()}
+
+
+@claim(
+    "Where one turn of four is uncertain it learns in as many steps what GRPO learns from as many episodes, with fewer "
+    "tokens and calls; the hard form does no worse.",
+    slow=True,
+)
+def _() -> Finding:
+    found = compared()
+    right = {name: [row[0] for row in rows] for name, rows in found.items()}
+    turns = {name: fmean(row[2] for row in rows) for name, rows in found.items()}
+    holds = turns["arpo"] < 0.85 * turns["grpo"]
+    holds &= all(fmean(right[name]) > fmean(right["grpo"]) - 0.02 for name in ("arpo", "arpo-hard"))
+    saw = "; ".join(f"{name} found {line(right[name])}, turns per episode {turns[name]:.2f}" for name in found)
+    return Finding(holds, f"60 steps of 16 episodes: {saw}")
+
+
+@claim(
+    "With a constant denominator the soft form's gradient on what forks share is the hard form's: that of the mean "
+    "advantage of the leaves, as many times as there are leaves."
+)
+def _() -> Finding:
+    worst, shared, changed = 0.0, 0, 0
+    for seed in range(5):
+        made = bench(ARPO.but({"objective.aggregate": "constant-length"}), seed, samples=8, begun=4, base=0.8)
+        batch = made.step().batch
+        assert batch is not None
+        seen = batch.occurrences
+        hard = SharedMean(of=GRPO.credit)(batch)
+        soft = GRPO.credit(batch)
+        total = [segment_sum(one.advantage, seen.decision, batch.decisions) for one in (soft, hard)]
+        worst = max(worst, gap(*total))
+        visits = torch.bincount(seen.decision, minlength=batch.decisions)[seen.decision]
+        mean = total[0][seen.decision] / visits
+        worst = max(worst, gap(mean, hard.advantage))
+        shared += int((visits > 1).sum())
+        changed += int((soft.advantage - hard.advantage).abs().gt(0.1).sum())
+    return Finding(
+        worst < EXACT and changed > 20, say(gap_on_5_batches=worst, occurrences_shared=shared, changed=changed)
+    )
+
+
+@claim("The entropies it forks by are those of the learner, for the shipped model at its temperature.")
+def _() -> Finding:
+    parts = begin("grpo", "sums").parts
+    way = replace(parts.decoding, entropies=3, temperature=0.7, max_tokens=12)
+    asked = [Assignment(parts.task.scenario("train", number), 4, way) for number in range(6)]
+    played = run_async(parts.player.play(asked, key=Key.of(0)))
+    batch = pack(played)
+    with torch.no_grad():
+        known = parts.lead.policy.evaluate(batch, {Quantity.ENTROPY}).entropy
+    assert known is not None
+    worst, count = 0.0, 0
+    for number, one in enumerate(played):
+        told = ENTROPIES.get(one.turns[0])
+        own = known[batch.occurrences.decision[batch.occurrences.trajectory == number]].tolist()
+        assert len(told) == min(3, len(own))
+        worst, count = max(worst, gap(told, own[: len(told)])), count + len(told)
+    return below(1e-5, count > 30, largest_gap=worst)
+
+
+@claim("An engine that tells no entropies is refused in a sentence, and so is a budget that cannot be.")
+def _() -> Finding:
+    said = []
+    made = bench(ARPO, 0)
+    episode = made.play()[0]
+    try:
+        _ = [uncertainty(turn) for turn in episode.turns]
+    except ConfigurationError as error:
+        said.append(str(error))
+    for setting in ({"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"vocabulary": 1}):
+        try:
+            EntropyForks(**setting)
+        except ValueError as error:
+            said.append(str(error))
+    return Finding(len(said) == 6, "; ".join(said[:2]))
+
+
+@claim(
+    "After lessons in which half of the demonstrations search, the shipped model learns to, with forks: exact match on "
+    "unseen things rises.",
+    slow=True,
+)
+def _() -> Finding:
+    settings = {"curriculum.prompts": 8, "rollout.samples": 8, "rollout.begun": 4}
+    pupil = after_lessons(ARPO, TASK, "lookup?calls=0.5", settings)
+    before = pupil.success()
+    after = pupil.run(18).success()
+    forks = fmean(float(row.metrics["rollout/forks"]) for row in pupil.results)
+    return Finding(after > before + 0.2, say(exact_match_before=before, after_18_steps=after, forks_per_step=forks))
+
+
+TASK = "lookup"
+
+claim.shipped(
+    ARPO,
+    "rollout",
+    first={"recipe": "sft", "steps": 40, "update.lr": 0.003},
+    settings={"curriculum.prompts": 2},
+    sees=lambda run: {"forks": run.mean("rollout/forks"), "groups": run.mean("groups/with_signal")},
+)
