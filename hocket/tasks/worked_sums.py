@@ -20,6 +20,7 @@ from hocket.tasks.arithmetic import (
     expression_of,
     has_working,
     integer_of,
+    place_values,
     question_of,
     tagged_answer,
     verify,
@@ -51,6 +52,15 @@ def critique(text: str) -> list[tuple[str, float]]:
     return said
 
 
+def hints(terms: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    """What could be told of a sum: `knowledge` (the places of its terms), `plan` (what to add) and `solution`."""
+    steps = [step[0] for step in _STEP.finditer(working(terms))]
+    placed = [(abs(term), place_values(abs(term))) for term in terms[1:]]
+    knowledge = tuple(f"{size} is {' and '.join(map(str, parts))}" for size, parts in placed if len(parts) > 1)
+    plan = tuple(step.partition("=")[0] for step in steps)
+    return {"knowledge": knowledge, "plan": plan, "solution": tuple(steps)}
+
+
 @dataclass(frozen=True)
 class Critique(Reward):
     """What a critic writes of every step, as JSON in the words of a score that is itself 0."""
@@ -68,8 +78,9 @@ class WorkedSums(TextTask):
     """The problems of `sums`, for methods that read more of a scenario than its answer, or several scores.
 
     A scenario's metadata tell `demonstration` (a right answer after a thought), `teacher` (that thought), `key_steps`
-    (its running totals), `task` (the wording) and `reward` (how it may be graded: questions by equality, exercises by
-    nearness). Scenarios of consecutive numbers ask the same problem in all wordings and have one `origin`.
+    (its running totals), `knowledge`, `plan` and `solution` (see `hints`), `task` (the wording) and `reward` (how it
+    may be graded: questions by equality, exercises by nearness). Scenarios of consecutive numbers ask the same problem in
+    all wordings and have one `origin`.
 
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
@@ -99,6 +110,7 @@ class WorkedSums(TextTask):
         told = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
             "key_steps": tuple(_TOTAL.findall(thought)),
+            **hints(terms),
             "teacher": thought,
             "task": kind,
             "reward": GRADES[kind],
