@@ -69,8 +69,8 @@ class HintInPrompt(Help):
 class HintAsPrefix(Help):
     """The response begins with the first `share` of what the metadata tell in `column`, imposed; for any policy.
 
-    Imposed are the first `floor(share n)` of the text's n tokens, or of a list of actions; where that is nothing, or
-    leaves no room to go on, the rung is passed over. Imposed tokens carry no gradient and count in no denominator.
+    Imposed are the first `floor(share n)` of the text's n tokens (a list of texts is one, spaces between), or of a list
+    of actions; where that is nothing, or leaves no room to go on, the rung is passed over. Imposed tokens carry no gradient and count in no denominator.
     """
 
     column: str = "demonstration"
@@ -85,6 +85,8 @@ class HintAsPrefix(Help):
 
     def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
         told = _known(asking, self.column)
+        if isinstance(told, (tuple, list)) and any(isinstance(part, str) for part in told):
+            told = " ".join(map(str, told))
         if isinstance(told, str):
             told = None if words is None else words.encode(told)
         begun = (*asking.prefix, *(int(token) for token in _first(told, self.share) or ()))

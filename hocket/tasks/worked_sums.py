@@ -79,8 +79,8 @@ class WorkedSums(TextTask):
 
     A scenario's metadata tell `demonstration` (a right answer after a thought), `teacher` (that thought), `key_steps`
     (its running totals), `knowledge`, `plan` and `solution` (see `hints`), `task` (the wording) and `reward` (how it
-    may be graded: questions by equality, exercises by nearness). Scenarios of consecutive numbers ask the same problem in
-    all wordings and have one `origin`.
+    may be graded: questions by equality, exercises by nearness). Scenarios of consecutive numbers ask the same problem
+    in all wordings and have one `origin`.
 
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.

@@ -23,16 +23,18 @@ from hocket.rollout.allocated import Allocated, Worth
 class GradientWorth(Worth):
     """`V(N, p) = (1 - p^N - (1-p)^N) p (1-p)^2`: Knapsack RL (arXiv 2509.25849).
 
-    Concave from N = 1 on. A rate of 0 or 1 makes every number worthless, so such scenarios keep the fewest samples
-    until some come out otherwise; the paper's own fallback for them could not be confirmed.
+    Concave from N = 1 on. A rate of 0 or 1 makes every number worthless. What was always solved so keeps the fewest
+    samples. What was never solved falls back on `unsolved` samples, served first: the paper gives unsolved tasks what
+    others can spare; how much could not be confirmed.
 
     Attributes:
         window: p is the mean of the last so many groups' rewards, cut to [0, 1]: older ones are another policy's.
-        unseen: p before the first group.
+        unseen: p before the first group. unsolved: samples of a scenario whose p is 0.
     """
 
     window: int = 2
     unseen: float = 0.5
+    unsolved: int = 8
 
     def __post_init__(self) -> None:
         if self.window < 1 or not 0 <= self.unseen <= 1:
@@ -40,7 +42,9 @@ class GradientWorth(Worth):
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
         known = rewards[-self.window :]
-        return gradient_worth(float(np.clip(np.mean(known), 0, 1)) if known else self.unseen, counts)
+        rate = float(np.clip(np.mean(known), 0, 1)) if known else self.unseen
+        # A gradient is worth less than 1, so what is unsolved comes first.
+        return gradient_worth(rate, counts) if rate > 0 else np.minimum(counts, self.unsolved).astype(float)
 
 
 def gradient_worth(rate: float, counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -63,7 +67,8 @@ KNAPSACK_RL = GRPO.but(
         "solver": "each next sample where it adds most, which is exact as V is concave; the paper solves a programme",
         "bounds": "2 to 128 samples of a scenario; the total is rollout.samples = 8 times the scenarios of a step",
         "success rate": "mean reward of the last two groups; 0.5 before the first",
-        "rates 0 and 1": "the fewest samples, until some come out otherwise",
+        "rate 1": "the fewest samples, until some come out wrong",
+        "rate 0": "eight samples, served first (rollout.value.unsolved); how much the paper falls back on is not known",
         "scenarios": "a pool of 256 that comes again in random order (curriculum.pool)",
     },
     curriculum=Weighted(),

@@ -18,6 +18,7 @@ from hocket.types import Assignment
 
 claim = Claims("scaf-grpo", "arXiv:2510.19807; dvlab-research/Scaf-GRPO")
 EARLY = SCAF_GRPO.but({"rollout.after": 5})
+HELPING = SCAF_GRPO.but({"rollout.after": 0, "rollout.tries": 4})
 LADDER = tuple(HintAsPrefix("demonstration", part / 8) for part in range(1, 8))
 
 
@@ -33,13 +34,13 @@ def seen(recipe: Recipe, steps: int = 8) -> dict[str, dict[int, int]]:
 
 @claim("Climbing finds the least hint that works: the rung that playing every rung alone would find.")
 def _() -> Finding:
-    bench = Bench(HARD_HALF, EARLY.but({"rollout.after": 0}), lr=0.1)
+    bench = Bench(HARD_HALF, HELPING, lr=0.1)
     climbed = {one.scenario.id: HELPED.get(one) for one in bench.step().trajectories if HELPED.present(one)}
     alone = dict[str, int]()
     for rung in range(len(LADDER), 0, -1):
         # A ladder of this rung alone, its draws being those of its place in the whole one.
         shut = tuple(HintAsPrefix("nothing" if place != rung else "demonstration", place / 8) for place in range(1, 8))
-        once = Bench(HARD_HALF, EARLY.but({"rollout.after": 0, "rollout.ladder": shut}), lr=0.1)
+        once = Bench(HARD_HALF, HELPING.but({"rollout.ladder": shut}), lr=0.1)
         alone |= {one.scenario.id: rung for one in once.step().trajectories if HELPED.present(one)}
     return Finding(climbed == alone and len(set(climbed.values())) > 0, say(rungs=str(climbed), by_force=str(alone)))
 
@@ -48,18 +49,20 @@ def _() -> Finding:
 def _() -> Finding:
     helped = seen(EARLY)
     steps = sorted({step for rungs in helped.values() for step in rungs})
-    result = Bench(HARD_HALF, EARLY.but({"rollout.after": 0}), lr=0.1).step()
+    result = Bench(HARD_HALF, HELPING, lr=0.1).step()
     groups: dict[str, list[bool]] = {}
     for one in result.trajectories:
         groups.setdefault(one.scenario.id, []).append(HELPED.present(one))
-    counts = {hard(int(name[-1])): sum(told) for name, told in groups.items()}
-    holds = min(steps) == 6 and counts == {False: 0, True: 1} and all(len(told) == 8 for told in groups.values())
-    return Finding(holds and SCAF_GRPO.rollout.at(50).samples == 8, say(steps_with_help=str(steps), helped=str(counts)))
+    counts = {(hard(int(name[-1])), sum(told)) for name, told in groups.items()}
+    holds = min(steps) == 6 and counts == {(False, 0), (True, 1)} and all(len(told) == 8 for told in groups.values())
+    return Finding(
+        holds and SCAF_GRPO.rollout.at(50).samples == 8, say(steps_with_help=str(steps), helped=str(sorted(counts)))
+    )
 
 
 @claim("What was made with a hint is on-policy: its log-probs are known, and its first ratio is 1.")
 def _() -> Finding:
-    bench = Bench(HARD_HALF, EARLY.but({"rollout.after": 0}), lr=0.1)
+    bench = Bench(HARD_HALF, HELPING, lr=0.1)
     result = bench.step()
     helped = [one for one in result.trajectories if HELPED.present(one)]
     known = all(turn.logp is not None for one in helped for turn in one.turns)
