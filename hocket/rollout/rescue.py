@@ -41,8 +41,8 @@ class HintInPrompt(Help):
     where that is nothing the rung is passed over. Prompts are never learnt from, so the hint carries no gradient.
 
     Attributes:
-        column: `answer` is the scenario's own answer where the metadata have none. lead: what stands before the hint.
-        bare: whether the answer counts as one to the plain prompt.
+        column: `answer` and `demonstration` are the scenario's answer where the metadata have none.
+        lead: what stands before the hint. bare: whether the answer counts as one to the plain prompt.
     """
 
     column: str = "hints"
@@ -70,7 +70,8 @@ class HintAsPrefix(Help):
     """The response begins with the first `share` of what the metadata tell in `column`, imposed; for any policy.
 
     Imposed are the first `floor(share n)` of the text's n tokens (a list of texts is one, spaces between), or of a list
-    of actions; where that is nothing, or leaves no room to go on, the rung is passed over. Imposed tokens carry no gradient and count in no denominator.
+    of actions; where that is nothing, or leaves no room to go on, the rung is passed over. Imposed tokens carry no
+    gradient and count in no denominator.
     """
 
     column: str = "demonstration"
@@ -247,9 +248,9 @@ class Rescued(Rollout):
 
 
 def _known(asking: Assignment, column: str) -> Any:
-    """What a scenario tells under a name."""
-    told = asking.scenario.metadata.get(column)
-    return str(asking.scenario.answer) if told is None and column == "answer" else told
+    """What a scenario tells under a name; an answer shows itself."""
+    told, answer = asking.scenario.metadata.get(column), asking.scenario.answer
+    return str(answer) if told is None and answer is not None and column in ("answer", "demonstration") else told
 
 
 def _first(told: Any, share: float) -> Sequence[Any] | None:

@@ -54,7 +54,8 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
     Raises:
         ConfigurationError: naming the stage, what it reads, and what there is.
     """
-    wanting = [(stage, name) for stage in recipe.stages for name in sorted(stage.reads_metadata)]
+    # A part comes after what it is a part of: the last to name something is who reads it.
+    wanting = {name: stage for stage in recipe.stages for name in sorted(stage.reads_metadata)}
     if not wanting:
         return
     listed: Any = getattr(task, "examples", None)
@@ -62,7 +63,7 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
     told = {name for one in scenarios for name, value in one.metadata.items() if value is not None}
     if any(one.answer is not None for one in scenarios):
         told |= {"answer", "demonstration"}  # An answer shows itself.
-    for stage, name in wanting:
+    for name, stage in wanting.items():
         if name not in told:
             has = f"tell {', '.join(sorted(told))}" if told else "tell nothing of the kind"
             raise ConfigurationError(

@@ -80,7 +80,7 @@ def _() -> Finding:
         loss.backward()  # type: ignore[no-untyped-call]
         seen = inspect_rows(RL_PLUS, rows)
         own = [leaf.grad.tolist() for leaf in leaves if leaf.grad is not None]
-        off = max(off, abs(seen["loss"] - float(loss)), gap(seen["gradient"], own))
+        off = max(off, abs(seen["loss"] - float(loss.detach())), gap(seen["gradient"], own))
     return below(1e-9, loss_and_gradient_off=off)
 
 
