@@ -130,6 +130,8 @@ class Rescued(Rollout):
         ladder: helps, the least first. samples: the first, unaided ones.
         take: at most so many are replaced; None has all tries of the rung take the group's place, right or wrong; then
             a last rung that fails as well leaves the group as it was.
+        beside: nobody gives way: successes stand beside the group, as a group of their own (the scenario's id is
+            another, its origin the scenario), so that they are compared with no failure.
         tries: of each rung; None is as many as samples. after: steps without any help, at the beginning of a run.
         metrics: `rollout/failed` groups, of these `rollout/rescued`; `rollout/rung`, the mean rung that worked;
             `rollout/tries` with help.
@@ -141,6 +143,7 @@ class Rescued(Rollout):
     ladder: tuple[Help, ...] = field(default_factory=lambda: (Reference(),))
     samples: int = 8
     take: int | None = 1
+    beside: bool = False
     tries: int | None = 1
     success: float = RIGHT
     after: int = 0
@@ -238,13 +241,19 @@ class Rescued(Rollout):
 
     def _exchanged(self, group: list[Trajectory], tries: list[Trajectory]) -> list[Trajectory]:
         """Puts successes in the place of failures; what is not learnt from."""
-        if self.take is None:
+        if self.take is None and not self.beside:
             given, group[:] = list(group), tries
             return given
-        chosen = [one for one in tries if self._right(one)][: min(self.take, len(group))]
+        chosen = [one for one in tries if self._right(one)][: self.take]
+        rest = [one for one in tries if not any(one is other for other in chosen)]
+        if self.beside:
+            for one in chosen:
+                one.scenario = replace(one.scenario, id=f"{one.scenario.id} with help", origin=one.scenario.id)
+            group += chosen
+            return rest
         given = group[: len(chosen)]
-        group[: len(chosen)] = chosen
-        return [*given, *(one for one in tries if not any(one is other for other in chosen))]
+        group[: len(chosen)] = chosen[: len(group)]
+        return [*given, *rest, *chosen[len(given) :]]
 
 
 def _known(asking: Assignment, column: str) -> Any:

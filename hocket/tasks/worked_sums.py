@@ -33,6 +33,7 @@ from hocket.types import Scenario, Trajectory
 
 KINDS = ("question", "exercise")
 """The wordings: that of `sums`, and that of reasoning-gym's `chain_sum`."""
+TELLS = "The answer is "
 GRADES = {"question": "match", "exercise": "chart"}
 
 _TOTAL = re.compile(r"=(-?\d+)")
@@ -85,19 +86,29 @@ class WorkedSums(TextTask):
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
         form: weight of the score `form`, 1 for an answer in its tags after a thought; 0 leaves it out.
+        told: the share of training prompts that end with a line telling the answer, `TELLS`; for lessons in explaining.
         critic: whether each answer comes with a `critique` of its steps, [[words, score], ...].
         model: weight of the score `model`, `1 / (1 + |given - right|)`, as a reward model might judge; 0 leaves it out.
     """
 
     def __init__(
-        self, wordings: int = 1, size: int | None = None, form: float = 0.0, model: float = 0.0, critic: bool = False
+        self,
+        wordings: int = 1,
+        size: int | None = None,
+        form: float = 0.0,
+        model: float = 0.0,
+        critic: bool = False,
+        told: float = 0.0,
     ) -> None:
+        if not 0 <= told <= 1:
+            raise ConfigurationError(f"task worked_sums: told must lie in [0, 1], not {told}")
         if not 1 <= wordings <= len(KINDS):
             raise ConfigurationError(f"task worked_sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task worked_sums: size must be at least 1, not {size}")
         self.name = "worked_sums" + (f"?wordings={wordings}" if wordings > 1 else "")
         self.wordings, self.count, self.form, self.model, self.critic = wordings, size, form, model, critic
+        self.told = told
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -116,6 +127,8 @@ class WorkedSums(TextTask):
             "reward": GRADES[kind],
         }
         prompt = question_of(expression) if kind == "question" else CHAIN_SUM_QUESTION.format(expression)
+        if self.told and split == "train" and Key.of(0).derive("told", number).numpy().random() < self.told:
+            prompt += f"\n{TELLS}{answer}"
         origin = f"worked_sums/{split}/{problem}"
         return Scenario(f"{origin}/{kind}", prompt, answer, told, seed=number, origin=origin)
 
@@ -150,7 +163,7 @@ class WorkedSums(TextTask):
 
 def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
     """The task with these settings."""
-    hints = {"wordings": int, "size": int | None, "form": float, "model": float, "critic": bool}
+    hints = {"wordings": int, "size": int | None, "form": float, "model": float, "critic": bool, "told": float}
     return WorkedSums(**checked(name, settings, hints))
 
 

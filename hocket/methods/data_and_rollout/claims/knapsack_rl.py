@@ -32,7 +32,7 @@ def by_programme(worth: Any, spare: int) -> float:
     """The largest sum that `spare` further samples reach, by dynamic programming over scenarios."""
     best = {0: 0.0}
     for row in worth:
-        further = {}
+        further = dict[int, float]()
         for used, value in best.items():
             for more, gain in enumerate(row[: spare - used + 1]):
                 further[used + more] = max(further.get(used + more, -np.inf), value + gain)
