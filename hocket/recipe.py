@@ -252,6 +252,8 @@ def _unmet(recipe: Recipe) -> str | None:
             f"{_kind(most)} compares samples of one scenario: rollout.samples must be at least {most.least_samples}, "
             f"not {samples}"
         )
+    if (reason := recipe.rollout.unfit(recipe.curriculum.prompts)) is not None:
+        return reason
     comparer = [stage for stage in recipe.stages if stage.needs_baseline]
     if comparer and not recipe.rollout.gives_baseline:
         return f"{_kind(comparer[-1])} reads a greedy baseline; set rollout to hocket.rollout.WithGreedyBaseline"

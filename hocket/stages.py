@@ -23,6 +23,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
+from hocket.core.posterior import Outcomes
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Terms, Trajectory, Turn
 
 Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
@@ -135,6 +136,10 @@ class LedgerView(Protocol):
         """Mean rewards of the scenario's past groups, oldest first."""
         ...
 
+    def outcomes(self, scenario: str) -> Outcomes:
+        """How often the scenario was tried in the run, and how often it was solved."""
+        ...
+
 
 # ---------------------------------------------------------------- stages
 
@@ -230,6 +235,11 @@ class Stage:
         """Whether it reads preference pairs, which credit must give."""
         return self.couples is Level.PAIR or any(part.compares_pairs for part in self.parts())
 
+    @fact
+    def reads_metadata(self) -> frozenset[str]:
+        """What it reads of a scenario's metadata; a task that tells none of it, by name, is refused."""
+        return frozenset[str]().union(*(part.reads_metadata for part in self.parts()))
+
     # ------------------------------------------------------------ promises
 
     @fact
@@ -307,6 +317,10 @@ class Rollout(Stage):
     def replays(self) -> Example | None:
         """Which responses it takes from the scenarios instead of sampling them; None where it samples."""
         return next((part.replays for part in self.parts() if isinstance(part, Rollout)), None)
+
+    def unfit(self, prompts: int) -> str | None:
+        """Why it cannot sample so many scenarios a step, as a sentence with the mend; None where it can."""
+        return next((why for one in self.parts() if isinstance(one, Rollout) and (why := one.unfit(prompts))), None)
 
     def at(self, step: int) -> Rollout:
         """The rollout of `step` (from 1)."""

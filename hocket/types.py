@@ -167,9 +167,10 @@ def before_training(policy: str) -> str:
     return f"{policy} before training"
 
 
-Source = Literal["own", "baseline", "replay", "expert", "imported", "branch"]
-"""Where a trajectory came from. A `baseline` trajectory informs credit and is never learnt from. A `branch` is one turn
-that was tried beside the one an episode went on with; its turn's context is that episode's."""
+Source = Literal["own", "helped", "baseline", "replay", "expert", "imported", "branch"]
+"""Where a trajectory came from. `helped` is the policy's own with help that a plain prompt does not give. A `baseline`
+trajectory informs credit and is never learnt from. A `branch` is one turn that was tried beside the one an episode went
+on with; its turn's context is that episode's."""
 
 
 # ---------------------------------------------------------------- what was recorded

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hocket.core.keys import Key
+from hocket.core.posterior import Outcomes
 from hocket.lab.bench import Player
 from hocket.lab.policy import Tabular
 from hocket.lab.talk import TalkBench
@@ -60,6 +61,9 @@ class Stage:
 class NoHistory:
     def history(self, scenario):
         return ()
+
+    def outcomes(self, scenario):
+        return Outcomes()
 
 
 def assignments(*names, **metadata):

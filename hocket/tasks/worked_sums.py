@@ -20,6 +20,7 @@ from hocket.tasks.arithmetic import (
     expression_of,
     has_working,
     integer_of,
+    place_values,
     question_of,
     tagged_answer,
     verify,
@@ -32,6 +33,7 @@ from hocket.types import Scenario, Trajectory
 
 KINDS = ("question", "exercise")
 """The wordings: that of `sums`, and that of reasoning-gym's `chain_sum`."""
+TELLS = "The answer is "
 GRADES = {"question": "match", "exercise": "chart"}
 
 _TOTAL = re.compile(r"=(-?\d+)")
@@ -51,6 +53,15 @@ def critique(text: str) -> list[tuple[str, float]]:
     return said
 
 
+def hints(terms: Sequence[int]) -> dict[str, tuple[str, ...]]:
+    """What could be told of a sum: `knowledge` (the places of its terms), `plan` (what to add) and `solution`."""
+    steps = [step[0] for step in _STEP.finditer(working(terms))]
+    placed = [(abs(term), place_values(abs(term))) for term in terms[1:]]
+    knowledge = tuple(f"{size} is {' and '.join(map(str, parts))}" for size, parts in placed if len(parts) > 1)
+    plan = tuple(step.partition("=")[0] for step in steps)
+    return {"knowledge": knowledge, "plan": plan, "solution": tuple(steps)}
+
+
 @dataclass(frozen=True)
 class Critique(Reward):
     """What a critic writes of every step, as JSON in the words of a score that is itself 0."""
@@ -68,25 +79,36 @@ class WorkedSums(TextTask):
     """The problems of `sums`, for methods that read more of a scenario than its answer, or several scores.
 
     A scenario's metadata tell `demonstration` (a right answer after a thought), `teacher` (that thought), `key_steps`
-    (its running totals), `task` (the wording) and `reward` (how it may be graded: questions by equality, exercises by
-    nearness). Scenarios of consecutive numbers ask the same problem in all wordings and have one `origin`.
+    (its running totals), `knowledge`, `plan` and `solution` (see `hints`), `task` (the wording) and `reward` (how it
+    may be graded: questions by equality, exercises by nearness). Scenarios of consecutive numbers ask the same problem
+    in all wordings and have one `origin`.
 
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
         form: weight of the score `form`, 1 for an answer in its tags after a thought; 0 leaves it out.
+        told: the share of training prompts that end with a line telling the answer, `TELLS`; for lessons in explaining.
         critic: whether each answer comes with a `critique` of its steps, [[words, score], ...].
         model: weight of the score `model`, `1 / (1 + |given - right|)`, as a reward model might judge; 0 leaves it out.
     """
 
     def __init__(
-        self, wordings: int = 1, size: int | None = None, form: float = 0.0, model: float = 0.0, critic: bool = False
+        self,
+        wordings: int = 1,
+        size: int | None = None,
+        form: float = 0.0,
+        model: float = 0.0,
+        critic: bool = False,
+        told: float = 0.0,
     ) -> None:
+        if not 0 <= told <= 1:
+            raise ConfigurationError(f"task worked_sums: told must lie in [0, 1], not {told}")
         if not 1 <= wordings <= len(KINDS):
             raise ConfigurationError(f"task worked_sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task worked_sums: size must be at least 1, not {size}")
         self.name = "worked_sums" + (f"?wordings={wordings}" if wordings > 1 else "")
         self.wordings, self.count, self.form, self.model, self.critic = wordings, size, form, model, critic
+        self.told = told
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -99,11 +121,14 @@ class WorkedSums(TextTask):
         told = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
             "key_steps": tuple(_TOTAL.findall(thought)),
+            **hints(terms),
             "teacher": thought,
             "task": kind,
             "reward": GRADES[kind],
         }
         prompt = question_of(expression) if kind == "question" else CHAIN_SUM_QUESTION.format(expression)
+        if self.told and split == "train" and Key.of(0).derive("told", number).numpy().random() < self.told:
+            prompt += f"\n{TELLS}{answer}"
         origin = f"worked_sums/{split}/{problem}"
         return Scenario(f"{origin}/{kind}", prompt, answer, told, seed=number, origin=origin)
 
@@ -138,7 +163,7 @@ class WorkedSums(TextTask):
 
 def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
     """The task with these settings."""
-    hints = {"wordings": int, "size": int | None, "form": float, "model": float, "critic": bool}
+    hints = {"wordings": int, "size": int | None, "form": float, "model": float, "critic": bool, "told": float}
     return WorkedSums(**checked(name, settings, hints))
 
 

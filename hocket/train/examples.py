@@ -20,11 +20,12 @@ def replayed(recipe: Recipe) -> Example | None:
 
 
 def check_examples(recipe: Recipe, task: Task) -> None:
-    """Refuses a recipe of pairs where the task holds none, and the like.
+    """Refuses a recipe of pairs where the task holds none, or of hints where no scenario tells any, and the like.
 
     Raises:
         ConfigurationError: naming what either has, and the mend.
     """
+    check_metadata(recipe, task)
     wanted = replayed(recipe)
     if wanted is None:
         return
@@ -43,6 +44,32 @@ def check_examples(recipe: Recipe, task: Task) -> None:
             f"recipe {recipe.name} learns from {wanted.value}, and task {task.name} holds {has.value}; give a task "
             f"with {wanted.columns}, or choose {has.recipe}"
         )
+
+
+def check_metadata(recipe: Recipe, task: Task) -> None:
+    """Refuses a recipe with a stage that reads what no scenario tells.
+
+    Looked at are all scenarios of data that were read, else the first one.
+
+    Raises:
+        ConfigurationError: naming the stage, what it reads, and what there is.
+    """
+    # A part comes after what it is a part of: the last to name something is who reads it.
+    wanting = {name: stage for stage in recipe.stages for name in sorted(stage.reads_metadata)}
+    if not wanting:
+        return
+    listed: Any = getattr(task, "examples", None)
+    scenarios = [one for _, one in listed()] if listed is not None else [task.scenario("train", 0)]
+    told = {name for one in scenarios for name, value in one.metadata.items() if value is not None}
+    if any(one.answer is not None for one in scenarios):
+        told |= {"answer", "demonstration"}  # An answer shows itself.
+    for name, stage in wanting.items():
+        if name not in told:
+            has = f"tell {', '.join(sorted(told))}" if told else "tell nothing of the kind"
+            raise ConfigurationError(
+                f"recipe {recipe.name}: {type(stage).__name__} reads {name!r} of scenarios, and those of task "
+                f"{task.name} {has}; give data with that column, or name another"
+            )
 
 
 def check_lengths(task: Task, player: Any) -> None:

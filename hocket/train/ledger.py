@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hocket.core.posterior import Outcomes
+from hocket.core.signals import RIGHT
 from hocket.stages import State
 
 REMEMBERED = 32
@@ -19,7 +22,8 @@ class LedgerEntry:
     """One scenario.
 
     Attributes:
-        groups, samples: how often it was asked, and answered with a reward. step: when last.
+        groups, samples: how often it was asked, and answered with a reward. successes: of `samples`, those that earned
+            `hocket.core.signals.RIGHT` or more. step: when last asked.
         total, count: sum and number of the rewards of the group of `step`, whose mean ends `history`.
         history: mean rewards of the last groups, oldest first.
     """
@@ -29,6 +33,7 @@ class LedgerEntry:
     step: int = 0
     total: float = 0.0
     count: int = 0
+    successes: int = 0
     history: list[float] = field(default_factory=list)
 
 
@@ -53,6 +58,7 @@ class Ledger:
         if reward is None or math.isnan(reward):
             return
         entry.samples += 1
+        entry.successes += reward >= RIGHT
         entry.total += float(reward)
         entry.count += 1
         earlier = entry.history if entry.count == 1 else entry.history[:-1]
@@ -62,6 +68,11 @@ class Ledger:
         """Mean rewards of the scenario's past groups, oldest first, at most `REMEMBERED`."""
         entry = self._entries.get(scenario)
         return tuple(entry.history) if entry else ()
+
+    def outcomes(self, scenario: str) -> Outcomes:
+        """How often the scenario was tried, and how often it was solved."""
+        entry = self._entries.get(scenario)
+        return Outcomes(entry.samples, entry.successes) if entry else Outcomes()
 
     def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
@@ -82,8 +93,13 @@ class Ledger:
         }
 
     def restore(self, state: State) -> None:
-        """Replaces everything by what `state` returned earlier."""
+        """Replaces everything by what `state` returned earlier.
+
+        A checkpoint from before successes were counted tells mean rewards; what these make of the samples is taken.
+        """
         history = state["history"].tolist()
+        if "successes" not in state:
+            state = {**state, "successes": _estimated(state)}
         columns = [state[name].tolist() for name in _NUMBERS]
         self._entries, start = {}, 0
         for scenario, remembered, *numbers in zip(
@@ -93,3 +109,12 @@ class Ledger:
                 **dict(zip(_NUMBERS, numbers, strict=True)), history=history[start : start + remembered]
             )
             start += remembered
+
+
+def _estimated(state: State) -> NDArray[np.int64]:
+    """Successes of each scenario as its remembered mean rewards, in [0, 1], make them likely."""
+    places = np.repeat(np.arange(len(state["samples"])), state["remembered"])
+    summed = np.bincount(places, np.clip(state["history"], 0, 1), minlength=len(state["samples"]))
+    mean = summed / np.maximum(state["remembered"], 1)
+    successes: NDArray[np.int64] = np.rint(mean * state["samples"]).astype(np.int64)
+    return successes

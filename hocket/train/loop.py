@@ -291,6 +291,10 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
     return experience, [*problems, *asked.problems]
 
 
+SAMPLED = ("own", "helped", "baseline", "branch")
+"""Sources of trajectories that the policies sampled."""
+
+
 def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:
     """What was sampled: rewards before shaping, lengths, truncations, failures."""
     everything = experience.trajectories + experience.discarded
@@ -300,7 +304,7 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
     metrics = {
         "reward/mean": _mean([total_reward(trajectory, weights) for trajectory in kept]),
         "groups/total": float(len({trajectory.scenario.id for trajectory in everything})),
-        "tokens/generated": float(generated(t for t in everything if t.source in ("own", "baseline", "branch"))),
+        "tokens/generated": float(generated(t for t in everything if t.source in SAMPLED)),
         "length/mean": _mean([float(trajectory.length) for trajectory in whole]),
         "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
         "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),

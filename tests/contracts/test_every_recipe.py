@@ -41,7 +41,7 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 """They have problems written; a task of control refuses them in a sentence."""
 
 
-OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", "safe-rlhf-v")
+OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", "safe-rlhf-v", "scaf-grpo-prompt")
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
@@ -53,6 +53,10 @@ SCENES = ("prism-3d-pbrl",)
 """Their labeller reads the scenes of the task that they are for."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
+
+
+TOLD = tuple(name for name, recipe in all_recipes().items() if any(one.reads_metadata for one in recipe.stages))
+"""They read what scenarios tell of their solution, which no task of control does."""
 
 
 def offline_data(file: Path, held: Example | None) -> str:
@@ -141,6 +145,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *TEXTUAL,
                 *SCENES,
                 *OF_WORDS,
+                *TOLD,
             }
         ),
     ),
@@ -174,6 +179,12 @@ def test_a_labeller_of_scenes_refuses_other_tasks(name: str, task: str, why: str
 def test_a_reward_of_words_is_refused_where_there_are_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="rewards words"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize("name", map(mainly, TOLD))
+def test_hints_that_nobody_tells_are_asked_for(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"of scenarios, and those of task .* give data with that column"):
+        first_steps(name, "gym:CartPole-v1", tmp_path, reward=False)
 
 
 @pytest.mark.parametrize("name", INVENTED)

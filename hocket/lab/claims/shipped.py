@@ -65,8 +65,8 @@ class Shipment:
         without: settings that take its part away instead, by dotted path. task: its name; the recipe's own when None.
         trains: the roles that are to learn, and no others; empty for any. steps: how many are run.
         sees: further figures of the run, all of which must be positive. settings: further ones of the run, as flags.
-        first: `recipe`, `steps` and further settings of the phase of a plan before this one, on the same task, where
-            the shipped model has no footing without it.
+        first: `recipe`, `steps` and further settings of the phase of a plan before this one, on the same task unless
+            it names its `task`, where the shipped model has no footing without it.
     """
 
     recipe: Recipe
@@ -101,7 +101,7 @@ class Shipment:
         if self.first is None:
             return self._compared(self.settings or {})
         with tempfile.TemporaryDirectory() as folder:
-            name = self.task or self.recipe.task or Config.task
+            name = self.first.get("task") or self.task or self.recipe.task or Config.task
             begun = configured(self.first["recipe"], name, tasks.find(name), self.first)
             parts = build_parts(begun, tasks.find(name))
             for step in range(1, (begun.steps or 0) + 1):

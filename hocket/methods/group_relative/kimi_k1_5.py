@@ -7,6 +7,7 @@ The log-ratio to the old policy is fitted to the centred return (`AdvantageRegre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +16,11 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.keys import Key
+from hocket.core.posterior import Outcomes
 from hocket.core.segments import segment_extreme
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.weighted import Value, Weighted
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
@@ -29,11 +31,22 @@ from hocket.types import Scenario
 
 
 @dataclass(frozen=True)
+class FailureRate(Value):
+    """`floor + 1 - s`, s the mean of the last `window` groups' rewards, cut to [0, 1]; 0 before the first."""
+
+    floor: float = 0.05
+    window: int = 4
+
+    def __call__(self, outcomes: Outcomes, rewards: Sequence[float]) -> float:
+        known = rewards[-self.window :]
+        return self.floor + 1 - (float(np.clip(np.mean(known), 0.0, 1.0)) if known else 0.0)
+
+
+@dataclass(frozen=True)
 class ByFailure(Curriculum):
     """Prioritised sampling: with probability proportional to `1 - s`, s a scenario's success rate so far (Kimi k1.5).
 
-    Every scenario of the pool is asked once in random order, then `count` different ones are drawn (Gumbel top-k).
-    The success rate is the mean of its last `window` groups' rewards, cut to [0, 1].
+    Drawn as `hocket.curriculum.Weighted` says, by `FailureRate`.
 
     Attributes:
         prompts: scenarios per step. pool: how many scenarios take part; all of a smaller task.
@@ -52,26 +65,8 @@ class ByFailure(Curriculum):
             raise ValueError(f"floor must be positive, not {self.floor}")
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        size = task.size("train")
-        pool = self.pool if size is None else min(self.pool, size)
-        first = [self._member(task, place, ledger, key) for place in range(asked, min(asked + count, pool))]
-        if len(first) == count:
-            return first
-        members = [self._member(task, place, ledger, key) for place in range(pool)]
-        weight = np.array([self.floor + 1 - self._success(ledger, member.id) for member in members])
-        chosen = list(first)
-        while len(chosen) < count:
-            noise = key.derive("failures", asked + len(chosen)).numpy().gumbel(size=pool)
-            order = np.argsort(-(np.log(weight) + noise), kind="stable")
-            chosen += [members[place] for place in order[: count - len(chosen)]]
-        return chosen
-
-    def _member(self, task: Task, place: int, ledger: LedgerView, key: Key) -> Scenario:
-        return Shuffled(prompts=1)(task, place, 1, ledger, key)[0]
-
-    def _success(self, ledger: LedgerView, scenario: str) -> float:
-        known = ledger.history(scenario)[-self.window :]
-        return float(np.clip(np.mean(known), 0.0, 1.0)) if known else 0.0
+        drawn = Weighted(FailureRate(self.floor, self.window), self.prompts, self.pool)
+        return drawn(task, asked, count, ledger, key)
 
 
 def spread_length(length: Tensor, solved: Tensor, group: Tensor, size: int) -> Tensor:

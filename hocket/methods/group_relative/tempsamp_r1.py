@@ -1,67 +1,23 @@
 """TempSamp-R1: GRPO with an expert's answer in each group and rewards bent so that it does not rule (arXiv:2509.18056).
 
-`WithExpert` adds the answer or demonstration; `AsymmetricCurve` compresses rewards above a threshold and spreads those
-below before they are normalised.
+`WithExpert` of `hocket.rollout.experts` adds the answer or demonstration; `AsymmetricCurve` compresses rewards above a
+threshold and spreads those below before they are normalised.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
-from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.members import with_return
-from hocket.rollout.demonstrations import demonstrated
-from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping
-from hocket.types import Assignment, Experience
-
-
-@dataclass(frozen=True)
-class WithExpert(Rollout):
-    """Groups of `samples` trajectories of which `experts` are given: TempSamp-R1 (arXiv 2509.18056).
-
-    The given ones have source `expert` and are scored like the others; their text is the scenario's
-    `metadata["demonstration"]`, else its answer. A scenario with neither gets samples of the policy alone. Nothing
-    is known of the probability an expert said this with, so the learner's own log-probs stand in (ratio 1).
-    """
-
-    samples: int = 8
-    experts: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.experts < self.samples:
-            raise ValueError(f"experts must lie in 0..{self.samples - 1}, fewer than samples, not {self.experts}")
-
-    async def collect(
-        self,
-        asked: Sequence[Assignment],
-        *,
-        play: Play,
-        score: Grade,
-        ledger: LedgerView,
-        key: Key,
-        more: More | None = None,
-    ) -> Experience:
-        """Per scenario the policy's samples, then the expert's."""
-        assignments: list[Assignment] = []
-        for asking in asked:
-            scenario = asking.scenario
-            taught = scenario.metadata.get("demonstration") is not None or scenario.answer is not None
-            experts = self.experts if taught else 0
-            assignments.append(replace(asking, samples=self.samples - experts))
-            if experts:
-                given = demonstrated(scenario)
-                assignments.append(replace(asking, scenario=given, samples=experts, source="expert"))
-        trajectories = await play(assignments)
-        await score(trajectories)
-        return Experience(trajectories)
+from hocket.rollout.experts import WithExpert
+from hocket.stages import Shaping
 
 
 def asymmetric_curve(reward: Tensor, threshold: float, above: float, below: float) -> Tensor:

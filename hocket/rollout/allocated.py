@@ -1,0 +1,147 @@
+"""How many samples each scenario gets of a total: the next one where it is worth most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.posterior import Outcomes
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Stage
+from hocket.types import Assignment, Experience
+
+
+class Worth(Stage):
+    """What samples of a scenario are worth by what the ledger holds of it; the more, the less each further one adds."""
+
+    room = "rollout"
+
+    def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The worth of each number of samples in `counts` `[K]`, rising by one: concave.
+
+        `rewards` are the mean rewards of the scenario's past groups, oldest first.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class EvenWorth(Worth):
+    """Every scenario's samples are worth the same, each less than the one before: all get equally many."""
+
+    def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        return -1.0 / counts
+
+
+@dataclass(frozen=True)
+class Narrowed(Worth):
+    """How much samples narrow what is known of the success rate: the posterior's expected variance, less than now.
+
+    With n further samples `Beta(a, b)` has on average the variance `v (a + b) / (a + b + n)`, v that of today.
+    """
+
+    def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        weight = 2 + outcomes.samples
+        narrowed: NDArray[np.float64] = outcomes.variance * counts / (weight + counts)
+        return narrowed
+
+
+def allocate(worth: NDArray[np.float64], low: int, total: int) -> NDArray[np.int64]:
+    """How many samples each of Q scenarios gets, `[Q]`: `low` and the most worthy further ones, `total` exactly.
+
+    Where worth is concave, giving each next sample to whom it adds most is the best allocation of all. What adds
+    equally much goes to whoever has fewer, then to the earlier one.
+
+    Args:
+        worth: of `low`, `low + 1`, .. samples of each scenario, `[Q, K]`; nobody gets more than `low + K - 1`.
+
+    Raises:
+        ValueError: when the total is below Q x low or above Q x (low + K - 1).
+    """
+    number, width = worth.shape
+    spare = total - number * low
+    if not 0 <= spare <= number * (width - 1):
+        raise ValueError(f"a total of {total} does not lie in {number * low}..{number * (low + width - 1)}")
+    # What rounding makes of equal steps must not put a later sample before an earlier one.
+    gains = np.minimum.accumulate(np.diff(worth, axis=1), axis=1)
+    counts = np.full(number, low, np.int64)
+    if spare == 0:
+        return counts
+    least = np.partition(gains, -spare, axis=None)[-spare]
+    counts += (gains > least).sum(1)
+    ties = np.argwhere(least == gains.T)[: total - int(counts.sum()), 1]
+    return counts + np.bincount(ties, minlength=number)
+
+
+@dataclass(frozen=True)
+class Allocated(Rollout):
+    """`total` samples a step, shared out among its scenarios by what they are worth.
+
+    The ledger tells what is known of each. Where scenarios are collected one by one (`--lag`), there is nothing to be
+    shared out, and each gets `samples`.
+
+    Attributes:
+        value: what samples of a scenario are worth.
+        samples: of a scenario on average, where `total` is None. total: of all scenarios of a step, exactly.
+        low, high: the fewest and the most of one scenario.
+        metrics: `rollout/fewest` and `rollout/most` samples of a scenario.
+
+    Raises:
+        ConfigurationError: for a total that the bounds do not allow.
+    """
+
+    value: Worth = EvenWorth()
+    samples: int = 8
+    total: int | None = None
+    low: int = 2
+    high: int = 128
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.low <= self.high:
+            raise ValueError(f"low and high must satisfy 1 <= low <= high, not {self.low} and {self.high}")
+
+    def unfit(self, prompts: int) -> str | None:
+        total = self._total(prompts)
+        if not prompts * self.low <= total <= prompts * self.high:
+            said = f"rollout.total = {self.total}" if self.total is not None else f"rollout.samples = {self.samples}"
+            return (
+                f"{said} gives {total} samples to {prompts} scenarios, of which each gets {self.low} to {self.high}; "
+                f"it must be {prompts * self.low} to {prompts * self.high} in all (rollout.low, rollout.high)"
+            )
+        return None
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The samples of each scenario in the order asked."""
+        counts = self.counts([asking.scenario.id for asking in asked], ledger)
+        trajectories = await play([replace(one, samples=n) for one, n in zip(asked, counts, strict=True)])
+        await score(trajectories)
+        metrics = {"rollout/fewest": float(min(counts)), "rollout/most": float(max(counts))}
+        return Experience(trajectories, metrics=metrics)
+
+    def counts(self, scenarios: Sequence[str], ledger: LedgerView) -> list[int]:
+        """How many samples each scenario gets."""
+        if (reason := self.unfit(len(scenarios))) is not None and len(scenarios) > 1:
+            raise ConfigurationError(reason)
+        if len(scenarios) == 1:
+            return [self.samples]
+        total = self._total(len(scenarios))
+        # Nobody can have more than what the others' fewest leave.
+        most = min(self.high, total - (len(scenarios) - 1) * self.low)
+        steps = np.arange(self.low, most + 1)
+        worth = np.stack([self.value(ledger.outcomes(one), ledger.history(one), steps) for one in scenarios])
+        return [int(one) for one in allocate(worth, self.low, total)]
+
+    def _total(self, scenarios: int) -> int:
+        return self.samples * scenarios if self.total is None else self.total

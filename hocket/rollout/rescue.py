@@ -1,0 +1,275 @@
+"""When all samples of a scenario fail: help, the least that works, and a success in the place of a failure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from hocket.core.columns import InfoColumn
+from hocket.core.keys import Key
+from hocket.core.signals import RIGHT
+from hocket.rollout.demonstrations import demonstrated
+from hocket.rollout.dynamic import total
+from hocket.rollout.groups import groups
+from hocket.rollout.independent import Independent
+from hocket.stages import Grade, LedgerView, More, Play, Rollout, Stage, Tokenizer, tokenizer_of
+from hocket.types import Assignment, Experience, Score, Trajectory
+
+HELPED = InfoColumn("helped", "The rung of help, from 1, that a sample was made with; absent where it had none.")
+
+
+class Help(Stage):
+    """A rung: how a scenario is asked again, with what it knows of its own solution."""
+
+    room = "rollout"
+
+    bare: bool = False
+    """Whether what was said counts as said to the plain prompt; see `Rescued`."""
+
+    def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
+        """The scenario asked with help; None where there is none to give."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class HintInPrompt(Help):
+    """A line under the prompt with the first `share` of what the metadata tell in `column`.
+
+    Told is the first `floor(share n)` of n characters of a text, or of n parts of a list, which are joined by spaces;
+    where that is nothing the rung is passed over. Prompts are never learnt from, so the hint carries no gradient.
+
+    Attributes:
+        column: `answer` and `demonstration` are the scenario's answer where the metadata have none.
+        lead: what stands before the hint. bare: whether the answer counts as one to the plain prompt.
+    """
+
+    column: str = "hints"
+    share: float = 1.0
+    lead: str = "Hint: "
+    bare: bool = False
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+    @property
+    def reads_metadata(self) -> frozenset[str]:
+        return frozenset({self.column})
+
+    def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
+        told = _first(_known(asking, self.column), self.share)
+        if not told:
+            return None
+        line = self.lead + (told if isinstance(told, str) else " ".join(map(str, told)))
+        return replace(asking, hint=line if asking.hint is None else f"{asking.hint}\n{line}", source="helped")
+
+
+@dataclass(frozen=True)
+class HintAsPrefix(Help):
+    """The response begins with the first `share` of what the metadata tell in `column`, imposed; for any policy.
+
+    Imposed are the first `floor(share n)` of the text's n tokens (a list of texts is one, spaces between), or of a list
+    of actions; where that is nothing, or leaves no room to go on, the rung is passed over. Imposed tokens carry no
+    gradient and count in no denominator.
+    """
+
+    column: str = "demonstration"
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+    @property
+    def reads_metadata(self) -> frozenset[str]:
+        return frozenset({self.column})
+
+    def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
+        told = _known(asking, self.column)
+        if isinstance(told, (tuple, list)) and any(isinstance(part, str) for part in told):
+            told = " ".join(map(str, told))
+        if isinstance(told, str):
+            told = None if words is None else words.encode(told)
+        begun = (*asking.prefix, *(int(token) for token in _first(told, self.share) or ()))
+        room = asking.decoding.max_tokens if asking.budget is None else min(asking.budget, asking.decoding.max_tokens)
+        if len(begun) == len(asking.prefix) or len(begun) >= room:
+            return None
+        return replace(asking, prefix=begun, source="helped")
+
+
+@dataclass(frozen=True)
+class Reference(Help):
+    """The scenario's `metadata["demonstration"]`, else its answer as text, in the place of a sample: source `expert`.
+
+    Nothing is known of the probability that somebody said this with, so the learner's own log-probs stand in.
+    """
+
+    reads_metadata: ClassVar[frozenset[str]] = frozenset({"demonstration"})
+
+    def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
+        scenario = asking.scenario
+        if scenario.metadata.get("demonstration") is None and scenario.answer is None:
+            return None
+        return replace(asking, scenario=demonstrated(scenario), source="expert")
+
+
+@dataclass(frozen=True)
+class Rescued(Rollout):
+    """`samples` per scenario; where none succeeds, a ladder of helps is climbed to the least that works.
+
+    A group has failed when no sample's scores sum to `success`. It is asked again with the first rung's help, `tries`
+    times, then with the next one's, until some try succeeds; draws depend on scenario, rung and try alone, so the rung
+    is the one that playing all of them would find. `take` failures, the first by number, give way to the rung's first
+    successes. A group that succeeded, and one that no rung helps, stays as it is, byte for byte. What gave way and all
+    other tries are discarded, and tell the ledger nothing: it counts unaided samples alone.
+
+    A helped sample keeps the prompt and the imposed tokens it was made with, so it is on-policy. A rung that is `bare`
+    has it read again behind the plain prompt, as an expert's answer whose probability is unknown.
+
+    Attributes:
+        ladder: helps, the least first. samples: the first, unaided ones.
+        take: at most so many are replaced; None has all tries of the rung take the group's place, right or wrong; then
+            a last rung that fails as well leaves the group as it was.
+        beside: nobody gives way: successes stand beside the group, as a group of their own (the scenario's id is
+            another, its origin the scenario), so that they are compared with no failure.
+        tries: of each rung; None is as many as samples. after: steps without any help, at the beginning of a run.
+        metrics: `rollout/failed` groups, of these `rollout/rescued`; `rollout/rung`, the mean rung that worked;
+            `rollout/tries` with help.
+
+    Raises:
+        ValueError: for an empty ladder.
+    """
+
+    ladder: tuple[Help, ...] = field(default_factory=lambda: (Reference(),))
+    samples: int = 8
+    take: int | None = 1
+    beside: bool = False
+    tries: int | None = 1
+    success: float = RIGHT
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.ladder:
+            raise ValueError("ladder must hold a help at least, such as {type: hocket.rollout.Reference}; it is empty")
+        for name in ("samples", "take", "tries"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.after < 0:
+            raise ValueError(f"after must be at least 0 steps, not {self.after}")
+
+    def at(self, step: int) -> Rollout:
+        """Independent samples as long as there is no help."""
+        return self if step > self.after else Independent(self.samples)
+
+    async def collect(
+        self,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> Experience:
+        """The groups in the order asked, rescued ones in place."""
+        found = await groups(play, [replace(asking, samples=self.samples) for asking in asked])
+        await score([one for group in found for one in group])
+        failed = [number for number, group in enumerate(found) if not any(map(self._right, group))]
+        discarded, rungs, tried, open_ = list[Trajectory](), list[int](), 0, failed
+        for rung, help_ in enumerate(self.ladder, start=1):
+            tries = await self._tries(rung, help_, {number: asked[number] for number in open_}, play, score)
+            tried += sum(map(len, tries.values()))
+            for number, group in tries.items():
+                works = any(map(self._right, group))
+                discarded += self._exchanged(found[number], group) if works else group
+                rungs += [rung] if works else []
+            open_ = [number for number in open_ if not any(map(self._right, tries.get(number, ())))]
+        metrics = {
+            "rollout/failed": float(len(failed)),
+            "rollout/rescued": float(len(rungs)),
+            "rollout/tries": float(tried),
+            **({"rollout/rung": sum(rungs) / len(rungs)} if rungs else {}),
+        }
+        return Experience([one for group in found for one in group], discarded, metrics)
+
+    def _right(self, trajectory: Trajectory) -> bool:
+        return trajectory.failure is None and math.fsum(map(total, trajectory.scores.values())) >= self.success
+
+    async def _tries(
+        self, rung: int, help_: Help, asked: dict[int, Assignment], play: Play, score: Grade
+    ) -> dict[int, list[Trajectory]]:
+        """What is said with a rung's help, scored, by group; groups that it cannot help are left out."""
+        words, size = tokenizer_of(play), self.tries or self.samples
+        offered = {number: help_.asked(asking, words) for number, asking in asked.items()}
+        wanted = {
+            number: replace(one, samples=size, first=one.first + self.samples + (rung - 1) * size)
+            for number, one in offered.items()
+            if one is not None
+        }
+        found = dict(zip(wanted, await groups(play, list(wanted.values())), strict=True))
+        everything = [one for group in found.values() for one in group]
+        if everything:
+            await score(everything)
+        if help_.bare:
+            found = {number: await self._reread(asked[number], group, play) for number, group in found.items()}
+        for one in (one for group in found.values() for one in group):
+            HELPED.write(one, rung)
+        return found
+
+    async def _reread(self, asking: Assignment, group: Sequence[Trajectory], play: Play) -> list[Trajectory]:
+        """What succeeded with help as answers to the plain prompt, their scores kept; failures as they are."""
+        good = [place for place, one in enumerate(group) if self._right(one) and len(one.turns) == 1]
+        known = asking.scenario.metadata
+        again = await groups(
+            play,
+            [
+                replace(
+                    asking,
+                    scenario=replace(asking.scenario, metadata={**known, "demonstration": group[place].text}),
+                    samples=1,
+                    first=group[place].sample,
+                    source="expert",
+                )
+                for place in good
+            ],
+        )
+        found = list(group)
+        for place, (one,) in zip(good, again, strict=True):
+            one.scenario, one.scores = asking.scenario, dict[str, Score](group[place].scores)
+            found[place] = one
+        return found
+
+    def _exchanged(self, group: list[Trajectory], tries: list[Trajectory]) -> list[Trajectory]:
+        """Puts successes in the place of failures; what is not learnt from."""
+        if self.take is None and not self.beside:
+            given, group[:] = list(group), tries
+            return given
+        chosen = [one for one in tries if self._right(one)][: self.take]
+        rest = [one for one in tries if not any(one is other for other in chosen)]
+        if self.beside:
+            for one in chosen:
+                one.scenario = replace(one.scenario, id=f"{one.scenario.id} with help", origin=one.scenario.id)
+            group += chosen
+            return rest
+        given = group[: len(chosen)]
+        group[: len(chosen)] = chosen[: len(group)]
+        return [*given, *rest, *chosen[len(given) :]]
+
+
+def _known(asking: Assignment, column: str) -> Any:
+    """What a scenario tells under a name; an answer shows itself."""
+    told, answer = asking.scenario.metadata.get(column), asking.scenario.answer
+    return str(answer) if told is None and answer is not None and column in ("answer", "demonstration") else told
+
+
+def _first(told: Any, share: float) -> Sequence[Any] | None:
+    """The first `floor(share n)` of n characters or parts; None of anything else."""
+    if not isinstance(told, (str, tuple, list)):
+        return None
+    # A share such as 0.3 of 10 is 3, though 0.3 * 10 may come out below it.
+    return told[: math.floor(share * len(told) + 1e-9)]
+
+
+def _check_share(share: float) -> None:
+    if not 0 < share <= 1:
+        raise ValueError(f"share must lie in (0, 1], not {share}")
