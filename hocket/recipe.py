@@ -152,7 +152,7 @@ class Recipe:
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The stages with memory, by slot. Losses have none: they are evaluated several times per step."""
-        for slot in ("combine", "credit", "correction", "update"):
+        for slot in ("rollout", "combine", "credit", "correction", "update"):
             stage = getattr(self, slot)
             if isinstance(stage, Stateful):
                 yield slot, stage
@@ -236,6 +236,17 @@ def misfit(recipe: Recipe) -> str | None:
 
 
 def _unmet(recipe: Recipe) -> str | None:
+    within = next(
+        (one for one in walk(recipe.rollout) if one is not recipe.rollout and isinstance(one, Stateful)), None
+    )
+    if within is not None:
+        return f"{_kind(within)} remembers from step to step, so it cannot stand inside {_kind(recipe.rollout)}"
+    forgotten = next((one for one in (recipe.curriculum, *recipe.rewards) if isinstance(one, Stateful)), None)
+    if forgotten is not None:
+        return (
+            f"{_kind(forgotten)} has init(), but what a curriculum or a reward remembers is not threaded; read the "
+            "ledger, or make it a hook"
+        )
     """Which need no other stage meets, as a sentence; None when all are met."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
     comparing = [loss for loss in recipe.losses if loss.compares_pairs]

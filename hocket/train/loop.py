@@ -13,6 +13,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
 from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
+from hocket.rollout.remembering import RememberingRollout
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Split, Task
 from hocket.train.describe import described
 from hocket.train.embedders import Embedder
@@ -278,14 +280,20 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         assignments = more(recipe.curriculum.prompts if group is None else 1)
         if group is not None:
             parts.asked = FURTHER * (FURTHER + group)
-        experience = await recipe.rollout.at(step).collect(
-            assignments,
-            play=Playing(player, key.derive("play")),
-            score=score,
-            ledger=parts.ledger,
-            key=key.derive("rollout") if group is None else key.derive("rollout", group),
-            more=more,
-        )
+        told: dict[str, Any] = {
+            "play": Playing(player, key.derive("play")),
+            "score": score,
+            "ledger": parts.ledger,
+            "key": key.derive("rollout") if group is None else key.derive("rollout", group),
+            "more": more,
+        }
+        rollout = recipe.rollout.at(step)
+        if isinstance(rollout, RememberingRollout):
+            memory = parts.lead.memory
+            experience, after = await rollout.collect_with(memory["rollout"], assignments, **told)
+            parts.lead.memory = {**memory, "rollout": after}
+        else:
+            experience = await rollout.collect(assignments, **told)
     if parts.judge is not None:
         experience = replace(experience, metrics={**experience.metrics, **asked.metrics()})
     return experience, [*problems, *asked.problems]
@@ -299,7 +307,11 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
     """What was sampled: rewards before shaping, lengths, truncations, failures."""
     everything = experience.trajectories + experience.discarded
     own = [trajectory for trajectory in everything if trajectory.source == "own"] or everything
-    kept = [trajectory for trajectory in experience.trajectories if trajectory.source not in ("baseline", "branch")]
+    kept = [
+        trajectory
+        for trajectory in experience.trajectories
+        if trajectory.source not in ("baseline", "branch", "replay")
+    ]
     whole = [trajectory for trajectory in own if trajectory.failure is None]
     metrics = {
         "reward/mean": _mean([total_reward(trajectory, weights) for trajectory in kept]),

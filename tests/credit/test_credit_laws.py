@@ -28,6 +28,10 @@ from hocket.credit.unscored import WithoutUnscored
 from hocket.credit.vtrace import VTrace
 from hocket.credit.whitened import WhitenedTokens
 from hocket.methods.agents.igpo import Separately
+from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
+from hocket.methods.data_and_rollout.arpo import SharedMean
+from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
+from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo import BetaDensity
 from hocket.methods.group_relative.gpg import SignalShare
@@ -83,6 +87,10 @@ PLAIN = [
     WhitenedTokens(),
     WithoutUnscored(),
     Separately(),
+    WithinAndAmong(),
+    WithoutReplayed(),
+    SharedMean(),
+    AgainstOwn(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]

@@ -65,6 +65,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "running-mean": (TINY, ["--recipe", "reinforce-baseline"]),
     "dapo": (TINY, ["--recipe", "dapo"]),
     "lora": (TINY, ["--recipe", "grpo-kl", "--lora.rank", "2", "--update.lr", "1e-3"]),
+    "replays": (TINY, ["--recipe", "repo-replay", "--curriculum.pool", "2", "--rollout.samples", "3"]),
     "warmup": (TINY, ["--update.warmup", "3", "--update.schedule", "cosine"]),
     "cartpole": (CONTROL, ["--rollout.samples", "4", "--update.epochs", "2"]),
     "cartpole-ppo": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2"]),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.rollout.remembering import RememberingRollout
 from hocket.stages import Player, Policy, State, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Line, Place
@@ -454,6 +455,13 @@ def check_samplers(config: Config, workflow: Any) -> None:
     Raises:
         ConfigurationError: with the mend.
     """
+    remembers = next((one for one, _ in config.phases if isinstance(one.rollout, RememberingRollout)), None)
+    if remembers is not None and (config.behind or config.order == "arrival"):
+        what = "order = arrival" if config.order == "arrival" else f"overlap = {config.overlap}"
+        raise ConfigurationError(
+            f"{what}: {type(remembers.rollout).__name__} of recipe {remembers.name} remembers what earlier steps "
+            "brought, so no step can be collected before the one in front of it; drop one of them"
+        )
     if not config.samplers:
         if config.verify:
             raise ConfigurationError(

@@ -1,0 +1,39 @@
+"""A clipped surrogate that also tells how much of what was replayed it clips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from hocket.core.batch import Batch
+from hocket.objectives.aggregate import share
+from hocket.objectives.ratios import saturated
+from hocket.objectives.surrogate import ClippedSurrogate, cut
+from hocket.types import Evaluation, Terms
+
+
+@dataclass(frozen=True)
+class ReplayedSurrogate(ClippedSurrogate):
+    """`ClippedSurrogate`; ratios of replayed decisions are to the policy that sampled them.
+
+    Beside its metrics `replay/clipped` is the share of replayed decisions whose gradient the clip takes, and
+    `replay/clipped/old` the same among the half of them that is oldest by the version of the weights.
+    """
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        terms, seen = super().__call__(now, batch), batch.occurrences
+        names = batch.names["source"]
+        if "replay" not in names:
+            return terms
+        advantage = seen.advantage.detach().to(now.logp.dtype)
+        gone = cut(saturated(self.log_ratio(now, batch)).exp().detach(), advantage, self.low, self.high, self.dual)
+        active = (seen.weight != 0) & (seen.advantage != 0)
+        replayed = active & (batch.source[seen.trajectory] == names.index("replay"))
+        version = batch.version[seen.decision]
+        middle = version[replayed].double().median() if replayed.any() else torch.tensor(0.0)
+        found = {
+            "replay/clipped": share(gone, replayed),
+            "replay/clipped/old": share(gone, replayed & (version <= middle)),
+        }
+        return replace(terms, metrics={**terms.metrics, **found})

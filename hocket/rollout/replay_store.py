@@ -1,0 +1,236 @@
+"""What was sampled earlier, kept per scenario and given back as it was: token ids, log-probs, versions and scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from hocket.core.columns import InfoColumn
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.rollout.dynamic import total
+from hocket.stages import State
+from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
+
+AGE = InfoColumn("age", "Of a replayed trajectory, how many steps ago it was sampled.")
+
+Take = Literal["all", "recent", "best", "spread", "any"]
+"""Which of a scenario's kept trajectories are drawn: the newest ones; those of highest return; the subset whose returns
+vary most; at random. `all` are as many as asked, newest first."""
+
+
+def worth(trajectory: Trajectory) -> float:
+    """The sum of a trajectory's scores, before shaping."""
+    return math.fsum(map(total, trajectory.scores.values()))
+
+
+@dataclass(frozen=True)
+class ReplayStore:
+    """Trajectories by scenario, bounded in number; a full scenario lets its oldest go, or its worst.
+
+    What is kept is plain data in the run's state, so that it is in every checkpoint. It comes back with source
+    `replay`: token ids are never encoded again, log-probs are those of the policy that sampled it (so that ratios are
+    to that policy), and its age stands in `info["age"]`. It is no sample of this step: neither the ledger nor the
+    counts of tokens nor the agreement of sampler and learner see it.
+
+    Attributes:
+        size: trajectories of a scenario. scenarios: of which any are kept; the one added to longest ago goes first.
+        keep: which stay where there are more, the `newest` or the `best`, the newest of equal ones.
+    """
+
+    size: int = 16
+    scenarios: int = 4096
+    keep: Literal["newest", "best"] = "newest"
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.scenarios < 1:
+            raise ValueError(f"size and scenarios must be at least 1, not {self.size} and {self.scenarios}")
+        if self.keep not in ("newest", "best"):
+            raise ValueError(f"keep must be newest or best, not {self.keep!r}")
+
+    def init(self) -> State:
+        """Nothing kept, at step 0."""
+        return {"step": 0, "kept": {}}
+
+    def add(self, state: State, trajectories: Sequence[Trajectory]) -> State:
+        """The state of the next step, with these besides; failed ones and those that say nothing are passed over.
+
+        Raises:
+            HocketError: for a turn that cannot be kept, such as one sampled under a mask.
+        """
+        step = int(state["step"]) + 1
+        kept: dict[str, list[State]] = dict(state["kept"])
+        for one in trajectories:
+            if one.failure is None and one.length:
+                held = [*kept.pop(one.scenario.id, []), {"step": step, "worth": worth(one), **_written(one)}]
+                if len(held) > self.size:
+                    last = 0 if self.keep == "newest" else min(range(len(held)), key=lambda n: held[n]["worth"])
+                    del held[last]
+                kept[one.scenario.id] = held
+        for oldest in list(kept)[: max(len(kept) - self.scenarios, 0)]:
+            del kept[oldest]
+        return {"step": step, "kept": kept}
+
+    def count(self, state: State, scenario: str) -> int:
+        """How many are kept of a scenario."""
+        return len(state["kept"].get(scenario, ()))
+
+    def draw(
+        self, state: State, scenario: Scenario, count: int, take: Take, key: Key, *, least: float = -math.inf
+    ) -> list[Trajectory]:
+        """At most `count` kept trajectories of a scenario whose scores sum to at least `least`, oldest first."""
+        held = [one for one in state["kept"].get(scenario.id, ()) if one["worth"] >= least]
+        places = chosen([one["worth"] for one in held], count, take, key)
+        age = int(state["step"]) + 1
+        return [_read(held[place], scenario, age - int(held[place]["step"]), place) for place in places]
+
+
+def chosen(worth: Sequence[float], count: int, take: Take, key: Key) -> list[int]:
+    """The places of those that are drawn, rising; `worth` is of each that is kept, oldest first.
+
+    The subset of largest variance takes some of the smallest and some of the largest values; of equally good ones the
+    split with the most of the largest is taken.
+
+    Raises:
+        ValueError: for a `take` that is none.
+    """
+    if take not in get_args(Take):
+        raise ValueError(f"take must be one of {', '.join(get_args(Take))}, not {take!r}")
+    size = len(worth)
+    if count <= 0 or size <= count:
+        return list(range(size if count > 0 else 0))
+    if take in ("all", "recent"):
+        return list(range(size - count, size))
+    if take == "any":
+        return sorted(key.numpy().permutation(size)[:count].tolist())
+    order = sorted(range(size), key=lambda place: (worth[place], place))
+    if take == "best":
+        return sorted(order[size - count :])
+    splits = [order[:low] + order[size - count + low :] for low in range(count + 1)]
+    return sorted(max(splits, key=lambda places: float(np.var([worth[place] for place in places]))))
+
+
+def most_varied(worth: Sequence[float], count: int) -> float:
+    """The largest variance that any `count` of the values have, by trying all; for checks."""
+    return max(float(np.var(some)) for some in combinations(worth, count))
+
+
+# ---------------------------------------------------------------- as plain data
+
+_ARRAYS = ("observation", "action", "logp", "version", "forced", "segment")
+_PLAIN = ("agent", "policy", "role", "state", "finish", "text")
+_DECODING = ("temperature", "top_k", "top_p", "min_p", "max_tokens", "stop", "banned")
+
+
+def _written(trajectory: Trajectory) -> State:
+    """A trajectory without its scenario; its turns and their contexts are numbered."""
+    turns: dict[int, Turn] = {}
+    for own in trajectory.turns:
+        for turn in own.context():
+            turns.setdefault(id(turn), turn)
+    number = {place: index for index, place in enumerate(turns)}
+    return {
+        "turns": [
+            {
+                **{name: getattr(turn, name) for name in (*_ARRAYS, *_PLAIN)},
+                "parent": -1 if turn.parent is None else number[id(turn.parent)],
+                "decoding": None if turn.decoding is None else _decoding(turn.decoding),
+                "prompt": [_plain(dict(message)) for message in turn.prompt],
+                "extras": _kept(turn.extras),
+            }
+            for turn in turns.values()
+        ],
+        "own": [number[id(turn)] for turn in trajectory.turns],
+        "scores": {
+            name: {"value": _plain(score.value), "level": str(score.level), "feedback": score.feedback}
+            for name, score in trajectory.scores.items()
+        },
+        "ended": [trajectory.terminated, trajectory.truncated],
+        "final": trajectory.final_state,
+        "info": _kept(trajectory.info),
+    }
+
+
+def _decoding(decoding: Decoding) -> State:
+    if decoding.mask is not None:
+        raise HocketError(
+            "a turn that was sampled under a mask of actions cannot be replayed; drop the mask or the store"
+        )
+    return {name: getattr(decoding, name) for name in _DECODING}
+
+
+def _kept(notes: dict[str, Any]) -> State:
+    """Of what is noted beside a trajectory or turn, what a checkpoint can hold."""
+    found = {}
+    for name, value in notes.items():
+        try:
+            found[name] = _plain(value)
+        except HocketError:
+            continue
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str, np.ndarray)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _plain(one) for name, one in value.items()}
+    raise HocketError(f"a {type(value).__name__} cannot be kept")
+
+
+def _read(kept: State, scenario: Scenario, age: int, place: int) -> Trajectory:
+    turns: list[Turn] = []
+    for row in kept["turns"]:
+        way = row["decoding"]
+        turns.append(
+            Turn(
+                **{name: row[name] for name in (*_ARRAYS, *_PLAIN)},
+                parent=None if row["parent"] < 0 else turns[row["parent"]],
+                decoding=None if way is None else Decoding(**way),
+                prompt=tuple(row["prompt"]),
+                extras=dict(row["extras"]),
+            )
+        )
+    made = Trajectory(
+        scenario,
+        [turns[number] for number in kept["own"]],
+        sample=-1 - place,
+        scores={
+            name: Score(score["value"], Level(score["level"]), score["feedback"])
+            for name, score in kept["scores"].items()
+        },
+        terminated=kept["ended"][0],
+        truncated=kept["ended"][1],
+        final_state=kept["final"],
+        source="replay",
+        info=dict(kept["info"]),
+    )
+    AGE.write(made, age)
+    return made
+
+
+def mixed_in(groups: Sequence[Sequence[Trajectory]], replayed: Sequence[Sequence[Trajectory]]) -> list[Trajectory]:
+    """Fresh groups, each followed by its replays."""
+    return [one for fresh, old in zip(groups, replayed, strict=True) for one in (*fresh, *old)]
+
+
+def ages(replayed: Sequence[Trajectory]) -> dict[str, float]:
+    """Metrics: how many were replayed, and how old they were on average and at most, in steps."""
+    found = [float(AGE.get(one)) for one in replayed]
+    mean = sum(found) / len(found) if found else math.nan
+    return {"replay/trajectories": float(len(found)), "replay/age": mean, "replay/oldest": max(found, default=math.nan)}
+
+
+def replaced_failure(group: list[Trajectory], success: Trajectory, key: Key) -> list[Trajectory]:
+    """A group in which one of the members, drawn at random, has made room for `success`."""
+    place = int(key.numpy().integers(len(group)))
+    return [*group[:place], success, *group[place + 1 :]]

@@ -1,0 +1,146 @@
+"""Rollouts that mix what is sampled now with what was sampled before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hocket.core.keys import Key
+from hocket.core.signals import RIGHT
+from hocket.rollout.groups import groups
+from hocket.rollout.remembering import RememberingRollout
+from hocket.rollout.replay_store import ReplayStore, Take, ages, chosen, mixed_in, replaced_failure, worth
+from hocket.stages import Grade, LedgerView, More, Play, State
+from hocket.types import Assignment, Experience, Trajectory
+
+
+@dataclass(frozen=True)
+class WithReplays(RememberingRollout):
+    """`samples` of every scenario, and beside them at most `earlier` of its earlier ones.
+
+    Earlier samples are those of steps before this one; `take` says which of them. They are learnt from as recorded:
+    the ratio of each of their decisions is to the policy that sampled it. Credit tells the two sets apart by source.
+
+    Attributes:
+        store: what is kept. metrics: `replay/trajectories`, `replay/age` and `replay/oldest`, in steps.
+    """
+
+    samples: int = 8
+    earlier: int = 8
+    take: Take = "recent"
+    store: ReplayStore = ReplayStore()
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.earlier < 0:
+            raise ValueError(f"samples must be at least 1 and earlier at least 0, not {self.samples}, {self.earlier}")
+        chosen((), self.earlier, self.take, Key.of(0))
+
+    def init(self) -> State:
+        return self.store.init()
+
+    async def collect_with(
+        self,
+        state: State,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> tuple[Experience, State]:
+        """Per scenario the fresh samples, then the earlier ones, oldest first."""
+        fresh = await groups(play, [replace(asking, samples=self.samples) for asking in asked])
+        everything = [one for group in fresh for one in group]
+        await score(everything)
+        old = [
+            self.store.draw(state, one.scenario, self.earlier, self.take, key.derive("replay", one.scenario.id))
+            for one in asked
+        ]
+        metrics = ages([one for group in old for one in group])
+        return Experience(mixed_in(fresh, old), metrics=metrics), self.store.add(state, everything)
+
+
+@dataclass(frozen=True)
+class ReusedSuccess(RememberingRollout):
+    """Samples of every scenario; where all fail, an earlier success takes the place of one of them, if there is any.
+
+    A group has failed when no sample's scores sum to `success`. Which success comes back, and whom it replaces, is
+    drawn at random; a group with a success is left as it is. Samples are drawn in `stages` of `samples`, and a scenario
+    is asked again only as long as all of its samples failed.
+
+    Attributes:
+        stages: 1 samples every group once. fresh_ratio: the policy's own log-probs stand in for the recorded ones, so
+            that the first ratio of what came back is 1. store: of successes.
+        metrics: `rollout/failed` groups, `replay/trajectories` that came back, `replay/age` and `replay/oldest`.
+    """
+
+    samples: int = 8
+    stages: int = 1
+    success: float = RIGHT
+    fresh_ratio: bool = False
+    store: ReplayStore = ReplayStore()
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.stages < 1:
+            raise ValueError(f"samples and stages must be at least 1, not {self.samples} and {self.stages}")
+
+    def init(self) -> State:
+        return self.store.init()
+
+    async def collect_with(
+        self,
+        state: State,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> tuple[Experience, State]:
+        """The groups in the order asked."""
+        found = await self._staged(asked, play, score)
+        successes = [one for group in found for one in group if self._right(one)]
+        failed = [number for number, group in enumerate(found) if not any(map(self._right, group))]
+        discarded, back = list[Trajectory](), list[Trajectory]()
+        for number in failed:
+            scenario, draw = asked[number].scenario, key.derive("replay", asked[number].scenario.id)
+            for one in self.store.draw(state, scenario, 1, "any", draw, least=self.success):
+                kept = replaced_failure(found[number], self._as_learnt(one), draw.derive("place"))
+                discarded += [old for old in found[number] if not any(old is other for other in kept)]
+                found[number] = kept
+                back.append(one)
+        metrics = {"rollout/failed": float(len(failed)), **ages(back)}
+        experience = Experience([one for group in found for one in group], discarded, metrics)
+        return experience, self.store.add(state, successes)
+
+    async def _staged(self, asked: Sequence[Assignment], play: Play, score: Grade) -> list[list[Trajectory]]:
+        """The samples of each scenario, stage by stage until one succeeds."""
+        found: list[list[Trajectory]] = [[] for _ in asked]
+        for stage in range(self.stages):
+            left = [number for number, group in enumerate(found) if not any(map(self._right, group))]
+            again = [
+                replace(asked[number], samples=self.samples, first=asked[number].first + stage * self.samples)
+                for number in left
+            ]
+            played = await groups(play, again)
+            if left:
+                await score([one for group in played for one in group])
+            for number, group in zip(left, played, strict=True):
+                found[number] += group
+        return found
+
+    def _right(self, trajectory: Trajectory) -> bool:
+        return trajectory.failure is None and worth(trajectory) >= self.success
+
+    def _as_learnt(self, one: Trajectory) -> Trajectory:
+        for turn in one.turns if self.fresh_ratio else ():
+            turn.logp = None
+        return one
+
+
+def expected_samples(success: float, samples: int, stages: int) -> float:
+    """How many samples a scenario takes in the mean: `k sum_{s < S} (1 - p)^(k s)` for success probability p."""
+    return samples * math.fsum((1 - success) ** (samples * stage) for stage in range(stages))
