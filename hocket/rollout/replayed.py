@@ -36,6 +36,10 @@ class WithReplays(RememberingRollout):
             raise ValueError(f"samples must be at least 1 and earlier at least 0, not {self.samples}, {self.earlier}")
         chosen((), self.earlier, self.take, Key.of(0))
 
+    def wanted(self, fresh: Sequence[Trajectory]) -> int:
+        """How many may come back beside these scored samples."""
+        return self.earlier
+
     def init(self) -> State:
         return self.store.init()
 
@@ -55,8 +59,8 @@ class WithReplays(RememberingRollout):
         everything = [one for group in fresh for one in group]
         await score(everything)
         old = [
-            self.store.draw(state, one.scenario, self.earlier, self.take, key.derive("replay", one.scenario.id))
-            for one in asked
+            self.store.draw(state, one.scenario, self.wanted(group), self.take, key.derive("replay", one.scenario.id))
+            for one, group in zip(asked, fresh, strict=True)
         ]
         metrics = ages([one for group in old for one in group])
         return Experience(mixed_in(fresh, old), metrics=metrics), self.store.add(state, everything)

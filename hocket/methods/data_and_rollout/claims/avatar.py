@@ -1,0 +1,120 @@
+"""AVATAR's claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+
+from hocket.core.keys import Key
+from hocket.core.segments import segment_mean
+from hocket.curriculum.shuffled import Shuffled
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.talk import TalkBench, total
+from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
+from hocket.lab.toys.rewarded import line
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.data_and_rollout.avatar import AVATAR, ByDifficulty, ends_weight
+from hocket.recipe import Recipe
+from hocket.rollout.independent import Independent
+from hocket.types import Scenario
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome, Workflow
+
+claim = Claims("avatar", "the abstract of arXiv:2508.03100; shapes recalled")
+OURS = AVATAR.but({"curriculum": Shuffled(prompts=2)})
+PLAIN = GRPO.but({"rollout.samples": 8})
+NONE = {"rollout.earlier": 0, "rollout.medium": 0, "rollout.hard": 0}
+TWO = [Scenario(one.id, "", answer=" ".join(one.answer.split()[:2])) for one in ASKED]
+
+
+def bench(recipe: Recipe, seed: int = 0, lr: float = 0.1) -> TalkBench:
+    return TalkBench(Hops(), TWO, WAYS, recipe, view=last, seed=seed, lr=lr)
+
+
+@claim("With a flat weight and nothing brought back it is GRPO to the bit.")
+def _() -> Finding:
+    ours, plain = (bench(one).run(6) for one in (OURS.but({**NONE, "credit.height": 0.0}), PLAIN))
+    logits = [made.policies["policy"].module.logits for made in (ours, plain)]
+    moved = float(logits[0].abs().max())
+    return Finding(torch.equal(*logits) and moved > 0, say(largest_weight_gap=gap(*logits), moved=moved))
+
+
+@claim("The weight is (1 + lambda (2t/(L-1) - 1)^2) over its mean: 1 on average, and of one decision alone 1.")
+def _() -> Finding:
+    worst, draw = 0.0, Key.of(0).numpy()
+    for _ in range(20):
+        lengths, height = draw.integers(1, 9, 5).tolist(), float(draw.random() * 3)
+        owner = torch.repeat_interleave(torch.arange(5), torch.tensor(lengths))
+        found = ends_weight(owner, 5, height)
+        due: list[float] = []
+        for size in lengths:
+            raised = [1 + height * (2 * t / (size - 1) - 1) ** 2 if size > 1 else 1.0 for t in range(size)]
+            due += [one * size / sum(raised) for one in raised]
+        worst = max(worst, gap(found, due), gap(segment_mean(found, owner, 5), torch.ones(5)))
+    return Finding(worst < EXACT, say(largest_gap_to_hand=worst))
+
+
+@claim("The fewer fresh samples succeed, the more come back; a group of equal rewards so gets a contrast.")
+def _() -> Finding:
+    counts: dict[str, list[int]] = {"hard": [], "medium": [], "easy": []}
+    contrast, equal = 0, 0
+    for seed in range(4):
+        made = bench(OURS.but({"rollout": ByDifficulty(samples=6, earlier=1, medium=2, hard=4)}), seed)
+        for step in range(30):
+            result = made.step()
+            for asked in TWO if step > 3 else ():
+                assert result.experience is not None
+                group = [one for one in result.experience.trajectories if one.scenario.id == asked.id]
+                fresh = [total(one) for one in group if one.source == "own"]
+                share = fmean(fresh)
+                counts["hard" if share < 1 / 3 else "medium" if share <= 2 / 3 else "easy"].append(len(group) - 6)
+                if min(fresh) == max(fresh):
+                    equal += 1
+                    contrast += len({total(one) for one in group}) > 1
+    holds = [set(row) for row in counts.values()] == [{4}, {2}, {1}] and contrast >= 5
+    seen = {name: sorted(set(row)) for name, row in counts.items()}
+    return Finding(holds, say(brought_back=str(seen), groups_of_equal_rewards=equal, with_contrast=contrast))
+
+
+@dataclass(frozen=True)
+class Noted(Workflow):
+    """Six steps, paid for each of the decisive ones (the scenario's answer) that is right; the others are noise."""
+
+    name = "noted"
+    roles = ("policy",)
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        said = [str(await team.policy(f"{scenario.id}, step {number}")) for number in range(6)]
+        return Outcome(rewards={"found": fmean(float(said[place] == "north") for place in scenario.answer)})
+
+
+def learnt(places: tuple[int, ...], height: float) -> list[float]:
+    """The mean reward after some steps of plain descent where these places decide, by seed."""
+    recipe = OURS.but({**NONE, "credit.height": height, "update.method": "sgd"})
+    asked = [Scenario(f"{number}", "", answer=places) for number in range(2)]
+    made = [TalkBench(Noted(), asked, WAYS, recipe, view=last, seed=seed, lr=12.0) for seed in SEEDS]
+    return [one.run(12).success(100) for one in made]
+
+
+@claim(
+    "Where the first and the last step decide it learns faster than with even weights, and slower where those in the "
+    "middle do.",
+    slow=True,
+)
+def _() -> Finding:
+    ends, middle = ([learnt(places, height) for height in (1.0, 0.0)] for places in ((0, 5), (2, 3)))
+    gains = [[a - b for a, b in zip(*pair, strict=True)] for pair in (ends, middle)]
+    holds = fmean(gains[0]) > 0.02 and fmean(gains[1]) < -0.02
+    saw = f"ends decide {line(ends[0])}, even weights {line(ends[1])}; the middle decides {line(middle[0])}"
+    return Finding(holds, f"{saw}, even weights {line(middle[1])}")
+
+
+claim.shipped(
+    AVATAR,
+    without={"rollout": Independent(samples=8), "credit": GRPO.credit},
+    steps=2,
+    settings={"curriculum.prompts": 4, "curriculum.pool": 4},
+    sees=lambda run: {"replayed": run.mean("replay/trajectories"), "groups": run.mean("groups/with_signal")},
+)
