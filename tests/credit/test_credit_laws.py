@@ -31,6 +31,7 @@ from hocket.methods.agents.igpo import Separately
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
 from hocket.methods.data_and_rollout.avatar import EndsWeighted
+from hocket.methods.data_and_rollout.eframe import Filtered
 from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
 from hocket.methods.group_relative.aapo import ReferenceMargin
@@ -93,6 +94,7 @@ PLAIN = [
     SharedMean(),
     AgainstOwn(),
     EndsWeighted(),
+    Filtered(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
