@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
+
 from hocket.core.columns import CALLS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -16,6 +18,7 @@ from hocket.core.options import checked
 from hocket.rewards.verifiers import equal
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.tools.corpus import Document
@@ -65,6 +68,10 @@ def held(name: str) -> bool:
 def index_of(digits: int, seed: int) -> Index:
     """What is searched."""
     return Index(facts(digits, seed).documents)
+
+
+CALLS_TAUGHT = 0.5
+"""The share of lessons that search."""
 
 
 class Lookup(TextTask):
@@ -156,6 +163,22 @@ class Lookup(TextTask):
             told.append({"role": "assistant", "content": f"<tool_call>{call}</tool_call>"})
             told.append({"role": "tool", "content": self.search.answer(name)})
         return [*told, {"role": "assistant", "content": f"<answer>{answer}</answer>"}]
+
+    @property
+    def lessons(self) -> Lessons:
+        """Half of them search for what is needed, the others guess at once."""
+        return Lessons(
+            "how to search, and answers that are guessed instead, half of each",
+            40,
+            self._lesson,
+            then=lambda recipe: {"curriculum.prompts": 8, "steps": 30},
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        guess = f"<answer>{rng.integers(10 ** (self.digits - 1), 10**self.digits)}</answer>"
+        said = self._searched(scenario.metadata["gold"], str(scenario.answer)) if rng.random() < CALLS_TAUGHT else guess
+        told = said if not isinstance(said, str) else [{"role": "assistant", "content": said}]
+        return [Lesson(scenario.messages, tuple(told), (self.search.schema,) if self.listed else ())]
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 80}
