@@ -445,7 +445,11 @@ def differences(left: Any, right: Any, where: str = "") -> Iterator[tuple[str, A
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
         parts: list[tuple[str, Any, Any]] = [(str(n), *pair) for n, pair in enumerate(zip(left, right, strict=True))]
     elif is_component(left) and type(left) is type(right):
-        parts = [(one.name, getattr(left, one.name), getattr(right, one.name)) for one in dataclasses.fields(left)]
+        parts = [
+            (one.name, getattr(left, one.name), getattr(right, one.name))
+            for one in dataclasses.fields(left)
+            if one.init
+        ]
     else:
         if left != right:
             yield where, left, right

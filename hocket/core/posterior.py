@@ -6,6 +6,18 @@ import math
 from typing import NamedTuple
 
 
+class Norms(NamedTuple):
+    """Means over a scenario's right and over its wrong samples of their gradients' norms, and of the squares.
+
+    See `hocket.core.gradient_norms`. A side without samples has the other's.
+    """
+
+    right: float
+    right_square: float
+    wrong: float
+    wrong_square: float
+
+
 class Outcomes(NamedTuple):
     """Past samples of a scenario by the policies themselves, without help, and the successes among them.
 
@@ -15,6 +27,8 @@ class Outcomes(NamedTuple):
 
     samples: int = 0
     successes: int = 0
+    norms: Norms | None = None
+    """Where a stage had them measured."""
 
     @property
     def rate(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class Weighted(Curriculum):
     prompts: int = 16
     pool: int = 256
     even: float = 0.0
+    _found: FoundIds = field(default_factory=lambda: FoundIds(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.prompts < 1 or self.pool < 1:
@@ -66,23 +67,22 @@ class Weighted(Curriculum):
         chosen = [members[place] for place in range(asked, min(asked + count, members.size))]
         if len(chosen) == count:
             return chosen
-        everyone = [members[place] for place in range(members.size)]
         with np.errstate(divide="ignore"):
-            worth = np.log(np.array([self._worth(one, ledger) for one in everyone]))
+            worth = np.log(np.array([self._worth(one, ledger) for one in self._found.of(members)]))
         while len(chosen) < count:
             rng = key.derive("failures", asked + len(chosen)).numpy()
-            noise = rng.gumbel(size=len(everyone))
+            noise = rng.gumbel(size=members.size)
             order = np.argsort(-(worth + noise), kind="stable")
             if self.even:
-                order = mixed(order, np.argsort(-rng.gumbel(size=len(everyone)), kind="stable"), self.even, rng)
-            chosen += [everyone[place] for place in order[: count - len(chosen)]]
+                order = mixed(order, np.argsort(-rng.gumbel(size=members.size), kind="stable"), self.even, rng)
+            chosen += [members[int(place)] for place in order[: count - len(chosen)]]
         return chosen
 
-    def _worth(self, scenario: Scenario, ledger: LedgerView) -> float:
-        found = self.value(ledger.outcomes(scenario.id), ledger.history(scenario.id))
+    def _worth(self, scenario: str, ledger: LedgerView) -> float:
+        found = self.value(ledger.outcomes(scenario), ledger.history(scenario))
         if not 0 <= found < float("inf"):
             raise ConfigurationError(
-                f"{type(self.value).__name__} says that scenario {scenario.id!r} is worth {found}; a value is finite "
+                f"{type(self.value).__name__} says that scenario {scenario!r} is worth {found}; a value is finite "
                 "and at least 0"
             )
         return found
@@ -118,3 +118,21 @@ class Members:
 
     def __getitem__(self, place: int) -> Scenario:
         return Shuffled(prompts=1)(self.task, place, 1, self.ledger, self.key)[0]
+
+
+class FoundIds:
+    """The ids of a pool's scenarios, which take long to make and never change; copies begin anew."""
+
+    def __init__(self) -> None:
+        self._members: Members | None = None
+        self._ids: list[str] = []
+
+    def __reduce__(self) -> tuple[type[FoundIds], tuple[()]]:
+        return FoundIds, ()
+
+    def of(self, members: Members) -> list[str]:
+        """Theirs, by place."""
+        old = self._members
+        if old is None or old.task is not members.task or (old.size, old.key) != (members.size, members.key):
+            self._members, self._ids = members, [members[place].id for place in range(members.size)]
+        return self._ids

@@ -146,7 +146,9 @@ def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
         raise HocketError(f"{recipe.name} needs value in every trajectory")
     if (Quantity.ENTROPY in recipe.needs or Column.ENTROPY in recipe.reads) and read.batch.entropy is None:
         raise HocketError(f"{recipe.name} needs entropy in every trajectory")
-    if Quantity.KL_EXACT in recipe.needs or any(isinstance(column, Annotator) for column in recipe.reads):
+    # What a rollout has measured for its next choice is nothing that a batch is learnt from by.
+    reads = frozenset[Column]().union(*(stage.reads for stage in recipe.stages if stage.room != "rollout"))
+    if Quantity.KL_EXACT in recipe.needs or any(isinstance(column, Annotator) for column in reads):
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 
 

@@ -117,11 +117,12 @@ class Reference(Help):
 class Rescued(Rollout):
     """`samples` per scenario; where none succeeds, a ladder of helps is climbed to the least that works.
 
-    A group has failed when no sample's scores sum to `success`. It is asked again with the first rung's help, `tries`
-    times, then with the next one's, until some try succeeds; draws depend on scenario, rung and try alone, so the rung
-    is the one that playing all of them would find. `take` failures, the first by number, give way to the rung's first
-    successes. A group that succeeded, and one that no rung helps, stays as it is, byte for byte. What gave way and all
-    other tries are discarded, and tell the ledger nothing: it counts unaided samples alone.
+    A group has failed when no sample's `score` (None: the sum of all, before weights) reaches `success`. It is asked
+    again with the first rung's help, `tries` times, then with the next one's, until some try succeeds; draws depend on
+    scenario, rung and try alone, so the rung is the one that playing all of them would find. `take` failures, the first
+    by number, give way to the rung's first successes. A group that succeeded, and one that no rung helps, stays as it
+    is, byte for byte. What gave way and all other tries are discarded. The ledger counts unaided samples alone, those
+    that gave way among them.
 
     A helped sample keeps the prompt and the imposed tokens it was made with, so it is on-policy. A rung that is `bare`
     has it read again behind the plain prompt, as an expert's answer whose probability is unknown.
@@ -146,6 +147,7 @@ class Rescued(Rollout):
     beside: bool = False
     tries: int | None = 1
     success: float = RIGHT
+    score: str | None = None
     after: int = 0
 
     def __post_init__(self) -> None:
@@ -193,7 +195,8 @@ class Rescued(Rollout):
         return Experience([one for group in found for one in group], discarded, metrics)
 
     def _right(self, trajectory: Trajectory) -> bool:
-        return trajectory.failure is None and math.fsum(map(total, trajectory.scores.values())) >= self.success
+        earned = (total(one) for name, one in trajectory.scores.items() if self.score in (None, name))
+        return trajectory.failure is None and math.fsum(earned) >= self.success
 
     async def _tries(
         self, rung: int, help_: Help, asked: dict[int, Assignment], play: Play, score: Grade

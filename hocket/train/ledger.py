@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.core.posterior import Outcomes
+from hocket.core.posterior import Norms, Outcomes
 from hocket.core.signals import RIGHT
 from hocket.stages import State
 
@@ -26,6 +26,7 @@ class LedgerEntry:
             `hocket.core.signals.RIGHT` or more. step: when last asked.
         total, count: sum and number of the rewards of the group of `step`, whose mean ends `history`.
         history: mean rewards of the last groups, oldest first.
+        norms: of right samples number, sum and sum of squares of what gradients' norms were told, then of wrong ones.
     """
 
     groups: int = 0
@@ -35,9 +36,10 @@ class LedgerEntry:
     count: int = 0
     successes: int = 0
     history: list[float] = field(default_factory=list)
+    norms: tuple[float, ...] = ()
 
 
-_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name != "history"]
+_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name not in ("history", "norms")]
 
 
 class Ledger:
@@ -46,8 +48,8 @@ class Ledger:
     def __init__(self) -> None:
         self._entries: dict[str, LedgerEntry] = {}
 
-    def record(self, scenario: str, step: int, reward: float | None) -> None:
-        """Adds one sample. The samples of a scenario in one step are a group.
+    def record(self, scenario: str, step: int, reward: float | None, norm: float | None = None) -> None:
+        """Adds one sample, with its gradient's norm where that was measured. Those of one step are a group.
 
         None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
         """
@@ -59,6 +61,11 @@ class Ledger:
             return
         entry.samples += 1
         entry.successes += reward >= RIGHT
+        if norm is not None:
+            told = np.array(entry.norms or (0.0,) * 6)
+            told[:3] += (reward >= RIGHT) * np.array([1, norm, norm**2])
+            told[3:] += (reward < RIGHT) * np.array([1, norm, norm**2])
+            entry.norms = tuple(told.tolist())
         entry.total += float(reward)
         entry.count += 1
         earlier = entry.history if entry.count == 1 else entry.history[:-1]
@@ -72,7 +79,7 @@ class Ledger:
     def outcomes(self, scenario: str) -> Outcomes:
         """How often the scenario was tried, and how often it was solved."""
         entry = self._entries.get(scenario)
-        return Outcomes(entry.samples, entry.successes) if entry else Outcomes()
+        return Outcomes(entry.samples, entry.successes, _means(entry.norms)) if entry else Outcomes()
 
     def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
@@ -90,7 +97,13 @@ class Ledger:
             "remembered": np.array([len(entry.history) for entry in entries], dtype=np.int64),
             "history": np.array([mean for entry in entries for mean in entry.history], dtype=np.float64),
             **columns,
+            **self._norms(),
         }
+
+    def _norms(self) -> State:
+        """A column of what is known of gradients; none where nothing is."""
+        known = [entry.norms for entry in self._entries.values()]
+        return {"norms": np.array([one or (0.0,) * 6 for one in known])} if any(known) else {}
 
     def restore(self, state: State) -> None:
         """Replaces everything by what `state` returned earlier.
@@ -101,14 +114,25 @@ class Ledger:
         if "successes" not in state:
             state = {**state, "successes": _estimated(state)}
         columns = [state[name].tolist() for name in _NUMBERS]
+        norms = [tuple(one) if any(one) else () for one in state["norms"].tolist()] if "norms" in state else ()
         self._entries, start = {}, 0
-        for scenario, remembered, *numbers in zip(
-            state["scenario"], state["remembered"].tolist(), *columns, strict=True
+        for place, (scenario, remembered, *numbers) in enumerate(
+            zip(state["scenario"], state["remembered"].tolist(), *columns, strict=True)
         ):
             self._entries[scenario] = LedgerEntry(
                 **dict(zip(_NUMBERS, numbers, strict=True)), history=history[start : start + remembered]
             )
+            self._entries[scenario].norms = norms[place] if norms else ()
             start += remembered
+
+
+def _means(told: tuple[float, ...]) -> Norms | None:
+    """Means of norms and of their squares, from numbers and sums."""
+    if not told:
+        return None
+    sides = [(total / count, squares / count) if count else None for count, total, squares in (told[:3], told[3:])]
+    right, wrong = sides[0] or sides[1], sides[1] or sides[0]
+    return Norms(*right, *wrong) if right and wrong else None
 
 
 def _estimated(state: State) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.columns import LIMIT, Column
+from hocket.core.gradient_norms import GRADIENT_NORM, note_norms
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
@@ -149,8 +150,8 @@ async def train_step(parts: RunContext, step: int) -> StepResult:
     result = learn_from(parts, step, experience, problems, rollout=time.perf_counter() - started)
     result.metrics |= engine_metrics(before, counted())
     await parts.hooks.after(parts, step, result)
-    for scenario, reward in outcomes(parts, experience):
-        parts.ledger.record(scenario, step, reward)
+    for scenario, reward, norm in outcomes(parts, experience):
+        parts.ledger.record(scenario, step, reward, norm)
     result.metrics["time/step"] = time.perf_counter() - started
     return result
 
@@ -176,10 +177,10 @@ def learn_from(
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
-def outcomes(parts: RunContext, experience: Experience) -> list[tuple[str, float]]:
-    """What the ledger is told: the scenario and total reward of every sample of the policies' own, in order."""
-    everything = experience.trajectories + experience.discarded
-    return [(t.scenario.id, total_reward(t, parts.weights)) for t in everything if t.source == "own"]
+def outcomes(parts: RunContext, experience: Experience) -> list[tuple[str, float, float | None]]:
+    """What the ledger is told of every sample of the policies' own, in order: scenario, reward, gradient's norm."""
+    own = [one for one in experience.trajectories + experience.discarded if one.source == "own"]
+    return [(one.scenario.id, total_reward(one, parts.weights), GRADIENT_NORM.get(one)) for one in own]
 
 
 def learn(
@@ -201,6 +202,7 @@ def learn(
     learning -= frozenset() if everyone else parts.hooks.withheld(parts)
     for name, learner in parts.learners.items():
         batch = learner.annotate(batch, later=name in learning and Column.BEHAVIOUR not in reads)
+    note_norms(batch, trajectories)
     if parts.embedder is not None:
         batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
     metrics: Metrics = {}

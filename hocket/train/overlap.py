@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -114,26 +115,29 @@ class Earned:
     """What a step found out about scenarios and the ledger does not know yet: the next collection had begun before."""
 
     def __init__(self) -> None:
-        self._step, self._outcomes = 0, list[tuple[str, float]]()
+        self._step, self._outcomes = 0, list[tuple[str, float, float | None]]()
 
-    def keep(self, step: int, outcomes: list[tuple[str, float]]) -> None:
+    def keep(self, step: int, outcomes: list[tuple[str, float, float | None]]) -> None:
         """What this step found out."""
         self._step, self._outcomes = step, outcomes
 
     def settle(self, ledger: Ledger) -> None:
         """Has the ledger know it."""
-        for scenario, reward in self._outcomes:
-            ledger.record(scenario, self._step, reward)
+        for scenario, reward, norm in self._outcomes:
+            ledger.record(scenario, self._step, reward, norm)
         self._outcomes = []
 
     def state(self) -> State:
         """For a checkpoint."""
-        scenarios, rewards = ([one[side] for one in self._outcomes] for side in (0, 1))
-        return {"step": self._step, "scenarios": scenarios, "rewards": rewards}
+        scenarios, rewards, norms = ([one[side] for one in self._outcomes] for side in (0, 1, 2))
+        known = [math.nan if norm is None else norm for norm in norms]
+        return {"step": self._step, "scenarios": scenarios, "rewards": rewards, "norms": known}
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""
-        self.keep(int(state["step"]), list(zip(state["scenarios"], state["rewards"], strict=True)))
+        known = state.get("norms") or [math.nan] * len(state["rewards"])
+        norms = [None if math.isnan(norm) else norm for norm in known]
+        self.keep(int(state["step"]), list(zip(state["scenarios"], state["rewards"], norms, strict=True)))
 
 
 class Overlap:

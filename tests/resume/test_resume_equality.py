@@ -64,6 +64,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "ppo-rlhf": (TINY, ["--recipe", "ppo-rlhf", "--update.epochs", "1", "--update.minibatches", "2"]),
     "running-mean": (TINY, ["--recipe", "reinforce-baseline"]),
     "dapo": (TINY, ["--recipe", "dapo"]),
+    "cures": (TINY, ["--recipe", "cures", "--curriculum.pool", "3"]),
     "lora": (TINY, ["--recipe", "grpo-kl", "--lora.rank", "2", "--update.lr", "1e-3"]),
     "replays": (TINY, ["--recipe", "repo-replay", "--curriculum.pool", "2", "--rollout.samples", "3"]),
     "warmup": (TINY, ["--update.warmup", "3", "--update.schedule", "cosine"]),

@@ -92,13 +92,20 @@ class Negative(Value):
 def test_the_ledger_counts_successes_and_reads_what_did_not():
     ledger = ledger_of(0.25, 1.0, samples=8)
     ledger.record("lab/0", 2, None)
-    assert ledger.outcomes("lab/0") == (8, 2)
+    assert ledger.outcomes("lab/0") == (8, 2, None)
     assert ledger.outcomes("lab/0").rate == 0.25
-    assert ledger.outcomes("new") == (0, 0)
+    assert ledger.outcomes("new") == (0, 0, None)
     assert ledger.outcomes("new").rate is None
     again, older = Ledger(), Ledger()
     again.restore(ledger.state())
     older.restore({name: value for name, value in ledger.state().items() if name != "successes"})
     assert again.state().keys() == ledger.state().keys()
     assert [older.outcomes(f"lab/{n}") for n in range(2)] == [again.outcomes(f"lab/{n}") for n in range(2)]
+    again.record("lab/0", 3, 1.0, 2.0)
+    again.record("lab/0", 3, 1.0, 4.0)
+    # Nothing is known of wrong ones, so they have the right ones' norms.
+    assert again.outcomes("lab/0").norms == (3.0, 10.0, 3.0, 10.0)
+    older.restore(again.state())
+    assert older.outcomes("lab/0") == again.outcomes("lab/0")
+    assert older.outcomes("lab/1").norms is None
     Ledger().restore({name: value for name, value in Ledger().state().items() if name != "successes"})

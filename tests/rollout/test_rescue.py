@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hocket.rollout.independent import Independent
 from hocket.rollout.rescue import HELPED, HintAsPrefix, HintInPrompt, Reference, Rescued
+from hocket.types import Score
 from tests.rollout_cases import Stage, assignments
 
 HINTS = ("first", "second", "third")
@@ -26,8 +27,6 @@ class Helped(Stage):
         return made
 
     async def score(self, trajectories):
-        from hocket.types import Score
-
         self.scored += trajectories
         for one in trajectories:
             one.scores["verdict"] = Score(float(one.info["reward"]))
@@ -92,6 +91,22 @@ def test_what_was_said_with_a_bare_help_is_read_behind_the_plain_prompt():
     assert (again.source, again.hint, again.scenario.metadata["demonstration"]) == ("expert", None, "Hint: 42")
     assert found.trajectories[0].scores["verdict"].value == 1.0
     assert found.trajectories[0].scenario is found.trajectories[1].scenario
+
+
+def test_one_of_several_scores_may_decide():
+    class Formed(Helped):
+        async def score(self, trajectories):
+            await super().score(trajectories)
+            for one in trajectories:
+                one.scores["form"] = Score(1.0)
+
+    def rescued(score):
+        made = Formed(rule=lambda scenario, sample: 0.0)
+        made.table = lambda scenario, source, hint, sample: source == "expert"
+        return made.collect(Rescued(samples=2, score=score), assignments("a", demonstration="x")).metrics
+
+    assert rescued(None)["rollout/failed"] == 0
+    assert rescued("verdict")["rollout/rescued"] == 1
 
 
 def test_a_rung_without_anything_to_tell_is_passed_over():

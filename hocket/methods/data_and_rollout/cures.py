@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.core.posterior import Outcomes
+from hocket.core.columns import Column
+from hocket.core.gradient_norms import SCORE_NORM
+from hocket.core.posterior import Norms, Outcomes
 from hocket.curriculum.weighted import Value, Weighted
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.allocated import Allocated, Worth
@@ -37,32 +40,33 @@ class SpreadValue(Value):
         return math.exp(outcomes.spread / self.temperature)
 
 
-def gradient_variance(rate: float, right: float, wrong: float) -> float:
-    """`p q^2 g_r^2 + p^2 q g_w^2 - p^2 q^2 (g_r - g_w)^2`, q = 1 - p, of the norms g of right and wrong samples."""
+def gradient_variance(rate: float, norms: Norms) -> float:
+    """`p q^2 E[g^2|right] + p^2 q E[g^2|wrong] - p^2 q^2 (E[g|right] - E[g|wrong])^2`, q = 1 - p: equation 127."""
     rest = 1 - rate
-    return rate * rest**2 * right**2 + rate**2 * rest * wrong**2 - (rate * rest * (right - wrong)) ** 2
+    square = rest * norms.right_square + rate * norms.wrong_square
+    return rate * rest * (square - rate * rest * (norms.right - norms.wrong) ** 2)
 
 
 @dataclass(frozen=True)
 class NeymanWorth(Worth):
     """`-sigma^2 / n`: what is left of a scenario's gradient variance after n samples (CurES, arXiv 2510.01037).
 
-    Its sum is largest where n is proportional to sigma (Neyman), rounded as well as whole numbers can be.
-
-    Attributes:
-        right, wrong: norms of the gradient of a right and of a wrong sample's log-prob, of which only the ratio
-            matters. One pair for all scenarios; equal, they make sigma `g sqrt(p (1-p))`.
+    Its sum is largest where n is proportional to sigma (Neyman), rounded as well as whole numbers can be. Norms of the
+    gradients of samples' log-probs are measured as they are learnt from (`hocket.core.gradient_norms`); before a
+    scenario's first group they count as `unseen`.
     """
 
-    right: float = 1.0
-    wrong: float = 1.0
+    unseen: float = 1.0
+
+    reads: ClassVar[frozenset[Column]] = frozenset({SCORE_NORM})
 
     def __post_init__(self) -> None:
-        if min(self.right, self.wrong) < 0:
-            raise ValueError(f"right and wrong are norms, at least 0, not {self.right} and {self.wrong}")
+        if self.unseen <= 0:
+            raise ValueError(f"unseen is a norm, above 0, not {self.unseen}")
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        left: NDArray[np.float64] = -gradient_variance(outcomes.mean, self.right, self.wrong) / counts
+        alike = Norms(self.unseen, self.unseen**2, self.unseen, self.unseen**2)
+        left: NDArray[np.float64] = -gradient_variance(outcomes.mean, outcomes.norms or alike) / counts
         return left
 
 
@@ -79,9 +83,11 @@ CURES = GRPO.but(
         "temperature": "T = curriculum.value.temperature = 0.1; the released 100 (right + 1) draws almost evenly",
         "counts": "of the whole run, without forgetting, as in the released code",
         "first pass": "every scenario of the pool once; the paper begins with four samples of each",
+        "norms": "of a sample's log-prob by the logits, over all decisions; the released code has that by the input "
+        "embeddings, measured once before training, here as samples are learnt from",
+        "one outcome alone": "the other's norms are taken to be its own; the released code takes 0",
         "bounds": "2 to 16 samples of a scenario; the paper's most is 16",
     },
-    note="norms of the gradients of single samples are one pair of settings, not measured per scenario",
     curriculum=Weighted(value=SpreadValue()),
     rollout=Allocated(value=NeymanWorth(), samples=8, high=16),
 )

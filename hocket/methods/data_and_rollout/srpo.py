@@ -7,10 +7,10 @@ GRPO's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hocket.core.keys import Key
-from hocket.curriculum.weighted import Members
+from hocket.curriculum.weighted import FoundIds, Members
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
@@ -32,6 +32,7 @@ class Unsolved(Curriculum):
     prompts: int = 16
     pool: int = 256
     solved: float = 1.0
+    _found: FoundIds = field(default_factory=FoundIds, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.prompts < 1 or self.pool < 1:
@@ -39,7 +40,7 @@ class Unsolved(Curriculum):
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         members = Members(task, self.pool, ledger, key)
-        open_ = [place for place in range(members.size) if self._open(members[place].id, ledger)]
+        open_ = [place for place, name in enumerate(self._found.of(members)) if self._open(name, ledger)]
         chosen: list[int] = []
         for position in range(asked, asked + count):
             turn, step = divmod(position, members.size)

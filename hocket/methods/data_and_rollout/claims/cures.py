@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from hocket.core.gradient_norms import GRADIENT_NORM
 from hocket.core.keys import Key
-from hocket.core.posterior import Outcomes
+from hocket.core.posterior import Norms, Outcomes
 from hocket.curriculum.weighted import Even
+from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, say
+from hocket.lab.toys.hard_half import HARD_HALF
 from hocket.lab.toys.rates import coins, ledger_of
+from hocket.lab.toys.rewarded import lines
 from hocket.methods.data_and_rollout.cures import CURES, NeymanWorth, SpreadValue, gradient_variance
+from hocket.recipe import Recipe
 from hocket.rollout.allocated import allocate
 from hocket.rollout.independent import Independent
+from hocket.train.ledger import Ledger
 
 claim = Claims("cures", "arXiv:2510.01037; ZexuSun/CurES")
 COUNTS = np.arange(2, 17)
@@ -55,30 +63,53 @@ def _() -> Finding:
     return Finding(max(odds) / min(odds) < 1.01, say(largest_over_smallest=max(odds) / min(odds)))
 
 
-@claim(
-    "p q^2 g_r^2 + p^2 q g_w^2 - p^2 q^2 (g_r - g_w)^2 is the variance of (r - p) g, by enumeration.", "equation 127"
-)
+@claim("sigma^2 is the variance of (r - p) g, by enumeration over right and wrong samples of several norms.", "eq. 127")
 def _() -> Finding:
     off = 0.0
-    for rate, right, wrong in itertools.product((0.1, 0.5, 0.8), (0.5, 1.0), (0.2, 1.0, 3.0)):
-        values, chances = np.array([(1 - rate) * right, -rate * wrong]), np.array([rate, 1 - rate])
-        mean = float((values * chances).sum())
-        own = float((chances * (values - mean) ** 2).sum())
-        off = max(off, abs(own - gradient_variance(rate, right, wrong)))
+    for rate, right, wrong in itertools.product((0.1, 0.5, 0.8), ((0.5, 1.0), (2.0, 2.0)), ((0.2, 3.0), (1.0, 0.4))):
+        values = np.array([*((1 - rate) * g for g in right), *(-rate * g for g in wrong)])
+        chances = np.array([rate / 2, rate / 2, (1 - rate) / 2, (1 - rate) / 2])
+        own = float((chances * (values - (values * chances).sum()) ** 2).sum())
+        told = Norms(sum(right) / 2, sum(g**2 for g in right) / 2, sum(wrong) / 2, sum(g**2 for g in wrong) / 2)
+        off = max(off, abs(own - gradient_variance(rate, told)))
     return below(1e-12, off_by_enumeration=off)
+
+
+@claim("A sample's norm is that of its log-prob's gradient by the logits, as autograd has it; the ledger keeps means.")
+def _() -> Finding:
+    bench = Bench(HARD_HALF, CURES, lr=0.5).run(2, every=9)
+    logits = bench.policy.logits.detach().clone().requires_grad_()
+    slope, off = torch.log_softmax(logits, -1), 0.0
+    result = bench.step()
+    for one in result.trajectories[::5]:
+        (turn,) = one.turns
+        logp = slope[torch.from_numpy(turn.observation), torch.from_numpy(turn.action)].sum()
+        (by_logits,) = torch.autograd.grad(logp, logits, retain_graph=True)
+        off = max(off, abs(float(by_logits.norm()) - GRADIENT_NORM.get(one)))
+    known = bench.parts.ledger.outcomes("lab/0").norms
+    again = Ledger()
+    again.restore(bench.parts.ledger.state())
+    kept = known is not None and again.outcomes("lab/0") == bench.parts.ledger.outcomes("lab/0")
+    return Finding(off < 1e-9 and kept, say(off_autograd=off, of_right_and_wrong=str(known)))
+
+
+def _norms(rng: np.random.Generator) -> Norms:
+    """Of right and wrong samples, each all alike."""
+    right, wrong = rng.uniform(0.5, 3, size=2).tolist()
+    return Norms(right, right**2, wrong, wrong**2)
 
 
 @claim("Greedy makes sum sigma^2/n least, as brute force does, and is near n proportional to sigma.", "Neyman")
 def _() -> Finding:
     rng, off, near = Key.of(0).derive("neyman").numpy(), 0.0, 0.0
     for _ in range(40):
-        told = [Outcomes(100, int(rng.integers(0, 101))) for _ in range(3)]
-        worth = np.stack([NeymanWorth(1.0, 0.7)(one, (), COUNTS) for one in told])
+        told = [Outcomes(100, int(rng.integers(0, 101)), _norms(rng)) for _ in range(3)]
+        worth = np.stack([NeymanWorth()(one, (), COUNTS) for one in told])
         counts = allocate(worth, 2, 24)
         ways = (way for way in itertools.product(COUNTS.tolist(), repeat=3) if sum(way) == 24)
         force = max(float(sum(row[n - 2] for row, n in zip(worth, way, strict=True))) for way in ways)
         off = max(off, abs(force - float(sum(row[n - 2] for row, n in zip(worth, counts, strict=True)))))
-        sigma = np.sqrt([gradient_variance(one.mean, 1.0, 0.7) for one in told])
+        sigma = np.sqrt([gradient_variance(one.mean, one.norms or Norms(1, 1, 1, 1)) for one in told])
         ideal = 24 * sigma / sigma.sum()
         near = max(near, float(np.abs(ideal - counts).max()) if (ideal >= 2).all() and (ideal <= 16).all() else 0.0)
     return Finding(off < 1e-12 and near < 1.01, say(off_brute_force=off, largest_distance_from_sigma=near))
@@ -88,12 +119,34 @@ def _() -> Finding:
 def _() -> Finding:
     rng, worst = Key.of(1).derive("neyman").numpy(), -np.inf
     for _ in range(60):
-        told = [Outcomes(100, int(rng.integers(0, 101))) for _ in range(4)]
+        told = [Outcomes(100, int(rng.integers(0, 101)), _norms(rng)) for _ in range(4)]
         worth = np.stack([NeymanWorth()(one, (), COUNTS) for one in told])
         ours = float(worth[range(4), allocate(worth, 2, 32) - 2].sum())
         worst = max(worst, float(worth[:, 8 - 2].sum()) - ours)
     alike = allocate(np.stack([NeymanWorth()(Outcomes(9, 3), (), COUNTS)] * 4), 2, 32).tolist()
     return Finding(worst < 1e-12 and alike == [8] * 4, say(largest_excess=worst, alike=str(alike)))
+
+
+SOLVED, HARD = (*[0.3] * 6, *[0.995] * 18), (*[0.03] * 6, *[0.2] * 3, 0.4, 0.5, 0.6, *[0.9] * 6, *[0.99] * 6)
+EVEN = CURES.but({"curriculum.value": Even(), "rollout": Independent(samples=8)}, name="even")
+
+
+def trained(rates: Sequence[float], recipe: Recipe, steps: int) -> list[Bench]:
+    """Three seeds, with as many samples in each step."""
+    world, start = coins(rates)
+    return [Bench(world, recipe, seed, start=start, lr=0.1, prompts=6).run(steps, every=2) for seed in range(3)]
+
+
+@claim(
+    "Where most scenarios are solved already the same success takes fewer samples than drawn and shared out evenly; "
+    "where many are hardly ever solved it does not, since they are seldom asked.",
+    "arXiv:2510.01037; the second half derived",
+)
+def _() -> Finding:
+    first = {one.name: [float(bench.first(0.95) or 99) for bench in trained(SOLVED, one, 36)] for one in (CURES, EVEN)}
+    ends = {one.name: [bench.success() for bench in trained(HARD, one, 60)] for one in (CURES, EVEN)}
+    holds = max(first["cures"]) < min(first["even"]) and sum(ends["cures"]) < sum(ends["even"])
+    return Finding(holds, lines(steps_to_95_percent=first, success_where_many_are_hard=ends))
 
 
 SETTINGS = {"curriculum.pool": 12, "curriculum.prompts": 6}

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hocket.curriculum.weighted import Even, Weighted
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.rates import coins
@@ -30,7 +31,10 @@ def _() -> Finding:
             ledger.record("q", step, float(number < right))
         visits = visits + 1 if right == 4 else 0
     off = max(abs(one - other) for one, other in zip(seen, wanted, strict=True))
-    return Finding(off < 1e-12 and max(seen) == 1.6 and HEATED.temperature(2.0, [1.0]) == 2.0, say(temperatures=seen))
+    plain = ERPO.curriculum == Weighted(Even(), prompts=16, pool=256, even=0.0)
+    return Finding(
+        plain and off < 1e-12 and max(seen) == 1.6 and HEATED.temperature(2.0, [1.0]) == 2.0, say(temperatures=seen)
+    )
 
 
 SATURATED = (*[0.97] * 6, *[0.5] * 6)
@@ -45,8 +49,14 @@ def _() -> Finding:
     assert batch is not None
     assert batch.temperature is not None
     hot = torch.unique(batch.temperature).tolist()
+    each = batch.temperature.double()
+    shares = float((each > 1).double().mean()), float(each.mean())
+    told = (
+        max(abs(result.metrics[f"rollout/{n}"] - one) for n, one in zip(("heated", "temperature"), shares, strict=True))
+        < 1e-6
+    )
     return Finding(
-        len(hot) > 1 and max(hot) > 1.1 and result.metrics["kl/behaviour"] < 1e-6,
+        len(hot) > 1 and max(hot) > 1.1 and result.metrics["kl/behaviour"] < 1e-6 and told,
         say(temperatures=hot, kl_to_the_sampler=result.metrics["kl/behaviour"]),
     )
 

@@ -30,12 +30,9 @@ def _() -> Finding:
         turn, rung = one.turns[0], HELPED.get(one)
         if rung is None:
             other = theirs[one.scenario.id, one.sample].turns[0]
-            alike += bool(
-                np.array_equal(turn.action, other.action)
-                and turn.logp is not None
-                and other.logp is not None
-                and bool((turn.logp == other.logp).all())
-            )
+            assert turn.logp is not None
+            assert other.logp is not None
+            alike += np.array_equal(turn.action, other.action) and np.array_equal(turn.logp, other.logp)
             continue
         length, question = math.floor(SHARES[rung - 1] * LENGTH), int(one.scenario.metadata["question"])
         imposed = turn.forced if turn.forced is not None else np.zeros(0)

@@ -28,7 +28,12 @@ def _() -> Finding:
     ledger, kept = ledger_of(*RATES, samples=10), {f"lab/{n}" for n, rate in enumerate(RATES) if rate < 1}
     passes = [[one.id for one in ASKING(world, 8 * n, 8, ledger, Key.of(0))] for n in range(1, 30)]
     least = min(set(map(len, (set(one) for one in passes))))
-    holds = whole == plain and all(set(one) == kept for one in passes) and least == len(kept)
+    holds = (
+        (ASKING.prompts, ASKING.pool) == (16, 256)
+        and whole == plain
+        and all(set(one) == kept for one in passes)
+        and least == len(kept)
+    )
     return Finding(holds, say(kept=str(sorted(kept))))
 
 
