@@ -67,24 +67,13 @@ class JointTask:
 
     def success(self, trajectory: Trajectory) -> float:
         """The mean over agents of the undiscounted return."""
-        returns = self.returns(trajectory)
-        return float(np.sum(list(returns.values()))) / len(self.world.agents)
-
-    def returns(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """The undiscounted return of each agent that acted."""
-        score, start, found = trajectory.scores.get("reward"), 0, {}
-        given = np.zeros(trajectory.length) if score is None else np.asarray(score.value, np.float64)
-        for turn in trajectory.turns:
-            found[turn.agent] = float(given[start : start + len(turn)].sum())
-            start += len(turn)
-        return found
+        score = trajectory.scores.get("reward")
+        earned = 0.0 if score is None else float(np.sum(np.asarray(score.value, dtype=np.float64)))
+        return earned / len(self.world.agents)
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """`truncated`: whether a limit of time ended the episode; `return/AGENT`; what the world tells besides."""
-        shares = {"truncated": float(trajectory.truncated)}
-        if len(self.world.agents) > 1:
-            shares |= {f"return/{agent}": value for agent, value in self.returns(trajectory).items()}
-        return shares
+        """`truncated`: whether a limit of time ended the part of some agent."""
+        return {"truncated": float(trajectory.truncated)}
 
     # ------------------------------------------------------------ who plays
 
