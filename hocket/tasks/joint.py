@@ -90,7 +90,7 @@ class JointTask:
             raise ConfigurationError(
                 f"task {self.name}: agents {members[0]} and {other} cannot share a policy, for one sees "
                 f"{first.observations} numbers and has {first.actions} actions, the other {of[other].observations} and "
-                f"{of[other].actions}; give each its own with --set cast=separate"
+                f"{of[other].actions}; give each its own with --cast separate"
             )
         told = len(members) if self.identified and len(members) > 1 else 0
         return PolicySpaces(first.observations + told, first.actions, first.discrete, self.world.joint)

@@ -98,5 +98,6 @@ def controller(world, agents=None, **settings):
 
 def play(world, assignments, policy=None, *, width=8, key=None):
     policy = policy or controller(world)
-    player = JointPlayer(world, {"policy": policy}, dict.fromkeys(world.agents, "policy"), width=width)
+    seats = dict.fromkeys(world.agents, "policy")
+    player = JointPlayer(world, {"policy": policy}, seats, width=width)
     return asyncio.run(player.play(assignments, key=key or Key.of(11)))

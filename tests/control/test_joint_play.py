@@ -160,8 +160,23 @@ def test_unequal_agents_share_no_policy_and_casts_need_a_team():
 
             return (Seat(3, 4), Seat(5, 4), Seat(3, 4))
 
-    with pytest.raises(ConfigurationError, match=r"runner_0 and runner_1 cannot share.*cast=separate"):
+    with pytest.raises(ConfigurationError, match=r"runner_0 and runner_1 cannot share.*cast separate"):
         JointTask(Unequal()).spaces(Unequal().agents)
     cart = tasks.find("gym:CartPole-v1")
     with pytest.raises(ConfigurationError, match="one agent"):
         build_parts(configure([("recipe", find("ppo").but(cast=find("cory").cast))], cart), cart)
+
+
+def test_in_turn_within_a_step_everyone_knows_the_moves_before_its_own():
+    task = tasks.find("dilemma:prisoners?sequenced=true&rounds=3&ids=false")
+    policy = controller(task.world)
+    one = play(task.world, [asked(3)], policy)[0]
+    row, column = one.turns
+    assert [turn.time.tolist() for turn in one.turns] == [[0, 2, 4], [1, 3, 5]]
+    assert (row.observation[:, 5:9] == 0).all()
+    assert column.observation[:, 5:9].tolist() == [[*np.eye(2)[move], 0, 0] for move in row.action]
+    table = [[3, 0], [5, 1]]
+    moves = list(zip(row.action.tolist(), column.action.tolist(), strict=True))
+    expected = [table[a][b] for a, b in moves] + [table[b][a] for a, b in moves]
+    assert one.scores["reward"].value.tolist() == expected
+    assert one.terminated
