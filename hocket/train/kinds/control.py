@@ -45,6 +45,7 @@ class Control(Network):
     ) -> tuple[Mapping[str, Policy], Player]:
         from hocket.tasks.joint import JointTask
 
+        self.check_words(config, task)
         if not isinstance(task, JointTask):
             if type(config.phases[0][0].cast) is not Shared:
                 raise ConfigurationError(
@@ -52,7 +53,6 @@ class Control(Network):
                     "choose a task of several agents, such as mpe:spread, or drop the cast"
                 )
             return super().build(config, task, workflow=workflow, journal=journal, precision=precision)
-        self.check_words(config, cast(Task, task))
         return _team(config, task)
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
@@ -78,6 +78,12 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
     given = config.phases[0][0].cast
     seats = {agent: policy_of(agent, config.roles.get(agent, RoleSettings()), given) for agent in agents}
     members = {name: [agent for agent in agents if seats[agent] == name] for name in dict.fromkeys(seats.values())}
+    acts = {seat.actions if not seat.discrete else 0 for seat in task.world.seats}
+    if len(acts) > 1:
+        raise ConfigurationError(
+            f"task {task.name}: some agents choose discrete actions and others vectors, or vectors of unequal size, "
+            "which one batch cannot hold; wrap it so that all act alike"
+        )
     key = Key.of(config.seed)
     policies = {
         name: ControlPolicy(task.spaces(own), name=name, key=key.derive("policy", name))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.joint_games import Array, CooperativeGame
-from hocket.lab.toys.teams import trained
+from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.decentralized_policy_optimization import (
     DECENTRALIZED_POLICY_OPTIMIZATION,
     adapted,
@@ -141,7 +141,7 @@ def _() -> Finding:
         given = penalties(Evaluation(logp), batch, root, plain).total()
         (found,) = torch.autograd.grad(given, logp)
         expected, push = _by_hand(batch, logp.detach(), root, plain)
-        error, slope = max(error, abs(float(given) - expected)), max(slope, gap(found, push))
+        error, slope = max(error, abs(float(given.detach()) - expected)), max(slope, gap(found, push))
     return below(1e-9, len(names) == 3, largest_error=error, largest_error_of_slopes=slope)
 
 
@@ -171,15 +171,16 @@ def _() -> Finding:
     return below(1e-12, difference=gap(found, [1.0, 0.5, 0.5, 0.5, 0.25]))
 
 
-@claim("On spread it earns no less than IPPO, within noise, and falls back no more often from step to step.", slow=True)
+@claim(
+    "On spread it is far above random play and within 10 percent of IPPO; the paper's lead over it is not seen.",
+    slow=True,
+)
 def _() -> Finding:
-    names = ("decentralized-policy-optimization", "ippo")
-    found = {name: [trained(name, "mpe:spread?agents=2", seed, 20) for seed in SEEDS] for name in names}
-    ours, theirs = ([run.score for run in found[name]] for name in names)
-    noise = 2 * math.hypot(*(stdev(scores) / math.sqrt(len(SEEDS)) for scores in (ours, theirs)))
-    drops = [fmean(float((np.diff(run.path) < 0).mean()) for run in found[name]) for name in names]
-    holds = fmean(ours) > fmean(theirs) - noise and drops[0] <= drops[1] + 0.1
-    return Finding(holds, say(returns=ours, of_ippo=theirs, share_of_drops=drops[0], of_ippos=drops[1]))
+    pair = "mpe:spread?agents=2"
+    ours, theirs = ([trained(name, pair, seed, 12).score for seed in SEEDS] for name in (claim.row, "ippo"))
+    (low, high), chance = interval(ours), by_chance(pair)
+    holds = low > chance + 2 and fmean(ours) > fmean(theirs) - 0.1 * abs(fmean(theirs))
+    return Finding(holds, say(returns=ours, lower_end=low, upper_end=high, of_ippo=theirs, by_chance=chance))
 
 
 claim.shipped(DECENTRALIZED_POLICY_OPTIMIZATION, "update", "objective")
