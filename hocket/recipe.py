@@ -143,8 +143,8 @@ class Recipe:
 
     @property
     def central(self) -> bool:
-        """Whether values are of the joint state of all agents, which the environment must offer."""
-        return any(stage.central for stage in self.stages)
+        """Whether a stage says (`central`) that values are of the joint state of all agents, which must be offered."""
+        return any(getattr(stage, "central", False) for stage in self.stages)
 
     @property
     def wants_reference(self) -> bool:

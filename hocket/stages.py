@@ -226,11 +226,6 @@ class Stage:
         return any(part.needs_latents for part in self.parts())
 
     @fact
-    def central(self) -> bool:
-        """Whether the values it reads or trains are of the joint state of all agents."""
-        return any(part.central for part in self.parts())
-
-    @fact
     def on_policy_only(self) -> bool:
         """Whether it is right for the first update from a batch alone."""
         return any(part.on_policy_only for part in self.parts())

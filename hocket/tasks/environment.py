@@ -299,8 +299,7 @@ GYMNASIUM = TaskForm(
 
 PETTINGZOO = TaskForm(
     name="pettingzoo:MODULE",
-    description="a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2 (needs pygame), or a parallel one "
-    "for control policies, e.g. pettingzoo:mpe2.simple_spread_v3 or any with ?kind=control",
+    description="a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2, or for control (?kind=control)",
     make=zoo_task,
 )
 
