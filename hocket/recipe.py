@@ -187,7 +187,9 @@ class Recipe:
         for number, shape in enumerate(self.shaping):
             batch = _call(shape, f"shaping.{number}", state, batch)
             yield f"shaping.{number}", batch
-        credited = cast(Occurrences, _call(self.credit, "credit", state, apart(batch)))
+        # Pairs are of whole trajectories, teams included; all other credit follows each agent by itself.
+        seen = batch if self.credit.pairs else apart(batch)
+        credited = cast(Occurrences, _call(self.credit, "credit", state, seen))
         batch = batch.but(occurrences=together(batch, credited))
         yield "credit", batch
         if self.correction is not None:

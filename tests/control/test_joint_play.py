@@ -1,6 +1,7 @@
 """Joint play: one turn per agent, ends of their own, credit that never crosses from one agent to the next."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,3 +181,11 @@ def test_in_turn_within_a_step_everyone_knows_the_moves_before_its_own():
     expected = [table[a][b] for a, b in moves] + [table[b][a] for a, b in moves]
     assert one.scores["reward"].value.tolist() == expected
     assert one.terminated
+
+
+def test_pairs_are_of_whole_episodes():
+    played = play(Relay(), [asked(3, 2), asked(5, 2)])
+    for number, one in enumerate(played):
+        one.scores["reward"] = replace(one.scores["reward"], value=one.scores["reward"].value + number)
+    credited, _ = find("online-dpo").compute_credit(pack(played), {}, {})
+    assert credited.occurrences.pairs.tolist() == [[1, 0], [3, 2]]
