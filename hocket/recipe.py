@@ -11,6 +11,7 @@ from hocket.core.casting import Cast, Shared
 from hocket.core.columns import Column
 from hocket.core.components import misplaced, replaced_all
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.joint import apart, together
 from hocket.core.requirements import Requirement
 from hocket.core.rooms import public
 from hocket.curriculum.shuffled import Shuffled
@@ -141,6 +142,11 @@ class Recipe:
         return any(stage.needs_latents for stage in self.stages)
 
     @property
+    def central(self) -> bool:
+        """Whether a stage says (`central`) that values are of the joint state of all agents, which must be offered."""
+        return any(getattr(stage, "central", False) for stage in self.stages)
+
+    @property
     def wants_reference(self) -> bool:
         return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or self.plays_reference
 
@@ -181,7 +187,10 @@ class Recipe:
         for number, shape in enumerate(self.shaping):
             batch = _call(shape, f"shaping.{number}", state, batch)
             yield f"shaping.{number}", batch
-        batch = batch.but(occurrences=cast(Occurrences, _call(self.credit, "credit", state, batch)))
+        # Pairs are of whole trajectories, teams included; all other credit follows each agent by itself.
+        seen = batch if self.credit.pairs else apart(batch)
+        credited = cast(Occurrences, _call(self.credit, "credit", state, seen))
+        batch = batch.but(occurrences=together(batch, credited))
         yield "credit", batch
         if self.correction is not None:
             yield "correction", _call(self.correction, "correction", state, batch)

@@ -25,6 +25,7 @@ from hocket.core.batch import Groups as Groups
 from hocket.core.batch import Level as Level
 from hocket.core.batch import LevelScores as LevelScores
 from hocket.core.batch import Occurrences as Occurrences
+from hocket.core.batch import Parts as Parts
 from hocket.core.batch import Recorded as Recorded
 from hocket.core.batch import trajectory_of_turn as trajectory_of_turn
 from hocket.core.columns import ANSWER
@@ -176,6 +177,22 @@ on with; its turn's context is that episode's."""
 # ---------------------------------------------------------------- what was recorded
 
 
+@dataclass(frozen=True, eq=False)
+class End:
+    """How one agent's part of a joint episode ended, apart from the others'.
+
+    Attributes:
+        terminated: whether the task itself ended for this agent. truncated: whether a limit cut its part short.
+        state: what the agent saw last, `[O]`, whose value is bootstrapped after truncation.
+        joint: the joint state at that moment, `[S]`, where the environment offers one.
+    """
+
+    terminated: bool
+    truncated: bool
+    state: NDArray[Any] | None = None
+    joint: NDArray[Any] | None = None
+
+
 @dataclass(eq=False, repr=False)
 class Turn:
     """One agent's span of decisions, compared by identity: a shared turn is one object in several trajectories.
@@ -192,6 +209,11 @@ class Turn:
         finish: why the turn ended: `stop`, `length`, `terminated`, `truncated`, `cancelled`.
         segment: number of each decision's segment, `[L]`, never falling; one segment when None.
         prompt: all messages that the agent was shown, where it reads messages.
+        time: when each decision was made, `[L]`, rising; simultaneous decisions of several agents share a time. None
+            where turns follow each other.
+        joint: the state of the whole world before each decision, `[L, S]`, for central critics; None where there is
+            none.
+        end: how this agent's part of a joint episode ended; None where the trajectory ends for all its turns at once.
     """
 
     agent: str
@@ -210,6 +232,9 @@ class Turn:
     prompt: Sequence[Message] = ()
     decoding: Decoding | None = None
     extras: dict[str, Any] = field(default_factory=dict)
+    time: NDArray[np.int64] | None = None
+    joint: NDArray[np.float32] | None = None
+    end: End | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -241,6 +266,9 @@ class Score:
 @dataclass(eq=False, repr=False)
 class Trajectory:
     """What happened in one attempt at a scenario: its turns in time order, and how good it was.
+
+    Agents that act at once, or in an order of the world's, have one turn each, whose decisions say their `time`; each
+    such turn ends by itself (`Turn.end`).
 
     `terminated` (the task itself ended) is kept apart from `truncated` (a limit cut it short): after truncation the
     value of `final_state` is bootstrapped, after termination it is 0. `branches` hold the candidates that were not

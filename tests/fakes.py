@@ -31,6 +31,9 @@ class TablePolicy:
         self.default_lr = 0.1
         self.evaluated = 0
 
+    def centralise(self) -> None:
+        """Its states are whole as they are."""
+
     def require(self, needs: frozenset[Quantity]) -> None:
         pass
 

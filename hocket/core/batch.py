@@ -94,6 +94,51 @@ _PER_PAIR = ("compared", "pair_weight", "pair_margin", "pair_target")
 
 
 @dataclass(frozen=True)
+class Parts:
+    """The agents' parts of joint trajectories: each ends by itself, and credit follows each as a trajectory of its own.
+
+    The occurrences of a part are contiguous; a trajectory without decisions is one part. C is the number of parts.
+
+    Attributes:
+        of: the part of each occurrence, `[E]` in 0..C-1, never falling.
+        trajectory: whose, `[C]`, never falling. agent: codes of `Batch.names["agent"]`, `[C]`; -1 without a turn.
+        terminated, truncated, final_state: as in `Batch`, of each part. final_joint: the joint state at its end.
+        final_value: `[C]`, the value of what it ended in where it was truncated, 0 elsewhere, when annotated.
+    """
+
+    of: Tensor
+    trajectory: Tensor
+    agent: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    final_state: Sequence[NDArray[Any] | None]
+    final_joint: Sequence[NDArray[Any] | None]
+    final_value: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return len(self.trajectory)
+
+    def select(self, place: Tensor, kept: Tensor) -> Parts:
+        """Those of the trajectories that have a place, `[N]` (-1 is none), and of the occurrences `kept` `[E]`."""
+        chosen = torch.nonzero(place[self.trajectory] >= 0).flatten()
+        number = torch.full((self.size,), -1, dtype=torch.long)
+        number[chosen] = torch.arange(len(chosen))
+        rows = chosen.tolist()
+        return Parts(
+            of=number[self.of[kept]],
+            trajectory=place[self.trajectory[chosen]],
+            agent=self.agent[chosen],
+            terminated=self.terminated[chosen],
+            truncated=self.truncated[chosen],
+            final_state=[self.final_state[row] for row in rows],
+            final_joint=[self.final_joint[row] for row in rows],
+            final_value=None if self.final_value is None else self.final_value[chosen],
+        )
+
+
+@dataclass(frozen=True)
 class Batch:
     """Packed experience without padding. A decision is stored once, however many trajectories share it.
 
@@ -110,6 +155,10 @@ class Batch:
         allowed: per turn, the actions that each of its decisions was kept to, `[L, V]` bool, or None; empty where
             nothing was masked. A policy's log-probs and entropies are those of the masked distribution; `logp` has a
             column `unmasked` then.
+        time: when each decision was made, `[T]`, where turns are simultaneous; None elsewhere. joint: per turn the
+            joint state before each of its decisions, `[L, S]`, or None; empty where no environment offers one.
+        parts: the agents' parts of joint trajectories, or None; see `hocket.core.joint.apart`. final_joint: per
+            trajectory, where each part is one.
         scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
         terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
             `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
@@ -150,6 +199,10 @@ class Batch:
     annotations: Mapping[str, Tensor] = field(default_factory=dict)
     temperature: Tensor | None = None
     allowed: Sequence[NDArray[Any] | None] = ()
+    time: Tensor | None = None
+    joint: Sequence[NDArray[Any] | None] = ()
+    parts: Parts | None = None
+    final_joint: Sequence[NDArray[Any] | None] = ()
     info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     step: int = 0
     progress: float = 0.0
@@ -202,7 +255,8 @@ class Batch:
             name: LevelScores(score.level, score.values[keep]) if score.level is Level.DECISION else score
             for name, score in self.scores.items()
         }
-        return replace(self, occurrences=kept, scores=scores)
+        parts = None if self.parts is None else replace(self.parts, of=self.parts.of[keep])
+        return replace(self, occurrences=kept, scores=scores, parts=parts)
 
     def of_policy(self, name: str) -> Batch:
         """Only the occurrences decided by one policy; contexts and trajectories stay whole."""
@@ -214,7 +268,8 @@ class Batch:
         """A mini-batch: only the trajectories `chosen` (`[M]`, rising), renumbered; turns and decisions stay."""
         place = torch.full((self.trajectories,), -1, dtype=torch.long)
         place[chosen] = torch.arange(len(chosen))
-        part = self.restricted(place[self.occurrences.trajectory] >= 0)
+        inside = place[self.occurrences.trajectory] >= 0
+        part = self.restricted(inside)
         occurrences = part.occurrences.with_pairs(place)
         rows = chosen.tolist()
         scores = {
@@ -229,7 +284,9 @@ class Batch:
             order=self.order[chosen],
             terminated=self.terminated[chosen],
             truncated=self.truncated[chosen],
+            parts=None if self.parts is None else self.parts.select(place, inside),
             final_state=[self.final_state[row] for row in rows] if self.final_state else (),
+            final_joint=[self.final_joint[row] for row in rows] if self.final_joint else (),
             final_value=None if self.final_value is None else self.final_value[chosen],
             info={name: [column[row] for row in rows] for name, column in self.info.items()},
             scores=scores,

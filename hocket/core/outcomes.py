@@ -46,9 +46,19 @@ def total_reward(trajectory: Trajectory, weights: Mapping[str, float]) -> float:
 
 
 def earned_by_role(trajectory: Trajectory, weights: Mapping[str, float]) -> dict[str, float]:
-    """The weighted rewards of the turns of each role that acted and was judged, summed."""
+    """The weighted rewards of the turns of each role that acted and was judged, summed.
+
+    In joint play they are those of its decisions.
+    """
     earned: dict[str, float] = defaultdict(float)
+    joint = any(turn.end is not None for turn in trajectory.turns)
     for name, score in trajectory.scores.items():
+        if joint and score.level is Level.DECISION and score.value is not None:
+            start, given = 0, cast(Sequence[float | None], score.value)
+            for turn in trajectory.turns:
+                own = sum(float(value or 0.0) for value in given[start : start + len(turn)])
+                earned[turn.role or turn.agent] += weights.get(name, 1.0) * own
+                start += len(turn)
         if score.level is not Level.TURN or score.value is None:
             continue
         for turn, value in zip(trajectory.turns, cast(Sequence[float | None], score.value), strict=True):

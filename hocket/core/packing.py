@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Level, LevelScores, Occurrences, Recorded
 from hocket.core.columns import ALLOWED, UNMASKED
+from hocket.core.joint import parts_of
 from hocket.types import Score, Trajectory, Turn
 
 
@@ -91,6 +92,9 @@ def pack(trajectories: Sequence[Trajectory]) -> Batch:
         temperature=_temperatures(turns),
         allowed=[ALLOWED.get(turn) for turn in turns] if any(ALLOWED.present(turn) for turn in turns) else (),
         info=_info(trajectories),
+        time=_times(turns),
+        joint=[turn.joint for turn in turns] if any(turn.joint is not None for turn in turns) else (),
+        parts=parts_of(trajectories, codes["agent"]),
         **tensors,
     )
 
@@ -149,6 +153,14 @@ def _unmasked(turns: Sequence[Turn]) -> dict[str, Recorded]:
 def _temperatures(turns: Sequence[Turn]) -> Tensor:
     """Sampling temperature per turn, `[U]`; greedy and unknown turns count as 1."""
     return torch.tensor([(turn.decoding.temperature or 1.0) if turn.decoding else 1.0 for turn in turns])
+
+
+def _times(turns: Sequence[Turn]) -> Tensor | None:
+    """When each decision was made, `[T]`; None where no turn says so. Turns that do not count from 0."""
+    if all(turn.time is None for turn in turns):
+        return None
+    parts = [np.arange(len(turn)) if turn.time is None else turn.time for turn in turns]
+    return torch.from_numpy(np.concatenate(parts)).long()
 
 
 def _scores(

@@ -17,6 +17,7 @@ class Requirement(enum.Enum):
 
     TURNS = "several turns"
     AGENTS = "several agents"
+    IN_TURN = "agents that decide one after the other within a step (`?sequenced=true`)"
     TURN_REWARDS = "rewards at turns"
     SCORES = "several scores of an answer"
     STATES = "states that several turns start from"
@@ -36,6 +37,13 @@ def _turns(trajectories: Sequence[Trajectory]) -> bool:
 
 def _agents(trajectories: Sequence[Trajectory]) -> bool:
     return any(len({turn.agent for turn in one.turns}) > 1 for one in trajectories)
+
+
+def _in_turn(trajectories: Sequence[Trajectory]) -> bool:
+    def times(one: Trajectory) -> list[int]:
+        return [time for turn in one.turns if turn.time is not None for time in turn.time.tolist()]
+
+    return any(len(one.turns) > 1 and 0 < len(times(one)) == len(set(times(one))) for one in trajectories)
 
 
 def _turn_rewards(trajectories: Sequence[Trajectory]) -> bool:
@@ -79,6 +87,7 @@ _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProx
     {
         Requirement.TURNS: _turns,
         Requirement.AGENTS: _agents,
+        Requirement.IN_TURN: _in_turn,
         Requirement.TURN_REWARDS: _turn_rewards,
         Requirement.SCORES: _scores,
         Requirement.STATES: _states,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -83,22 +83,41 @@ class PettingZoo:
         """Opens one PettingZoo environment."""
         if not isinstance(self.environment, str):
             return self.environment(**self.settings)
-        path = self.environment if self.environment.startswith("pettingzoo.") else f"pettingzoo.{self.environment}"
-        try:
-            module = importlib.import_module(path)
-        except ModuleNotFoundError as error:
-            if error.name == "pettingzoo":
-                raise ConfigurationError("PettingZoo's worlds need it: pip install 'hocket[games]'") from None
-            if error.name is not None and path.startswith(error.name):
-                raise ConfigurationError(f"pettingzoo has no module {path}") from None
-            raise ConfigurationError(f"{self.name} needs {error.name}: pip install 'pettingzoo[classic]'") from None
-        except ImportError as error:
-            raise ConfigurationError(f"{self.name} cannot be imported: {error}") from None
-        found = (getattr(module, name, None) for name in ("env", "parallel_env"))
-        makers = [maker for maker in found if callable(maker)]
-        if not makers:
-            raise ConfigurationError(f"{path} has neither env nor parallel_env; name a module such as classic.rps_v2")
-        return makers[0](**self.settings)
+        return maker(self.environment, ("env", "parallel_env"))(**self.settings)
+
+
+FOLDERS = ("atari", "butterfly", "classic", "mpe", "sisl", "test", "utils")
+"""The packages of pettingzoo itself, of which a module may be named without it."""
+
+
+def of_pettingzoo(environment: str) -> bool:
+    """Whether a module is one of pettingzoo's own, and not of a package that offers its interface, such as mpe2."""
+    return environment.partition(".")[0] in ("pettingzoo", *FOLDERS) or "." not in environment
+
+
+def maker(environment: str, names: Sequence[str]) -> Callable[..., Any]:
+    """The first function of these names that a module of environments has.
+
+    Raises:
+        ConfigurationError: without the module or what it needs, or when it has none of them.
+    """
+    short = of_pettingzoo(environment) and not environment.startswith("pettingzoo.")
+    path, name = f"pettingzoo.{environment}" if short else environment, f"pettingzoo:{environment}"
+    try:
+        module = importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name == "pettingzoo":
+            raise ConfigurationError("PettingZoo's worlds need it: pip install 'hocket[games]'") from None
+        if error.name is not None and path.startswith(error.name):
+            where = "pettingzoo" if of_pettingzoo(environment) else "this Python"
+            raise ConfigurationError(f"{where} has no module {path}") from None
+        raise ConfigurationError(f"{name} needs {error.name}: pip install 'pettingzoo[classic]'") from None
+    except ImportError as error:
+        raise ConfigurationError(f"{name} cannot be imported: {error}") from None
+    makers: list[Callable[..., Any]] = [made for name in names if callable(made := getattr(module, name, None))]
+    if not makers:
+        raise ConfigurationError(f"{path} has no {' or '.join(names)}; name a module such as classic.rps_v2")
+    return makers[0]
 
 
 def _parallel(world: Any) -> bool:

@@ -29,6 +29,8 @@ from hocket.types import Evaluation, Quantity
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 _ROWS = 32768
 """Decisions in one forward and backward pass: at 64 hidden units some 50 MB of activations."""
+NEVER = -1e9
+"""The logit of an action that is not allowed: its probability is 0 exactly, and no gradient passes."""
 _FIRST_LOG_STD = -0.5
 """Initial log standard deviation, in units of half an action's range."""
 
@@ -36,7 +38,8 @@ _FIRST_LOG_STD = -0.5
 class Spaces(Protocol):
     """What a controller must know of its environment: sizes of observation and action vectors.
 
-    `actions` is the number of choices when `discrete`, else the dimensions of the action vector.
+    `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
+    state of all agents together has its size in an attribute `joint`.
     """
 
     @property
@@ -53,7 +56,11 @@ class ControlPolicy:
     """An actor and, once `require`d, a separate critic: perceptrons with tanh.
 
     Discrete actions are categorical, `[L]` long. Continuous ones are a diagonal Gaussian in units where an action's
-    range is [-1, 1], `[L, A]` float32, recorded before any clipping, so that log-probs are exact.
+    range is [-1, 1], `[L, A]` float32, recorded before any clipping, so that log-probs are exact. Actions that the
+    environment forbids have probability 0, in the sample and in every log-prob, entropy and KL of that decision.
+
+    The critic reads the observation; a `central` one reads the joint state of all agents beside it, the agent-specific
+    global state of Yu et al. (arXiv 2103.01955). What acts never sees the joint state.
     """
 
     default_lr = 1e-3
@@ -66,10 +73,13 @@ class ControlPolicy:
         self.version = 0
         self.observations, self.actions, self.discrete = spaces.observations, spaces.actions, spaces.discrete
         self.hidden = tuple(hidden)
+        self.joint: int = getattr(spaces, "joint", 0)
+        self.central = False
         self._key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._network(self.actions, "actor", 0.01), log_std)
         self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
+        self._gathered_joint: tuple[Sequence[NDArray[Any] | None], Tensor] | None = None
 
     @classmethod
     def for_task(cls, task: Spaces, *, key: Key, name: str = "policy") -> Self:
@@ -77,7 +87,8 @@ class ControlPolicy:
         return cls(task, key=key, name=name)
 
     def _network(self, outputs: int, purpose: str, gain: float) -> Perceptron:
-        sizes = (self.observations, *self.hidden, outputs)
+        inputs = self.observations + (self.joint if self.central and purpose == "critic" else 0)
+        sizes = (inputs, *self.hidden, outputs)
         return Perceptron(sizes, last_gain=gain, key=self._key.derive(purpose))
 
     @property
@@ -89,6 +100,21 @@ class ControlPolicy:
         if Quantity.VALUE in needs and self._module.critic is None:
             self._module.critic = self._network(1, "critic", 1.0)
 
+    def centralise(self) -> None:
+        """Lets the critic that `require` will add read the joint state beside the observation.
+
+        Raises:
+            ConfigurationError: where there is no joint state.
+        """
+        if not self.joint:
+            raise ConfigurationError(
+                "a central critic reads the joint state of all agents, and this environment offers none; use ippo, "
+                "whose critic reads what its agent sees"
+            )
+        if self._module.critic is not None and not self.central:
+            raise ConfigurationError(f"policy {self.name!r} has a critic of its observations already; train it anew")
+        self.central = True
+
     # ------------------------------------------------------------ acting
 
     @property
@@ -97,17 +123,23 @@ class ControlPolicy:
         return 1 if self.discrete else self.actions
 
     def sample(
-        self, observations: NDArray[np.float32], uniforms: NDArray[np.float64], temperature: NDArray[np.float32]
+        self,
+        observations: NDArray[np.float32],
+        uniforms: NDArray[np.float64],
+        temperature: NDArray[np.float32],
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Acts in B states: actions `[B]` or `[B, A]`, and their log-probs `[B]`.
 
         `observations` `[B, O]`, `uniforms` `[B, draws]`, `temperature` `[B]`, where 0 takes the mode (log-probs are
-        then those at temperature 1). Row i depends on row i alone, for a given B.
+        then those at temperature 1); `allowed` `[B, A]`, some in every row, keeps discrete actions to a set. Row i
+        depends on row i alone, for a given B.
         """
         with torch.inference_mode():
             temperatures = torch.from_numpy(temperature)
             greedy = temperatures == 0
-            head = self._head(torch.from_numpy(observations)).tempered(torch.where(greedy, 1.0, temperatures))
+            kept = None if allowed is None else torch.from_numpy(allowed)
+            head = self._head(torch.from_numpy(observations), kept).tempered(torch.where(greedy, 1.0, temperatures))
             action = head.draw(torch.from_numpy(uniforms))
             if bool(greedy.any()):
                 chosen = greedy if self.discrete else greedy[:, None]
@@ -115,10 +147,10 @@ class ControlPolicy:
             logp = head.logp(action)
         return action.numpy(), logp.numpy()
 
-    def _head(self, observations: Tensor) -> Categorical | DiagonalGaussian:
+    def _head(self, observations: Tensor, allowed: Tensor | None = None) -> Categorical | DiagonalGaussian:
         outputs = self._module.actor(observations)
         if self._module.log_std is None:
-            return Categorical(outputs)
+            return Categorical(outputs if allowed is None else outputs.masked_fill(~allowed, NEVER))
         return DiagonalGaussian(outputs, self._module.log_std.expand_as(outputs))
 
     # ------------------------------------------------------------ learning
@@ -143,18 +175,19 @@ class ControlPolicy:
         chosen = torch.arange(batch.decisions) if decisions is None else decisions
         observations = self._observations(batch)[chosen]
         temperature = None if batch.temperature is None else batch.temperature[batch.turn[chosen]]
-        head = self._tempered(observations, temperature)
+        kept = self._allowed(batch, chosen)
+        head = self._tempered(observations, temperature, kept)
 
         def scattered(values: Tensor) -> Tensor:
             return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
 
-        value = scattered(self._values(observations)) if Quantity.VALUE in wanted else None
+        value = scattered(self._values(self._valued(batch, chosen))) if Quantity.VALUE in wanted else None
         kl = None
         if Quantity.KL_EXACT in wanted:
             if not isinstance(reference, ControlPolicy):
                 raise ValueError("an exact KL needs a ControlPolicy as reference")
             with torch.no_grad():
-                other: Any = reference._tempered(observations, temperature)
+                other: Any = reference._tempered(observations, temperature, kept)
             kl = scattered(head.kl(other))
         return Evaluation(
             logp=scattered(head.logp(batch.action[chosen])),
@@ -163,9 +196,44 @@ class ControlPolicy:
             kl_exact=kl,
         )
 
-    def _tempered(self, observations: Tensor, temperature: Tensor | None) -> Categorical | DiagonalGaussian:
-        head = self._head(observations)
+    def _tempered(
+        self, observations: Tensor, temperature: Tensor | None, allowed: Tensor | None = None
+    ) -> Categorical | DiagonalGaussian:
+        head = self._head(observations, allowed)
         return head if temperature is None else head.tempered(temperature.to(observations.dtype))
+
+    def _allowed(self, batch: Batch, chosen: Tensor) -> Tensor | None:
+        """Which actions the chosen decisions were kept to, `[K, A]` bool; None where none was kept to any."""
+        if not any(one is not None for one in batch.allowed):
+            return None
+        lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
+        rows = [
+            one if one is not None and one.shape == (length, self.actions) else np.ones((length, self.actions), bool)
+            for one, length in zip(batch.allowed, lengths, strict=True)
+        ]
+        return torch.from_numpy(np.concatenate(rows))[chosen]
+
+    def _valued(self, batch: Batch, chosen: Tensor) -> Tensor:
+        """What the critic reads before the chosen decisions, `[K, O]` or, when central, `[K, S + O]`."""
+        observations = self._observations(batch)[chosen]
+        return torch.cat([self._joint(batch)[chosen], observations], 1) if self.central else observations
+
+    def _joint(self, batch: Batch) -> Tensor:
+        """The joint state before each decision, `[T, S]`; 0 for turns of other worlds."""
+        if self._gathered_joint is None or self._gathered_joint[0] is not batch.joint:
+            lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
+            given = batch.joint
+            if not given:
+                raise ConfigurationError(
+                    "a central critic reads the joint state, which these turns were recorded without"
+                )
+            rows = [
+                state if state is not None and state.shape == (length, self.joint) else np.zeros((length, self.joint))
+                for state, length in zip(given, lengths, strict=True)
+            ]
+            joined = torch.from_numpy(np.concatenate(rows or [np.zeros((0, self.joint))]).astype(np.float32))
+            self._gathered_joint = (batch.joint, joined)
+        return self._gathered_joint[1]
 
     def _values(self, observations: Tensor) -> Tensor:
         if self._module.critic is None:
@@ -192,11 +260,22 @@ class ControlPolicy:
         values = torch.zeros(batch.trajectories)
         states = batch.final_state or [None] * batch.trajectories
         open_ended = (batch.truncated & ~batch.terminated).tolist()
-        found = [(row, state) for row, state in enumerate(states) if open_ended[row] and state is not None]
+        # A part of another shape is another policy's, whose critic reads it.
+        sees = (self.observations,)
+        found = [
+            row
+            for row, state in enumerate(states)
+            if open_ended[row] and state is not None and np.asarray(state).shape == sees
+        ]
         if found:
-            joined = torch.from_numpy(np.stack([np.asarray(state, np.float32) for _, state in found]))
+            joined = torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found]))
+            if self.central:
+                whole = [batch.final_joint[row] for row in found]
+                joined = torch.cat(
+                    [torch.from_numpy(np.stack([np.asarray(one, np.float32) for one in whole])), joined], 1
+                )
             with torch.no_grad():
-                values[[row for row, _ in found]] = self._values(joined)
+                values[found] = self._values(joined)
         return values
 
     # ------------------------------------------------------------ copies and files
@@ -205,7 +284,7 @@ class ControlPolicy:
         clone = copy.copy(self)
         clone._module = copy.deepcopy(self._module)
         clone._module.requires_grad_(False)
-        clone._gathered = None
+        clone._gathered = clone._gathered_joint = None
         return clone
 
     def _config(self) -> dict[str, Any]:
@@ -214,6 +293,7 @@ class ControlPolicy:
             "actions": self.actions,
             "discrete": self.discrete,
             "hidden": list(self.hidden),
+            **({"joint": self.joint} if self.central else {}),
         }
 
     def save(self, folder: Path) -> None:

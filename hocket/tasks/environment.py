@@ -16,11 +16,14 @@ import numpy as np
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
+from hocket.environments.joint.zoo import ZooTeam
 from hocket.environments.legal import IllegalMoves
+from hocket.environments.pettingzoo import of_pettingzoo
 from hocket.environments.protocol import Environment, World
 from hocket.environments.reading import READINGS
-from hocket.stages import Reward, Split
+from hocket.stages import Reward, Split, Task
 from hocket.tasks.form import TaskForm
+from hocket.tasks.joint import JointTask
 from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
@@ -246,6 +249,19 @@ def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
     return PettingZoo(name, arguments, rule=rule)
 
 
+def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
+    """A module of PettingZoo's in words, any other for control policies, unless the setting `kind` says otherwise."""
+    module, given = name.removeprefix("pettingzoo:"), dict(settings)
+    kind = given.pop("kind", "text" if of_pettingzoo(module) else "control")
+    if kind not in ("text", "control"):
+        raise ConfigurationError(f"task {name}: kind is text or control, not {kind!r}")
+    if kind == "text":
+        return environment_task(name, given)
+    told = checked(name, {key: text for key, text in given.items() if key == "ids"}, {"ids": bool}).get("ids", True)
+    left = {key: _value(text) for key, text in given.items() if key != "ids"}
+    return JointTask(ZooTeam(module, left), identified=bool(told))
+
+
 def _openenv(name: str, settings: Mapping[str, str]) -> World:
     from hocket.environments.openenv import OpenEnv
 
@@ -283,8 +299,8 @@ GYMNASIUM = TaskForm(
 
 PETTINGZOO = TaskForm(
     name="pettingzoo:MODULE",
-    description="a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2 (needs pygame)",
-    make=environment_task,
+    description="a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2, or for control (?kind=control)",
+    make=zoo_task,
 )
 
 OPENENV = TaskForm(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch, Recorded
 from hocket.core.columns import Column
 from hocket.core.evaluating import evaluate_detached, policy_decisions
+from hocket.core.joint import apart
 from hocket.stages import Policy
 from hocket.train.reference_cache import ReferenceCache
 from hocket.types import Quantity
@@ -87,12 +90,20 @@ def _with_values(batch: Batch, value: Tensor, policy: Policy, decisions: Tensor)
     valued[decisions] = True
     mine = torch.zeros(batch.decisions, dtype=torch.bool)
     mine[decisions] = True
+    value = _into(batch.value, value, decisions)
+    if batch.parts is None:
+        return batch.but(value=value, valued=valued, final_value=_final(batch, policy, mine))
+    parts = replace(batch.parts, final_value=_final(apart(batch), policy, mine))
+    return batch.but(value=value, valued=valued, parts=parts)
+
+
+def _final(batch: Batch, policy: Policy, mine: Tensor) -> Tensor:
+    """Values of final states `[N]`, those after a decision that is `mine` `[T]` anew."""
     last = batch.last()
     ended = last >= 0
     ended[ended.clone()] = mine[batch.occurrences.decision[last[ended]]]
     final = policy.final_values(batch).detach()
-    final = torch.where(ended, final, torch.zeros_like(final) if batch.final_value is None else batch.final_value)
-    return batch.but(value=_into(batch.value, value, decisions), valued=valued, final_value=final)
+    return torch.where(ended, final, torch.zeros_like(final) if batch.final_value is None else batch.final_value)
 
 
 def _with_logp(batch: Batch, name: str, logp: Tensor, decisions: Tensor) -> Batch:

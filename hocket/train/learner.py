@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached, policy_decisions
 from hocket.core.keys import Key
 from hocket.recipe import Recipe
@@ -29,6 +30,13 @@ from hocket.update.problem import Problem
 
 AGREEMENT_SAMPLE = 2048
 """Decisions compared when a step evaluates none of its own."""
+
+
+@runtime_checkable
+class Centralises(Protocol):
+    """A policy whose critic can read the joint state of all agents."""
+
+    def centralise(self) -> None: ...
 
 
 @runtime_checkable
@@ -65,6 +73,8 @@ class Learner:
     ) -> None:
         self.policy = policy
         self.recipe = recipe
+        if recipe.central:
+            _centralised(policy)
         policy.require(self.needs)
         self.total_steps = total_steps
         self.frozen = frozen
@@ -203,3 +213,12 @@ class Learner:
         self.policy.version = int(state["version"])
         if "referred" in state:  # Checkpoints of earlier versions have none.
             self.reference_cache.restore(state["referred"])
+
+
+def _centralised(policy: Policy) -> None:
+    if not isinstance(policy, Centralises):
+        raise ConfigurationError(
+            f"a central critic reads the joint state of all agents, which {type(policy).__name__} has none of; use a "
+            "recipe whose critic reads what its agent sees, such as ppo"
+        )
+    policy.centralise()

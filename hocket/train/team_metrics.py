@@ -30,7 +30,11 @@ def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, flo
         of = earned_by_role(trajectory, weights)
         for role in {turn.role or turn.agent for turn in trajectory.turns}:
             earned[role].append(of.get(role, 0.0))
-    scored = any(score.level is Level.TURN for trajectory in trajectories for score in trajectory.scores.values())
+    scored = any(
+        score.level is Level.TURN or (score.level is Level.DECISION and any(turn.end is not None for turn in one.turns))
+        for one in trajectories
+        for score in one.scores.values()
+    )
     if len(earned) < 2 or not scored:
         return {}
     return {f"reward/agent/{role}": sum(values) / len(values) for role, values in sorted(earned.items())}

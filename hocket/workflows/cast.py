@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from hocket.core.casting import Cast
 from hocket.stages import Player
@@ -12,11 +13,25 @@ from hocket.workflows.player import TextPlayer
 from hocket.workflows.team import Actor
 
 
+@runtime_checkable
+class Seats(Protocol):
+    """A player that says which policy takes each seat: `hocket.rollout.joint.JointPlayer`."""
+
+    seats: Mapping[str, str]
+
+    def seated(self, policies: Mapping[str, str]) -> Player:
+        """The player with other policies in these seats."""
+        ...
+
+
 def recast(player: Player, cast: Cast, step: int) -> Player:
     """The player with the cast of `step` in its seats. Seats of outside models, and players without roles, stay.
 
     A policy brings its engine and template to the seat; how the role is decoded stays with the role.
     """
+    if isinstance(player, Seats):
+        now = cast.seats(player.seats, step)
+        return player if now == player.seats else player.seated(now)
     if not isinstance(player, TextPlayer):
         return player
     usual = {role: actor.policy for role, actor in player.actors.items() if actor.learns}

@@ -12,6 +12,7 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
+from hocket.core.casting import Shared
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
@@ -51,6 +52,10 @@ COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 SCENES = ("prism-3d-pbrl",)
 """Their labeller reads the scenes of the task that they are for."""
+CASTS = tuple(name for name, recipe in all_recipes().items() if type(recipe.cast) is not Shared)
+"""They seat several policies; a task of one agent refuses them in a sentence."""
+CENTRAL = tuple(name for name, recipe in all_recipes().items() if recipe.central)
+"""Their critic reads the joint state of all agents, which a language model and a lone agent have not."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -113,7 +118,7 @@ def unseen(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.slow) if seen else mainly(name)
 
 
-@pytest.mark.parametrize("name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING})))
+@pytest.mark.parametrize("name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL})))
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl", all_recipes()[name].rollout.replays) if offline else "sums"
@@ -146,6 +151,8 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *SCENES,
                 *OF_WORDS,
                 *TOLD,
+                *CASTS,
+                *CENTRAL,
             }
         ),
     ),
@@ -160,6 +167,25 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
 def test_a_task_without_anything_to_search_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to search; choose a task that brings a search tool"):
         first_steps(name, "sums", tmp_path, reward=True)
+
+
+@pytest.mark.parametrize("name", sorted({*CASTS, *CENTRAL} - {*OFFLINE, *INVENTED, *GUESTS, *LATENT, *SCORERS}))
+def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="joint state" if name in CENTRAL else "has one agent"):
+        first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize("name", CENTRAL)
+def test_a_central_critic_is_refused_for_words(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="joint state"):
+        first_steps(name, "sums", tmp_path, reward=True)
+
+
+@pytest.mark.parametrize("name", CENTRAL)
+def test_a_central_critic_trains_on_a_joint_state(name: str, tmp_path: Path) -> None:
+    rows, changed = first_steps(name, "mpe:spread?length=5", tmp_path, reward=False)
+    assert changed
+    assert all(math.isfinite(found) for row in rows for found in measured(row, "loss"))
 
 
 @pytest.mark.parametrize("name", COSTLY)

@@ -21,6 +21,7 @@ from hocket.train.trainer import Trainer, resumed
 OFTEN = ["--checkpoint.steps", "2"]
 CONTROL = ["--task", "gym:CartPole-v1?max_episode_steps=20", "--curriculum.prompts", "2", "--threads", "1"]
 CONTROL += ["--evaluation.n", "4", "--evaluation.between", "2"]
+TEAM = ["--task", "mpe:spread?agents=2&length=5", *CONTROL[2:]]
 
 PLAN = """
 plan:
@@ -70,13 +71,15 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "warmup": (TINY, ["--update.warmup", "3", "--update.schedule", "cosine"]),
     "cartpole": (CONTROL, ["--rollout.samples", "4", "--update.epochs", "2"]),
     "cartpole-ppo": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2"]),
+    "team-mappo": (TEAM, ["--recipe", "mappo", "--update.epochs", "2"]),
+    "team-penalties": (TEAM, ["--recipe", "decentralized-policy-optimization"]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_stopped_between_checkpoints_ends_equal(name: str, tmp_path: Path, reward: Path) -> None:
     tiny, more = CASES[name]
-    more = more if tiny is CONTROL else [*more, "--reward", f"{reward}:spread"]
+    more = more if tiny in (CONTROL, TEAM) else [*more, "--reward", f"{reward}:spread"]
     train(tmp_path, "whole", *more, *OFTEN, steps=4, tiny=tiny)
     stepped(tmp_path, "parts", *more, stop=3, steps=4, tiny=tiny)
     resume(tmp_path, "parts")

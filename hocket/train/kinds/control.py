@@ -1,19 +1,32 @@
-"""Control: a small network that acts in an environment."""
+"""Control: small networks that act in environments, alone or together."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from hocket.core.casting import Shared
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.stages import Player, Policy, Task
+from hocket.train.journal import Journal
 from hocket.train.kinds.network import Network
+from hocket.train.roles import policy_of
+from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:
+    from hocket.policies.family import Precision
     from hocket.tasks.gym import GymTask
+    from hocket.tasks.joint import JointTask
 
 
 class Control(Network):
-    """Vectors of observations in, actions out; tasks are those of `hocket.tasks.gym`, or have their members."""
+    """Vectors of observations in, actions out; tasks are those of `hocket.tasks.gym` and `hocket.tasks.joint`, or have
+    their members.
+
+    Of a joint task every agent is a role, played by the policy that settings and cast give it; one policy plays all by
+    default.
+    """
 
     name = "control"
 
@@ -26,6 +39,60 @@ class Control(Network):
         from hocket.rollout.vector import VectorPlayer
 
         return VectorPlayer(cast("GymTask", task), policy)
+
+    def build(
+        self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
+    ) -> tuple[Mapping[str, Policy], Player]:
+        from hocket.tasks.joint import JointTask
+
+        self.check_words(config, task)
+        if not isinstance(task, JointTask):
+            if type(config.phases[0][0].cast) is not Shared:
+                raise ConfigurationError(
+                    f"cast: task {task.name} has one agent, and {config.phases[0][0].name} seats a cast of several; "
+                    "choose a task of several agents, such as mpe:spread, or drop the cast"
+                )
+            return super().build(config, task, workflow=workflow, journal=journal, precision=precision)
+        return _team(config, task)
+
+    def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
+        from hocket.rollout.joint import JointPlayer
+
+        if not isinstance(player, JointPlayer):
+            return super().with_references(config, player, references)
+        player.references = cast(Any, references)
+        return player
+
+
+def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player]:
+    """The policies of a joint task by name, and the player with each in its seats."""
+    from hocket.policies.control import ControlPolicy
+    from hocket.rollout.joint import JointPlayer
+
+    agents = task.world.agents
+    for role, settings in config.roles.items():
+        if role not in agents:
+            raise ConfigurationError(f"roles.{role}: task {task.name} has no such agent{nearest(role, agents)}")
+        if settings.model or settings.endpoint:
+            raise ConfigurationError(f"roles.{role}.model and endpoint are for language models; {task.name} is control")
+    given = config.phases[0][0].cast
+    seats = {agent: policy_of(agent, config.roles.get(agent, RoleSettings()), given) for agent in agents}
+    members = {name: [agent for agent in agents if seats[agent] == name] for name in dict.fromkeys(seats.values())}
+    acts = {seat.actions if not seat.discrete else 0 for seat in task.world.seats}
+    if len(acts) > 1:
+        raise ConfigurationError(
+            f"task {task.name}: some agents choose discrete actions and others vectors, or vectors of unequal size, "
+            "which one batch cannot hold; wrap it so that all act alike"
+        )
+    key = Key.of(config.seed)
+    policies = {
+        name: ControlPolicy(task.spaces(own), name=name, key=key.derive("policy", name))
+        for name, own in members.items()
+    }
+    if type(given).seats is not Shared.seats:
+        task.spaces(agents)  # Who swaps seats must fit in all of them.
+    player = JointPlayer(task.world, policies, seats, identified=task.identified)
+    return cast(Mapping[str, Policy], policies), player
 
 
 CONTROL = Control()

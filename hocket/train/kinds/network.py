@@ -37,15 +37,19 @@ class Network(Kind):
         return {POLICY: policy}, self.player(task, policy)
 
     def check(self, config: Config, task: Task) -> None:
-        """Refuses what is for language models."""
-        if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
-            raise ConfigurationError(
-                f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}"
-            )
+        """Refuses what is for language models or for several agents."""
+        self.check_words(config, task)
         if config.roles:
             raise ConfigurationError(
                 f"roles.{next(iter(config.roles))}: task {task.name} is {self.name}, where one policy plays alone; "
                 "drop it and set the recipe with --recipe"
+            )
+
+    def check_words(self, config: Config, task: Task) -> None:
+        """Refuses what is for language models."""
+        if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
+            raise ConfigurationError(
+                f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}"
             )
         if any(recipe.curriculum.needs_text for recipe, _ in config.phases):
             raise ConfigurationError(

@@ -1,0 +1,103 @@
+"""What a world of agents that act together is, many copies of it side by side."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What an agent sees and may do.
+
+    Attributes:
+        observations: the size of the float32 vector that it sees. actions: its choices when `discrete`, else the
+            dimensions of its action vector, in units where a range is [-1, 1].
+    """
+
+    observations: int
+    actions: int
+    discrete: bool = True
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What came of one step, B copies and n agents; rows of idle copies mean nothing.
+
+    Attributes:
+        rewards: `[B, n]` float64. terminated: whose task ended itself, `[B, n]` bool. truncated: whom a limit cut
+            short, `[B, n]` bool.
+        failures: the copies that broke, and why in words.
+    """
+
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+
+class JointEnvironment(ABC):
+    """B copies of a world in lockstep. A copy's episode depends on its seed and actions, not on the copies beside it.
+
+    Agents are numbered as in `JointWorld.agents`. One that has ended, and one whose turn it is not, is given an action
+    all the same, which means nothing.
+    """
+
+    @abstractmethod
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Mapping[int, str]:
+        """Begins an episode in each of these copies; returns those that failed to, and why."""
+
+    @abstractmethod
+    def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+        """Moves every copy that is `live` `[B]` by the actions of each agent, `[B]` or `[B, A]`."""
+
+    @abstractmethod
+    def seen(self) -> Sequence[NDArray[np.float32]]:
+        """What each agent sees now, `[B, O]` each; also of one that has just ended."""
+
+    def allowed(self) -> Sequence[NDArray[np.bool_] | None]:
+        """The actions that each agent may choose now, `[B, A]`, some in every row; empty where all always may."""
+        return ()
+
+    def acting(self) -> NDArray[np.bool_] | None:
+        """Whose turn it is, `[B, n]`; None where all move at once."""
+        return None
+
+    def state(self) -> NDArray[np.float32] | None:
+        """The state of the whole world for central critics, `[B, S]`."""
+        return None
+
+    def close(self) -> None:
+        """Lets go of what the copies hold."""
+        return
+
+
+class JointWorld(Protocol):
+    """Where joint environments come from: a frozen value."""
+
+    @property
+    def name(self) -> str:
+        """What to give to `--task`."""
+        ...
+
+    @property
+    def agents(self) -> tuple[str, ...]: ...
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """Of each agent."""
+        ...
+
+    @property
+    def joint(self) -> int:
+        """The size of the joint state; 0 where there is none."""
+        ...
+
+    def open(self, width: int) -> JointEnvironment:
+        """So many copies; each must be reset before use."""
+        ...

@@ -1,0 +1,109 @@
+"""Worlds of agents that act together as tasks: a scenario is a reset seed, its verifier the world's own rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hocket.core.batch import Level
+from hocket.core.components import has_path
+from hocket.core.errors import ConfigurationError
+from hocket.core.worlds import JointWorld
+from hocket.stages import Reward, Split
+from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
+from hocket.types import Scenario, Trajectory
+
+
+@dataclass(frozen=True)
+class PolicySpaces:
+    """What one policy of a joint task is made for; see `hocket.policies.control.Spaces`."""
+
+    observations: int
+    actions: int
+    discrete: bool
+    joint: int
+
+
+@dataclass(frozen=True)
+class JointTask:
+    """Episodes of a joint world.
+
+    Scenario n resets with seed 2n in training and 2n + 1 in evaluation, without end. Success is the mean of the agents'
+    undiscounted returns, which for one agent is its return.
+
+    Attributes:
+        world: what is played. identified: whether agents that share a policy are told apart by a one-hot number.
+        suggested: settings that suit the world, over those for control in general.
+    """
+
+    world: JointWorld
+    identified: bool = True
+    suggested: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.world.name
+
+    @property
+    def kind(self) -> Literal["control"]:
+        return "control"
+
+    # ------------------------------------------------------------ scenarios
+
+    def size(self, split: Split) -> int | None:
+        return None
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        seed = 2 * (number % 2**30) + (split == "eval")
+        environment = self.name.partition(":")[2] or self.name
+        return Scenario(id=f"{environment}/{seed}", seed=seed, metadata={"environment": environment})
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        return ()
+
+    def success(self, trajectory: Trajectory) -> float:
+        """The mean over agents of the undiscounted return."""
+        score = trajectory.scores.get("reward")
+        earned = 0.0 if score is None else float(np.sum(np.asarray(score.value, dtype=np.float64)))
+        return earned / len(self.world.agents)
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`truncated`: whether a limit of time ended the part of some agent."""
+        return {"truncated": float(trajectory.truncated)}
+
+    # ------------------------------------------------------------ who plays
+
+    def spaces(self, members: Sequence[str]) -> PolicySpaces:
+        """What a policy that plays these agents sees and does.
+
+        Raises:
+            ConfigurationError: for agents that see or do different things.
+        """
+        of = dict(zip(self.world.agents, self.world.seats, strict=True))
+        first = of[members[0]]
+        other = next((agent for agent in members if of[agent] != first), None)
+        if other is not None:
+            raise ConfigurationError(
+                f"task {self.name}: agents {members[0]} and {other} cannot share a policy, for one sees "
+                f"{first.observations} numbers and has {first.actions} actions, the other {of[other].observations} and "
+                f"{of[other].actions}; give each its own with --cast separate"
+            )
+        told = len(members) if self.identified and len(members) > 1 else 0
+        return PolicySpaces(first.observations + told, first.actions, first.discrete, self.world.joint)
+
+    # ------------------------------------------------------------ settings
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        """What lets a recipe learn small worlds within a minute or two."""
+        chosen = {**(ACTOR_CRITIC if has_path(recipe, "credit.lam") else GROUPED), **(self.suggested or {})}
+        kept = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
+        return {**kept, "update.minibatches": 1} if recipe.couples is Level.BATCH else kept
+
+
+def _known(recipe: Any, key: str) -> bool:
+    slots = ("curriculum", "rollout", "credit", "objective", "update")
+    return key.split(".")[0] not in slots or has_path(recipe, key)

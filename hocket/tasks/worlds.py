@@ -1,0 +1,96 @@
+"""Native joint worlds by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.options import checked
+from hocket.core.worlds import JointWorld
+from hocket.environments.joint.dilemmas import Dilemma
+from hocket.environments.joint.foraging import Foraging
+from hocket.environments.joint.particles import Spread
+from hocket.environments.joint.paths import LifelongPaths
+from hocket.environments.joint.sequenced import Sequenced
+from hocket.tasks.form import TaskForm
+from hocket.tasks.joint import JointTask
+
+_PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.95, "update.lr": 1.5e-3}
+"""Episodes of 25 steps: many in a batch."""
+
+_GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
+
+
+_ALWAYS = {"ids": bool, "sequenced": bool}
+"""What every world of this module takes: whether agents of one policy are told apart, and decide one by one."""
+
+
+def _task(
+    name: str,
+    settings: Mapping[str, str],
+    hints: Mapping[str, Any],
+    make: Callable[..., JointWorld],
+    suggested: Mapping[str, Any],
+    *,
+    identified: bool = True,
+) -> JointTask:
+    """The task of the world that `make` makes of the settings; `agents` is its count."""
+    given = checked(name, settings, {**hints, **_ALWAYS})
+    told, sequenced = given.pop("ids", identified), given.pop("sequenced", False)
+    world = make(**{"count" if key == "agents" else key: value for key, value in given.items()})
+    return JointTask(Sequenced(world) if sequenced else world, identified=bool(told), suggested=suggested)
+
+
+def _particles(name: str, settings: Mapping[str, str]) -> JointTask:
+    kind = name.removeprefix("mpe:")
+    if kind != "spread":
+        raise ConfigurationError(f"there is no task mpe:{kind}{nearest(kind, ['spread']) or '; choose mpe:spread'}")
+    hints = {"agents": int, "local": float, "length": int, "hidden": bool}
+    return _task(name, settings, hints, Spread, _PARTICLES)
+
+
+def _dilemma(name: str, settings: Mapping[str, str]) -> JointTask:
+    return _task(name, settings, {"rounds": int}, partial(Dilemma, name.removeprefix("dilemma:")), _PARTICLES)
+
+
+def _forage(name: str, settings: Mapping[str, str]) -> JointTask:
+    found = re.fullmatch(r"forage:(\d+)x(\d+)-(\d+)p-(\d+)f", name)
+    if found is None or found[1] != found[2]:
+        raise ConfigurationError(f"there is no task {name!r}; write forage:8x8-2p-2f, a square, players and foods")
+    hints = {"coop": bool, "sight": int, "length": int, "penalty": float}
+    return _task(name, settings, hints, partial(Foraging, int(found[1]), int(found[3]), int(found[4])), _GRIDS)
+
+
+def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
+    if name != "mapf:lifelong":
+        raise ConfigurationError(f"there is no task {name!r}; choose mapf:lifelong")
+    hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "guide": bool, "map": str}
+    return _task(name, settings, hints, LifelongPaths, _GRIDS, identified=False)
+
+
+MPE = TaskForm(
+    name="mpe:WORLD",
+    description="a particle world for teams of control policies, e.g. mpe:spread or mpe:spread?agents=5",
+    make=_particles,
+)
+
+DILEMMA = TaskForm(
+    name="dilemma:NAME",
+    description="a game of two by a table of pay, e.g. dilemma:prisoners?rounds=10 or dilemma:penalty",
+    make=_dilemma,
+)
+
+FORAGE = TaskForm(
+    name="forage:WORLD",
+    description="level-based foraging for teams of control policies, e.g. forage:8x8-2p-2f?coop=true",
+    make=_forage,
+)
+
+MAPF = TaskForm(
+    name="mapf:lifelong",
+    description="lifelong path finding of many agents on a grid, e.g. mapf:lifelong?size=10&agents=8",
+    make=_paths,
+)

@@ -1,0 +1,203 @@
+"""Native joint worlds: upstream's numbers where upstream runs, and what can never happen."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.environments.joint.dilemmas import GAMES, Dilemma
+from hocket.environments.joint.foraging import Foraging
+from hocket.environments.joint.grids import distances, largest_part, shortest
+from hocket.environments.joint.particles import Spread
+from hocket.environments.joint.paths import LifelongPaths
+from hocket.environments.joint.zoo import ZooTeam
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_spread_is_upstreams(count):
+    upstream = pytest.importorskip("mpe2.simple_spread_v3")
+    world, seeds, rng = Spread(count=count), [3, 8, 100], np.random.default_rng(0)
+    ours, theirs = world.open(3), [upstream.parallel_env(N=count) for _ in seeds]
+    ours.reset(range(3), seeds)
+    seen = [course.reset(seed=seed)[0] for course, seed in zip(theirs, seeds, strict=True)]
+    for _ in range(25):
+        for slot, sights in enumerate(seen):
+            for number, agent in enumerate(world.agents):
+                np.testing.assert_allclose(ours.seen()[number][slot], sights[agent], rtol=0, atol=1e-9)
+        moves = rng.integers(0, 5, (3, count))
+        moved = ours.step(list(moves.T), np.ones(3, bool))
+        told = [
+            course.step({agent: int(moves[slot, number]) for number, agent in enumerate(world.agents)})
+            for slot, course in enumerate(theirs)
+        ]
+        seen = [one[0] for one in told]
+        for slot, (_, paid, _, cut, _) in enumerate(told):
+            np.testing.assert_allclose(moved.rewards[slot], [paid[agent] for agent in world.agents], rtol=0, atol=1e-9)
+            assert moved.truncated[slot].tolist() == [cut[agent] for agent in world.agents]
+    assert moved.truncated.all()
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        Foraging(8, 2, 2),
+        Foraging(6, 3, 2, coop=True),
+        Foraging(10, 4, 3, sight=2),
+        Foraging(5, 2, 1, coop=True, sight=1),
+    ],
+    ids=lambda world: world.name,
+)
+def test_foraging_is_upstreams(world):
+    upstream = pytest.importorskip("lbforaging.foraging")
+    seeds, rng, paid, over = range(100, 112), np.random.default_rng(1), 0.0, np.zeros(12, bool)
+    ours = world.open(12)
+    ours.reset(range(12), seeds)
+    levels = {"min_player_level": 1, "max_player_level": 2, "min_food_level": 1, "max_food_level": None}
+    sizes = {"players": world.players, "field_size": (world.size,) * 2, "max_num_food": world.foods}
+    rest = {"sight": world.sight or world.size, "max_episode_steps": 50, "force_coop": world.coop}
+    theirs = [upstream.ForagingEnv(**levels, **sizes, **rest) for _ in seeds]
+    seen = [course.reset(seed=seed)[0] for course, seed in zip(theirs, seeds, strict=True)]
+    for _ in range(50):
+        for slot in np.flatnonzero(~over):
+            for number in range(world.players):
+                np.testing.assert_array_equal(ours.seen()[number][slot], seen[slot][number])
+        moves = rng.integers(0, 6, (12, world.players))
+        moves = np.where(rng.random(moves.shape) < 0.5, 5, moves)
+        moved = ours.step(list(moves.T), ~over)
+        for slot in np.flatnonzero(~over):
+            seen[slot], earned, over[slot], _, _ = theirs[slot].step(moves[slot])
+            np.testing.assert_allclose(moved.rewards[slot], earned, rtol=0, atol=1e-9)
+            assert bool((moved.terminated | moved.truncated)[slot].all()) == over[slot]
+            paid += sum(earned)
+    assert paid > 0.4
+
+
+@pytest.mark.parametrize(
+    "world",
+    [LifelongPaths(), LifelongPaths(10, 20, 0.3), LifelongPaths(12, 16, map="corridor")],
+    ids=["8", "10", "hall"],
+)
+def test_nobody_shares_a_cell_or_swaps(world):
+    paths, width, rng, paid = world.open(40), 40, np.random.default_rng(0), 0.0
+    paths.reset(range(width), range(width))
+    own = np.eye(world.count, dtype=bool)
+    for _ in range(250):  # 10,000 joint steps.
+        before = paths.place @ np.array([world.size, 1])
+        goals = paths.goal.copy()
+        moved = paths.step(list(rng.integers(0, 5, (world.count, width))), np.ones(width, bool))
+        after = paths.place @ np.array([world.size, 1])
+        assert all(len(set(cells)) == world.count for cells in after.tolist())
+        swapped = (after[:, :, None] == before[:, None]) & (before[:, :, None] == after[:, None]) & ~own
+        assert not swapped.any()
+        assert paths.free[np.arange(width)[:, None], paths.place[..., 0], paths.place[..., 1]].all()
+        assert np.array_equal(moved.rewards > 0, (paths.place == goals).all(-1))
+        assert not (paths.place == paths.goal).all(-1).any()
+        paid += moved.rewards.sum()
+    assert paid > 50
+
+
+def test_a_star_is_exact():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        free = largest_part(rng.random((9, 9)) > 0.35)
+        cells = [tuple(cell.tolist()) for cell in np.argwhere(free)]
+        start, goal = cells[rng.integers(len(cells))], cells[rng.integers(len(cells))]
+        steps = distances(free, goal)
+        path = shortest(free, start, goal)
+        assert len(path) - 1 == steps[start]
+        assert all(abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1 for a, b in itertools.pairwise(path))
+        cost = 1 + 5 * rng.random((9, 9))
+        assert _spent(shortest(free, start, goal, cost), cost) == pytest.approx(_cheapest(free, goal, cost)[start])
+    assert shortest(np.array([[True, False, True]]), (0, 0), (0, 2)) == []
+    assert distances(np.array([[True, False, True]]), (0, 2)).tolist() == [[-1, -1, 0]]
+
+
+def _spent(path, cost):
+    return sum(cost[cell] for cell in path[1:])
+
+
+def _cheapest(free, goal, cost):
+    """Costs to the goal by Bellman's sweeps."""
+    value = np.where(free, np.inf, np.nan)
+    value[goal] = 0.0
+    for _ in range(40):
+        for cell in map(tuple, np.argwhere(free)):
+            near = [(cell[0] + a, cell[1] + b) for a, b in ((-1, 0), (1, 0), (0, -1), (0, 1))]
+            near = [one for one in near if 0 <= one[0] < 9 and 0 <= one[1] < 9 and free[one]]
+            ways = [value[one] + cost[one] for one in near]
+            if cell != goal and ways:
+                value[cell] = min(value[cell], *ways)
+    return value
+
+
+def test_dilemmas_pay_by_their_tables():
+    for name, (one, other, _) in GAMES.items():
+        world, moves = Dilemma(name), len(one)
+        game = world.open(moves * moves)
+        row, column = np.divmod(np.arange(moves * moves), moves)
+        moved = game.step([row, column], np.ones(moves * moves, bool))
+        assert moved.rewards.tolist() == [[one[a][b], other[b][a]] for a, b in zip(row, column, strict=True)]
+        assert game.seen()[1][1].tolist()[: 2 * moves] == [*np.eye(moves)[column[1]], *np.eye(moves)[row[1]]]
+        assert bool(moved.terminated.all()) == (world.length == 1)
+
+
+@pytest.mark.parametrize("world", [Spread(), Foraging(), LifelongPaths(), Dilemma("chicken")], ids=lambda one: one.name)
+def test_equal_seeds_are_equal_episodes_whatever_stands_beside(world):
+    """To the last bit: width 1, width 37, another slot, another time of reset."""
+
+    def played(width, slot, late):
+        course, rng = world.open(width), np.random.default_rng(5)
+        course.reset(range(width), range(1000, 1000 + width))
+        live, found = np.ones(width, bool), []
+        for _ in range(late):
+            course.step([np.zeros(width, int)] * len(world.agents), live)
+        course.reset([slot], [77])
+        for _ in range(12):
+            own = rng.integers(0, world.seats[0].actions, len(world.agents))
+            others = np.random.default_rng(width).integers(0, world.seats[0].actions, (len(own), width))
+            others[:, slot] = own
+            moved = course.step(list(others), live)
+            found += [moved.rewards[slot], *(sight[slot] for sight in course.seen()), course.state()[slot]]
+        return np.concatenate(found)
+
+    alone = played(1, 0, 0)
+    for other in (played(37, 20, 3), played(64, 0, 0)):
+        assert np.array_equal(alone, other)
+
+
+def test_a_module_of_pettingzoos_interface_by_its_full_name():
+    pytest.importorskip("mpe2")
+    native, adapted = Spread(count=2), ZooTeam("mpe2.simple_spread_v3", {"N": 2})
+    assert (adapted.agents, adapted.seats, adapted.joint) == (native.agents, native.seats, 24)
+    ours, theirs, live = native.open(2), adapted.open(2), np.ones(2, bool)
+    for course in (ours, theirs):
+        course.reset([0, 1], [4, 5])
+    for step in range(25):
+        moved = [course.step([np.array([1, 2]), np.array([3, step % 5])], live) for course in (ours, theirs)]
+        np.testing.assert_allclose(moved[0].rewards, moved[1].rewards, rtol=0, atol=1e-9)
+        for one, other in zip(ours.seen(), theirs.seen(), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert moved[0].truncated.all()
+    assert moved[1].truncated.all()
+    theirs.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("mpe:spred", "no task mpe:spred; did you mean 'spread'"),
+        ("mpe:spread?agnts=2", "no setting 'agnts'; did you mean 'agents'"),
+        ("mpe:spread?agents=0", "at least 1"),
+        ("forage:8x7-2p-2f", "forage:8x8-2p-2f"),
+        ("mapf:lifelong?agents=50", "at most a quarter, 16"),
+        ("mapf:lifelong?map=maze", "random, corridor"),
+        ("dilemma:prisoner", "did you mean 'prisoners'"),
+        ("pettingzoo:nowhere.simple_v1", "no module nowhere"),
+        ("pettingzoo:classic.rps_v2?kind=robot", "text or control"),
+    ],
+)
+def test_wrong_names_are_refused_in_a_sentence(name, why):
+    with pytest.raises(ConfigurationError, match=why):
+        tasks.find(name)
