@@ -15,7 +15,7 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.rollout.dynamic import total
 from hocket.stages import State
-from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
+from hocket.types import Decoding, End, Level, Scenario, Score, Trajectory, Turn
 
 AGE = InfoColumn("age", "Of a replayed trajectory, how many steps ago it was sampled.")
 
@@ -122,7 +122,7 @@ def most_varied(worth: Sequence[float], count: int) -> float:
 
 # ---------------------------------------------------------------- as plain data
 
-_ARRAYS = ("observation", "action", "logp", "version", "forced", "segment")
+_ARRAYS = ("observation", "action", "logp", "version", "forced", "segment", "time", "joint")
 _PLAIN = ("agent", "policy", "role", "state", "finish", "text")
 _DECODING = ("temperature", "top_k", "top_p", "min_p", "max_tokens", "stop", "banned")
 
@@ -139,6 +139,7 @@ def _written(trajectory: Trajectory) -> State:
             {
                 **{name: getattr(turn, name) for name in (*_ARRAYS, *_PLAIN)},
                 "parent": -1 if turn.parent is None else number[id(turn.parent)],
+                "end": None if turn.end is None else vars(turn.end),
                 "decoding": None if turn.decoding is None else _decoding(turn.decoding),
                 "prompt": [_plain(dict(message)) for message in turn.prompt],
                 "extras": _kept(turn.extras),
@@ -195,6 +196,7 @@ def _read(kept: State, scenario: Scenario, age: int, place: int) -> Trajectory:
             Turn(
                 **{name: row[name] for name in (*_ARRAYS, *_PLAIN)},
                 parent=None if row["parent"] < 0 else turns[row["parent"]],
+                end=None if row["end"] is None else End(**row["end"]),
                 decoding=None if way is None else Decoding(**way),
                 prompt=tuple(row["prompt"]),
                 extras=dict(row["extras"]),

@@ -15,7 +15,7 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.rollout.nucleus import NucleusMask
 from hocket.rollout.replay_store import AGE, ReplayStore, chosen
-from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
+from hocket.types import Decoding, End, Level, Scenario, Score, Trajectory, Turn
 
 WORTHS = st.lists(st.integers(-3, 3).map(float), max_size=9)
 
@@ -33,6 +33,7 @@ def episode(worth: float = 1.0, name: str = "s") -> Trajectory:
                 segment=np.arange(4), state=f"{number}", finish="length", text="x",
                 prompt=({"role": "user", "content": "?"},),
                 decoding=Decoding(0.7, stop=("y",)), extras={"call": number},
+                time=np.arange(4), end=End(False, True, np.ones(2)) if number == 1 else None,
             )
         )  # fmt: skip
     scores = {"r": Score(worth), "turns": Score([0.0, None, 0.0], Level.TURN, "well")}
@@ -50,10 +51,12 @@ def test_what_comes_back_is_what_was_kept():
     assert "odd" not in back.info
     assert back.turns[2].parent is back.turns[0]
     for old, new in zip(known.turns, back.turns, strict=True):
-        for name in ("observation", "action", "logp", "version", "forced", "segment"):
+        for name in ("observation", "action", "logp", "version", "forced", "segment", "time"):
             np.testing.assert_array_equal(getattr(new, name), getattr(old, name))
         for name in ("agent", "policy", "role", "state", "finish", "text", "prompt", "decoding", "extras"):
             assert getattr(new, name) == getattr(old, name), name
+    assert [turn.end is None for turn in back.turns] == [True, False, True]
+    assert vars(back.turns[1].end) == vars(known.turns[1].end)
 
 
 def test_a_state_is_never_changed_and_what_failed_is_not_kept():
