@@ -67,8 +67,10 @@ class Target(Protocol):
         """Answers of the policy in an episode, as far as one can tell before the first."""
         ...
 
-    def play(self, texts: Texts, cases: Sequence[int], samples: int, *, greedy: bool, key: Key) -> Sequence[Played]:
-        """Every sample of every case, in order."""
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> Sequence[Played]:
+        """Every sample of every case, in order; samples are numbered from `first`, by which they are drawn."""
         ...
 
     def refuses(self, texts: Texts) -> str | None:
@@ -149,13 +151,18 @@ class Bench:
     def roles(self) -> Sequence[str]:
         return self.target.roles
 
-    def practise(self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False) -> list[Played]:
+    def practise(
+        self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False, again: int = 0
+    ) -> list[Played]:
         """Episodes on practice cases (numbers wrap round), `samples` of each, drawn unless `greedy`.
+
+        The same question has the same answers, at no cost; `again` = 1, 2, .. draws anew.
 
         Raises:
             Spent: when the budget does not pay for them.
         """
-        return self._play(texts, [case % self.practice for case in cases], samples, greedy)
+        wrapped = [case % self.practice for case in cases]
+        return self._play(texts, wrapped, samples, greedy, again * samples)
 
     def measure(self, texts: Texts, how: str, parent: Trial | None = None) -> Trial | None:
         """The score of texts on all development cases; texts that were measured before cost nothing.
@@ -195,15 +202,17 @@ class Bench:
         self.observe(trial)
         return trial
 
-    def _play(self, texts: Texts, cases: Sequence[int], samples: int, greedy: bool) -> list[Played]:
-        names = {case: f"play/{texts.digest}/{case}/{samples}/{'greedy' if greedy else 'drawn'}" for case in cases}
+    def _play(self, texts: Texts, cases: Sequence[int], samples: int, greedy: bool, first: int = 0) -> list[Played]:
+        how = f"{first}+{samples}/{'greedy' if greedy else 'drawn'}"
+        names = {case: f"play/{texts.digest}/{case}/{how}" for case in cases}
         unpaid = [case for case, name in names.items() if name not in self._paid]
         if self.spent + len(unpaid) * samples * self._most > self.budget:
             raise Spent
         kept = {case: self.journal.get(name) for case, name in names.items()}
         fresh = [case for case, found in kept.items() if not found]
         if fresh:
-            played = self.target.play(texts, fresh, samples, greedy=greedy, key=self.key.derive("play"))
+            key = self.key.derive("play")
+            played = self.target.play(texts, fresh, samples, first=first, greedy=greedy, key=key)
             for place, case in enumerate(fresh):
                 kept[case] = [asdict(one) for one in played[place * samples : (place + 1) * samples]]
                 self.journal.put(names[case], kept[case])

@@ -144,7 +144,7 @@ class SearchRun:
             if not kept:
                 played = self.target.play(texts, cases, 1, greedy=True, key=self.bench.key.derive("play"))
                 kept = self.journal.put(name, [one.score for one in played])
-            scores.append(list(kept))
+            scores.append(cast(list[float], kept))
         return scores[0], scores[1]
 
     def _summary(self, best: Trial, before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:

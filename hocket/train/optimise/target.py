@@ -104,10 +104,12 @@ class ModelTarget:
     def calls(self) -> int:
         return len(self.roles)
 
-    def play(self, texts: Texts, cases: Sequence[int], samples: int, *, greedy: bool, key: Key) -> list[Played]:
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> list[Played]:
         """Draws depend on the case and the sample alone, so two versions of the texts meet the same chances."""
         decoding = replace(self.config.decoding, temperature=0.0) if greedy else self.config.decoding
-        asked = [Assignment(self.task.scenario(self.split, case), samples, decoding) for case in cases]
+        asked = [Assignment(self.task.scenario(self.split, case), samples, decoding, first) for case in cases]
         player = replace(self.player, workflow=Worded(self.player.workflow, texts))
         return run_async(self._played(player, asked, cases, key))
 
