@@ -55,6 +55,8 @@ class Texts:
     def _lines(self) -> list[str]:
         found = [f"{role}: {line}" for role in sorted(self.prompts) for line in self.prompts[role].splitlines()]
         found += [f"lesson: {lesson}" for lesson in self.library]
+        if self.edges is not None and not self.edges:
+            found.append("edges: none")
         return [*found, *(f"edge: {reader} reads {read}" for reader, read in sorted(self.edges or ()))]
 
     def to_json(self) -> dict[str, Any]:

@@ -24,9 +24,9 @@ SEARCHERS = Registry("searcher", ("hocket.search", "hocket.methods"), constant("
 
 @dataclass(frozen=True)
 class Played:
-    """One episode: what was asked, what is right where that is known, what was said, and how good it was.
+    """One episode: what was asked, what is right where that is known, what was answered, and how good it was.
 
-    `calls` counts answers of the policy in it.
+    `calls` counts answers of the policy in it; `said` has them all in time order, role and text.
     """
 
     case: int
@@ -36,6 +36,7 @@ class Played:
     question: str
     expected: str
     answer: str
+    said: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ def answers(messages, number):
     return f"<answer>{sum(numbers) if told else numbers[0]}</answer>"
 
 def reflects(prompts):
-    return ["Add the numbers." if sum(map(ord, one)) % 3 == 0 else f"Think. {len(one)}" for one in prompts]
+    last = [int(re.findall(r"\\d+", one)[-1]) for one in prompts]
+    return [f"Think. {one}" if one < 500 else "Add the numbers." for one in last]
 
 def silent(prompts):
     return ["" for one in prompts]

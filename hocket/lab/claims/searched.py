@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ class Searched:
     def sentence(self) -> str:
         return (
             f"`hocket optimise --searcher {self.method.name}` on the shipped model: its texts stand in the model's "
-            "prompt, no weight changes, the budget is kept, what it returns is not worse on development than the "
-            "start, and a second run that begins from the first one's journal, cut in the middle, comes to the same."
+            "prompt (or say who speaks again after reading), no weight changes, the budget is kept, what it returns is "
+            "not worse on development than the start, and a second run that begins from the first one's journal, cut "
+            "in the middle, comes to the same."
         )
 
     def __call__(self) -> Finding:
@@ -71,18 +73,17 @@ class Searched:
 def _is_read(run: SearchRun) -> bool:
     """Whether what the last trial changed reaches the tokens that the model reads."""
     texts, target = run.bench.trials[-1].texts, run.target
-    if texts.edges is not None:
-        return True  # Who reads whom is no text; what was measured shows it.
     player = target.player
     asked = [Assignment(target.task.scenario("train", 0), decoding=target.config.decoding)]
     worded = Worded(player.workflow, texts)
     told = {role: player.encode(text) for role, text in worded.prompts.items()}
 
     async def played() -> Any:
-        from dataclasses import replace
-
         return await replace(player, workflow=worded).play(asked, key=Key.of(0))
 
     turns = run_async(played())[0].turns
+    if texts.edges is not None:
+        spoke = Counter(turn.role for turn in turns)
+        return {role for role, times in spoke.items() if times > 1} == {reader for reader, _ in texts.edges}
     reads = [player.decode(turn.observation.tolist()) for turn in turns if turn.parent is None]
     return bool(told) and all(player.decode(told[turn.role]) in text for turn, text in zip(turns, reads, strict=False))

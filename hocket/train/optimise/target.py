@@ -196,4 +196,5 @@ def _told(task: Task, case: int, one: Trajectory) -> Played:
         question=prompt_text(one.scenario),
         expected="" if right is None else str(right),
         answer=one.answer if one.failure is None else one.failure,
+        said=[(turn.role, turn.text) for turn in one.turns],
     )
