@@ -97,6 +97,16 @@ answers. Nodes tell each other text, never weights or rewards. docs/swarm.md say
   hocket swarm --nodes 4 --rollout.samples 4 --update.lr 5e-5   settings of every node's run"""
 
 
+OPTIMISE = """Searches for better prompts, lessons or connections between agents; no weight changes. Development cases
+choose, and the evaluation split is opened once, at the end. docs/search.md says more.
+
+  hocket optimise --list                                       the searchers
+  hocket optimise --task sums --searcher reflective --budget 400 --model smollm2
+  hocket optimise --task sums --searcher mars-prompt --model nano --reflector http://HOST:PORT/v1#NAME
+  hocket optimise --resume runs/optimise-001
+  hocket optimise --task sums --searcher training-free-grpo --searcher.samples 8   settings of searcher and run"""
+
+
 PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you
 take one of its seats, the agent the others.
 
@@ -116,6 +126,7 @@ COMMANDS = {
     "study": "studies",
     "simulate": "simulating",
     "swarm": "swarm",
+    "optimise": "optimise",
     "recipes": "methods",
     "primitives": "methods",
     "catalogue": "methods",
@@ -296,6 +307,7 @@ def build_parser() -> _Parser:
     )
     _simulate(command("simulate", "what asynchronous training does on many nodes, under simulated time"))
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
+    _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
@@ -427,6 +439,32 @@ def _simulate(parser: _Parser) -> None:
         ("notice", 30.0, "seconds until a loss is noticed"),
     ):
         parser.add_argument(f"--{name}", type=float, default=value, metavar="X", help=f"{meaning} ({value:g})")
+    _json(parser)
+
+
+def _optimise(parser: _Parser) -> None:
+    for flag, text in (
+        ("--budget", "target calls (500)"),
+        ("--practice", "cases to look at (32)"),
+        ("--development", "cases that choose (32)"),
+        ("--evaluation", "cases that measure at the end (100)"),
+        ("--longest", "tokens of what the reflecting model says (256)"),
+        ("--seed", "of all draws (0)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    for flag, metavar, text in (
+        ("--task", "NAME", "as in `hocket train` (sums)"),
+        ("--workflow", "NAME", "as in `hocket train`"),
+        ("--model", "NAME", "as in `hocket train`, http://HOST:PORT/v1#NAME or FILE.py:FUNCTION (nano)"),
+        ("--searcher", "NAME", "see --list (reflective)"),
+        ("--reflector", "NAME", "the model that proposes, named like --model (the model itself)"),
+        ("--start", "TEXT", "a prompt for all roles, or a JSON file of texts"),
+        ("--out", "DIR", "a new folder (runs/optimise-NNN)"),
+        ("--resume", "DIR", "go on with an interrupted search, to the same numbers"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument("--list", action="store_true", help="name the searchers")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 
 

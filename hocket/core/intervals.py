@@ -17,8 +17,8 @@ _T95 = {
 }  # fmt: skip
 
 
-def wilson(successes: float, n: int) -> tuple[float, float]:
-    """The Wilson score interval of a share (Wilson 1927, doi:10.1080/01621459.1927.10502953), 95 %.
+def wilson(successes: float, n: int, z: float = Z95) -> tuple[float, float]:
+    """The Wilson score interval of a share (Wilson 1927, doi:10.1080/01621459.1927.10502953), 95 % by the usual `z`.
 
     Never leaves [0, 1] and stays honest at shares near 0 and 1. `successes` may be a sum of partial successes.
     `n` = 0 says nothing: (0, 1).
@@ -30,9 +30,9 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
         return 0.0, 1.0
     if not 0 <= successes <= n + 1e-9:
         raise ValueError(f"{successes} successes out of {n}")
-    share, square = min(successes / n, 1.0), Z95 * Z95
+    share, square = min(successes / n, 1.0), z * z
     centre = (share + square / (2 * n)) / (1 + square / n)
-    half = Z95 / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    half = z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
     # At the ends the interval reaches the end exactly; rounding must not keep it from there.
     low = 0.0 if share == 0.0 else max(0.0, centre - half)
     high = 1.0 if share == 1.0 else min(1.0, centre + half)

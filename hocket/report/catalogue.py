@@ -19,6 +19,7 @@ from hocket.lab.claims.claim import Verdict
 from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
 from hocket.report.cards import cards
 from hocket.report.methods import MARKS, weaker
+from hocket.search.searcher import SEARCHERS
 
 STATES: tuple[Status, ...] = ("works", "partial", "stale", "open")
 
@@ -73,6 +74,11 @@ def _row(name: str, title: str, field: str) -> Row:
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
         return Row(name, title, field, state, weaker(state, found), where, found)
+    if name in SEARCHERS.declared:
+        method = SEARCHERS.load(name)
+        state = status_of((name,), method.note)
+        where = (*recipes, f"hocket optimise --searcher {name}")
+        return Row(name, title, field, state, method.note or weaker(state, found), where, found)
     if not recipes:
         return Row(name, title, field, "open", "", ())
     note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))

@@ -81,7 +81,7 @@ async def evaluate(
     asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
     await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
-    success = [_success(task, trajectory) for trajectory in played]
+    success = [success_of(task, trajectory) for trajectory in played]
     measure = kind_of(task).measure
     low, high = measure.interval(success)
     return Evaluated(
@@ -126,7 +126,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)
 
 
-def _success(task: Task, trajectory: Trajectory) -> float:
+def success_of(task: Task, trajectory: Trajectory) -> float:
     """A failed attempt, or one that nobody has an opinion on, is no success."""
     found = 0.0 if trajectory.failure else task.success(trajectory)
     return found if math.isfinite(found) else 0.0

@@ -108,6 +108,17 @@ class Claims(list[Check]):
         one = Shipment(recipe, slots, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
 
+    def searched(self, method: Any, reflect: Callable[[str], str], **settings: Any) -> None:
+        """States the same of a searcher, run by `hocket optimise` on the shipped model.
+
+        `reflect` answers in the reflecting model's place; `settings` are those of
+        `hocket.train.optimise.run.SearchSettings`.
+        """
+        from hocket.lab.claims.searched import Searched
+
+        one = Searched(method, reflect, settings)
+        self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+
     def spares(self, mutant: str, reason: str) -> None:
         """Says why the claims may hold for a wrong version of the method, by its name (`hocket recipes --mutate`)."""
         self.reasons[mutant] = reason

@@ -1,0 +1,89 @@
+"""A searcher as a user runs it: `hocket optimise` with a language model as target, its texts in the model's prompt."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hocket.core.keys import Key
+from hocket.lab.claims.claim import Finding
+from hocket.search.searcher import SearchMethod
+from hocket.train.aio import run_async
+from hocket.train.optimise.run import BEST, TRIALS, SearchRun, SearchSettings
+from hocket.types import Assignment
+from hocket.workflows.worded import Worded
+
+QUICK: Mapping[str, Any] = {"budget": 120, "practice": 8, "development": 10, "evaluation": 8}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What is run: a searcher as shipped on the shipped model, with `reflect` in place of a reflecting model.
+
+    Attributes:
+        settings: of `SearchSettings`, over `QUICK`.
+    """
+
+    method: SearchMethod
+    reflect: Callable[[str], str]
+    settings: Mapping[str, Any]
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"`hocket optimise --searcher {self.method.name}` on the shipped model: its texts stand in the model's "
+            "prompt (or say who speaks again after reading), no weight changes, the budget is kept, what it returns is "
+            "not worse on development than the start, and a second run that begins from the first one's journal, cut "
+            "in the middle, comes to the same."
+        )
+
+    def __call__(self) -> Finding:
+        with tempfile.TemporaryDirectory() as place:
+            whole, cut = Path(place) / "whole", Path(place) / "cut"
+            run = self._run(whole)
+            found = run.run()
+            cut.mkdir()
+            lines = (whole / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            (cut / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+            again = self._run(cut).run()
+            same = all((whole / one).read_bytes() == (cut / one).read_bytes() for one in (TRIALS, BEST))
+            same &= {**found, "path": ""} == {**again, "path": ""}
+            rows = [json.loads(line) for line in (whole / TRIALS).read_text(encoding="utf-8").splitlines()]
+            read = _is_read(run)
+        better = found["development"]["best"] >= found["development"]["start"]
+        changed = all(row["changes"] for row in rows[1:])
+        holds = read and same and better and changed and len(rows) > 1 and found["calls"] <= found["settings"]["budget"]
+        figures = {name: found[name] for name in ("tried", "calls", "reflections")}
+        said = ", ".join(f"{name} {value}" for name, value in figures.items())
+        start, best = found["development"]["start"], found["development"]["best"]
+        return Finding(holds, f"{said}, development {start:.3f} to {best:.3f}, resumed equal: {same}, shown: {read}")
+
+    def _run(self, folder: Path) -> SearchRun:
+        settings = {"searcher": self.method.name, **QUICK, **self.settings}
+        run = SearchRun(SearchSettings(**settings), folder)
+        run.bench.reflect = self.reflect
+        return run
+
+
+def _is_read(run: SearchRun) -> bool:
+    """Whether what the last trial changed reaches the tokens that the model reads."""
+    texts, target = run.bench.trials[-1].texts, run.target
+    player = target.player
+    asked = [Assignment(target.task.scenario("train", 0), decoding=target.config.decoding)]
+    worded = Worded(player.workflow, texts)
+    told = {role: player.encode(text) for role, text in worded.prompts.items()}
+
+    async def played() -> Any:
+        return await replace(player, workflow=worded).play(asked, key=Key.of(0))
+
+    turns = run_async(played())[0].turns
+    if texts.edges is not None:
+        spoke = Counter(turn.role for turn in turns)
+        return {role for role, times in spoke.items() if times > 1} == {reader for reader, _ in texts.edges}
+    reads = [player.decode(turn.observation.tolist()) for turn in turns if turn.parent is None]
+    return bool(told) and all(player.decode(told[turn.role]) in text for turn, text in zip(turns, reads, strict=False))

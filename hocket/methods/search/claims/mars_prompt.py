@@ -1,0 +1,103 @@
+"""MARS's claims."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from statistics import fmean
+
+from hocket.core.texts import Texts
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
+from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
+from hocket.search.plain import RandomMutation
+from hocket.search.searcher import Bench, Searcher
+
+claim = Claims("mars-prompt", "arXiv:2503.16874")
+SEEDS = range(16)
+LONG = Socratic(turns=10, patience=60)
+
+
+def all_seeds(
+    searcher: Searcher, budget: int = 3000, *, wise: float = 0.5, critic: float = 1.0, start: str = ""
+) -> list[Bench]:
+    """A search per seed, in a world of six kinds of question whose best prompt has six rules and no myth."""
+    found = []
+    for seed in SEEDS:
+        reflect = Mentors(wise=wise, critic=critic, seed=seed)
+        texts = Texts({"policy": start} if start else {})
+        found.append(searched(Instructed(), reflect, searcher, seed=seed, budget=budget, start=texts))
+    return found
+
+
+@claim(
+    "The loop reaches the known best prompt in every seed, with fewer target calls than random mutation has need of."
+)
+def _() -> Finding:
+    ours = [calls_to(bench) for bench in all_seeds(LONG)]
+    blind = [calls_to(bench) for bench in all_seeds(RandomMutation(patience=50))]
+    fewer = all(one < other for one, other in zip(ours, blind, strict=True))
+    return Finding(fewer and max(ours) < 3000, say(calls=ours, random_mutation=blind))
+
+
+@claim("So it does as shipped, where the shipped number of turns suffices: more of the best prompt at equal calls.")
+def _() -> Finding:
+    ours = [bench.best.score for bench in all_seeds(MARS_PROMPT.searcher, 120)]
+    blind = [bench.best.score for bench in all_seeds(RandomMutation(patience=50), 120)]
+    return Finding(fmean(ours) > fmean(blind) + 0.1, say(accuracy=ours, random_mutation=blind))
+
+
+@claim("What it returns is never worse on development than the start, whoever speaks.")
+def _() -> Finding:
+    benches = [
+        bench
+        for wise in (0.0, 0.5, 1.0)
+        for bench in all_seeds(LONG, 200, wise=wise, critic=0.5, start="Rule 0. Rule 1. Rule 2.")
+    ]
+    worse = sum(bench.best.score < bench.trials[0].score for bench in benches)
+    bad = sum(min(trial.score for trial in bench.trials) < bench.best.score for bench in benches)
+    return Finding(worse == 0 and bad > 0, say(searches=len(benches), worse=worse, with_worse_candidates=bad))
+
+
+@claim("A critic that knows saves target calls against having none; one that is right half the time saves none.")
+def _() -> Finding:
+    knows, coin = (fmean(calls_to(one) for one in all_seeds(LONG, 400, critic=c)) for c in (1.0, 0.5))
+    none = fmean(calls_to(one) for one in all_seeds(replace(LONG, critic=False), 400))
+    holds = knows < 0.6 * none and coin > 0.8 * none
+    return Finding(holds, say(calls_with_one_that_knows=knows, half_right=coin, without=none))
+
+
+@claim("A teacher who hints at nothing right gains nothing.")
+def _() -> Finding:
+    gains = [bench.best.score - bench.trials[0].score for bench in all_seeds(LONG, 400, wise=0.0, critic=0.5)]
+    return Finding(max(gains) == 0, say(gains=gains))
+
+
+@claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
+def _() -> Finding:
+    heard: list[str] = []
+    mentors = Mentors(wise=0.3)
+
+    def reflect(question: str) -> str:
+        heard.append(question)
+        return mentors(question)
+
+    searched(Instructed(), reflect, LONG, budget=400)
+    myths = [one for one in heard if one.startswith("You are the student") and "What of Myth" in one]
+    remarks = [one for one in heard if one.startswith("You are the teacher") and "The critic rejected" in one]
+    return Finding(not myths and len(remarks) > 5, say(students_shown_rejected=len(myths), told_why=len(remarks)))
+
+
+def speaking(question: str) -> str:
+    """A reflecting model whose student always has another version."""
+    if question.startswith("You are the planner"):
+        return "1. Say what is asked.\n2. Say how to answer."
+    if question.startswith("You are the critic"):
+        return "ACCEPT: it helps."
+    asked = re.search(r"\d+\.\d+", question)
+    if question.startswith("You are the student"):
+        return f"Add the numbers, as asked in part {asked[0] if asked else 0}."
+    return f"What is asked in part {asked[0] if asked else 0}?"
+
+
+claim.searched(MARS_PROMPT, speaking)

@@ -1,0 +1,99 @@
+"""Training-Free GRPO's claims."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from hocket.core.keys import Key
+from hocket.core.texts import Texts
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.texts_worlds import Tactical, contrasting, searched
+from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
+from hocket.search.searcher import Bench
+
+claim = Claims("training-free-grpo", "arXiv:2510.08191")
+SEEDS = range(24)
+
+
+def world(seed: int, *, shuffled: bool = False, faith: float = 0.9) -> Tactical:
+    """Six kinds of question; the right one of four tactics is drawn for each."""
+    right = Key.of(seed).derive("right").numpy().integers(0, 4, 6).tolist()
+    return Tactical(tuple(right), shuffled=shuffled, faith=faith)
+
+
+def last_accuracies(*, shuffled: bool = False, samples: int = 5) -> tuple[list[float], list[Bench]]:
+    """Exact accuracy of the last library of every seed: the last, not the best, so that no choice helps."""
+    searcher = SemanticAdvantage(samples=samples, batch=6)
+    worlds = [world(seed, shuffled=shuffled) for seed in SEEDS]
+    benches = [
+        searched(one, contrasting, searcher, seed=seed, budget=3000) for seed, one in zip(SEEDS, worlds, strict=True)
+    ]
+    return [one.accuracy(bench.trials[-1].texts) for one, bench in zip(worlds, benches, strict=True)], benches
+
+
+@claim("With hidden rules accuracy rises from chance to nearly what the policy can reach by lessons, in every seed.")
+def _() -> Finding:
+    found, benches = last_accuracies()
+    calls = [bench.spent for bench in benches]
+    return Finding(min(found) > 0.9 * 0.925, say(chance=0.25, most=0.925, accuracy=found, calls=calls))
+
+
+@claim("With one sample to a group there is no contrast: nobody is asked, and nothing is edited.")
+def _() -> Finding:
+    _, benches = last_accuracies(samples=1)
+    holds = all(bench.asked == 0 and len(bench.trials) == 1 for bench in benches)
+    return Finding(holds, say(questions=sum(bench.asked for bench in benches)))
+
+
+@claim("Groups of equal reward trigger no edit: where no tactic is right, or every one is, nobody is asked.")
+def _() -> Finding:
+    never, always = Tactical((9,) * 6), Tactical((0,) * 6, tactics=1)
+    benches = [searched(one, contrasting, SemanticAdvantage(), budget=2000) for one in (never, always)]
+    holds = all(bench.asked == 0 and len(bench.trials) == 1 and bench.spent > 100 for bench in benches)
+    return Finding(holds, say(questions=[bench.asked for bench in benches], calls=[bench.spent for bench in benches]))
+
+
+@claim("From shuffled rewards it learns nothing: accuracy stays at chance on average over seeds.")
+def _() -> Finding:
+    found, benches = last_accuracies(shuffled=True)
+    edits = [len(bench.trials) - 1 for bench in benches]
+    return Finding(abs(fmean(found) - 0.25) < 0.12 and min(edits) > 0, say(accuracy=found, edits=edits))
+
+
+@claim("Edits are add, modify, delete and keep by number; what is no edit, or of no lesson, changes nothing.")
+def _() -> Finding:
+    library = ("one", "two", "three")
+    cases = {
+        "KEEP": library,
+        "ADD: four": (*library, "four"),
+        "- ADD: one\nADD: four\nADD: four": (*library, "four"),
+        "MODIFY 2: better": ("one", "better", "three"),
+        "* DELETE 1\nMODIFY [3]: more": ("two", "more"),
+        "DELETE 7\nMODIFY 9: no\nAdd the numbers first.\n": library,
+        "ADD: 4\nADD: 5\nADD: 6": (*library, "4"),
+    }
+    wrong = [edits for edits, due in cases.items() if edited(library, edits, 4) != due]
+    return Finding(not wrong, f"wrong: {wrong}")
+
+
+@claim("Lessons alone change: prompts stay, and a group is drawn with the library as it is.")
+def _() -> Finding:
+    one = world(3)
+    bench = searched(one, contrasting, SemanticAdvantage(batch=6), budget=3000)
+    prompts = {str(trial.texts.prompts) for trial in bench.trials}
+    grows = [len(trial.texts.library) for trial in bench.trials]
+    chain = all(trial.parent == trial.number - 1 for trial in bench.trials[1:])
+    start = bench.trials[0].texts == Texts()
+    return Finding(len(prompts) == 1 and chain and start and max(grows) <= 6, say(lessons=grows))
+
+
+def speaking(question: str) -> str:
+    """A reflecting model that has a lesson after every contrast."""
+    if question.startswith("Question:"):
+        return "It adds the tens first."
+    if question.startswith("Several"):
+        return "ADD: Add the ones first."
+    return f"ADD: Add the ones first, then the tens ({len(question)})."
+
+
+claim.searched(TRAINING_FREE_GRPO, speaking)

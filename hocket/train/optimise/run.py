@@ -1,0 +1,280 @@
+"""A search for better texts in a folder of its own: what was asked, every version, what came of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Any, cast
+
+from hocket import tasks
+from hocket.core.components import replaced
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.intervals import mean_interval, wilson
+from hocket.core.keys import Key
+from hocket.core.texts import Texts
+from hocket.rewards.judging import Judge, said
+from hocket.search.searcher import SEARCHERS, Bench, Searcher, SearchMethod, Trial, search
+from hocket.stages import Task
+from hocket.train.disk import json_ready, write_atomic
+from hocket.train.journal import Journal
+from hocket.train.judges import FunctionJudge, judge_of
+from hocket.train.optimise.target import ModelTarget, fingerprint, model_target
+from hocket.train.runfolder import RunLock, read_json
+from hocket.train.settings import Config
+
+SETTINGS, BEST, SUMMARY, TRIALS = "search.json", "best.json", "summary.json", "trials.jsonl"
+
+Pairs = Sequence[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What `hocket optimise` is asked for.
+
+    Attributes:
+        task, workflow, model: as in `hocket train`; `model` may be `FILE.py:FUNCTION` or `http://HOST:PORT/v1#NAME`.
+        searcher: its name. reflector: the model that proposes: as `model`; None is the model itself.
+        budget: target calls. practice, development, evaluation: how many cases of each.
+        start: a prompt for all roles, or a JSON file of texts. pairs: settings of the run (`decoding.max_tokens`, ...)
+            and of the searcher (`searcher.samples`, ...). longest: tokens of what the reflecting model says.
+    """
+
+    task: str = "sums"
+    searcher: str = "reflective"
+    budget: int = 500
+    workflow: str | None = None
+    model: str = "nano"
+    reflector: str | None = None
+    practice: int = 32
+    development: int = 32
+    evaluation: int = 100
+    start: str | None = None
+    longest: int = 256
+    seed: int = 0
+    pairs: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("budget", "practice", "development", "evaluation", "longest"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} = {getattr(self, name)}: it must be at least 1")
+
+
+class SearchRun:
+    """A search, ready to run.
+
+    Args:
+        settings: see there.
+        folder: where everything goes. A folder with a search in it goes on with that, if the settings are equal.
+        observe: called with each new version measured.
+
+    Raises:
+        ConfigurationError: when settings, task, models and searcher do not fit together.
+    """
+
+    def __init__(
+        self, settings: SearchSettings, folder: Path, observe: Callable[[Trial], None] = lambda trial: None
+    ) -> None:
+        self.settings, self.folder = settings, folder
+        self.method, self.searcher = _searcher(settings)
+        own = [pair for pair in settings.pairs if not pair[0].startswith("searcher.")]
+        self.task = tasks.find(settings.task)
+        _check_sizes(self.task, settings)
+        self.target = model_target(self.task, settings.model, settings.workflow, own)
+        start = _start(settings.start, self.target)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = RunLock(folder)
+        try:
+            self._claim()
+            self.journal = Journal(folder / "journal.jsonl")
+            judge = _reflector(settings, self.target.config, self.journal)
+        except BaseException:
+            self._lock.release()
+            raise
+        (folder / TRIALS).write_text("", encoding="utf-8")
+        self._observe = observe
+        self.bench = Bench(
+            self.target,
+            lambda question: said(judge, [question], settings.longest)[0],
+            start,
+            Key.of(settings.seed).derive("optimise"),
+            settings.budget,
+            settings.practice,
+            settings.development,
+            self.journal,
+            self._measured,
+        )
+
+    def run(self) -> dict[str, Any]:
+        """Searches, opens the evaluation split once for the start and the best, and returns what `summary.json` holds.
+
+        Raises:
+            HocketError: when weights changed, which nothing here may do.
+        """
+        try:
+            before = fingerprint(self.target.policies)
+            best = search(self.bench, self.searcher)
+            found = self._summary(best, *self._evaluated(best))
+            if fingerprint(self.target.policies) != before:
+                raise HocketError(
+                    "the weights changed in a search over texts; please report this as an error of hocket"
+                )
+            found["weights"] = before if self.target.policies else None
+            self._write(BEST, best.texts.to_json())
+            self._write(SUMMARY, found)
+            return {**found, "path": str(self.folder)}
+        finally:
+            self.journal.close()
+            self._lock.release()
+
+    # ------------------------------------------------------------ what came of it
+
+    def _evaluated(self, best: Trial) -> tuple[list[float], list[float]]:
+        """The scores of the start and of the best on the evaluation split; not part of the budget."""
+        scores: list[list[float]] = []
+        size = self.task.size("eval")
+        cases = range(self.settings.evaluation if size is None else min(size, self.settings.evaluation))
+        self.target.split = "eval"
+        for texts in (self.bench.start, best.texts):
+            name = f"evaluation/{texts.digest}"
+            kept = self.journal.get(name)
+            if not kept:
+                played = self.target.play(texts, cases, 1, greedy=True, key=self.bench.key.derive("play"))
+                kept = self.journal.put(name, [one.score for one in played])
+            scores.append(cast(list[float], kept))
+        return scores[0], scores[1]
+
+    def _summary(self, best: Trial, before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:
+        bench = self.bench
+        gains = [new - old for old, new in zip(before, after, strict=True)]
+        return {
+            "settings": asdict(self.settings),
+            "tried": len(bench.trials),
+            "refused": list(bench.refused),
+            "calls": bench.spent,
+            "reflections": bench.asked,
+            "development": {
+                "n": len(best.scores),
+                "start": bench.trials[0].score,
+                "best": best.score,
+                "interval": corrected_interval(best.scores, len(bench.trials)),
+            },
+            "evaluation": {
+                "n": len(after),
+                "start": fmean(before),
+                "best": fmean(after),
+                "interval": corrected_interval(after, 1),
+                "gain": fmean(gains),
+                "gain_interval": None if not any(gains) else mean_interval(gains),
+            },
+            "best": {"trial": best.number, "how": best.how, "texts": best.texts.to_json()},
+            "changes": best.texts.changes(bench.start),
+        }
+
+    def _measured(self, trial: Trial) -> None:
+        parent = Texts() if trial.parent is None else self.bench.trials[trial.parent].texts
+        row = {
+            "number": trial.number,
+            "parent": trial.parent,
+            "how": trial.how,
+            "score": trial.score,
+            "spent": trial.spent,
+            "changes": trial.texts.changes(parent),
+            "texts": trial.texts.to_json(),
+        }
+        with (self.folder / TRIALS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(json_ready(row), ensure_ascii=False) + "\n")
+        self._observe(trial)
+
+    # ------------------------------------------------------------ the folder
+
+    def _claim(self) -> None:
+        path, mine = self.folder / SETTINGS, json.loads(json.dumps(json_ready(asdict(self.settings))))
+        if path.exists():
+            theirs = read_json(path)
+            other = next((name for name in mine if mine[name] != theirs.get(name)), None)
+            if other is not None:
+                raise ConfigurationError(
+                    f"{self.folder} holds a search with {other} = {theirs.get(other)!r}, not {mine[other]!r}; give "
+                    "another --out"
+                )
+        self._write(SETTINGS, mine)
+
+    def _write(self, name: str, value: Mapping[str, Any]) -> None:
+        write_atomic(self.folder / name, json.dumps(json_ready(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def resumed(folder: Path) -> SearchSettings:
+    """The settings of a search that was begun in a folder.
+
+    Raises:
+        ConfigurationError: when there is none.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise ConfigurationError(f"{folder} holds no search to go on with: it has no {SETTINGS}")
+    told = read_json(folder / SETTINGS)
+    pairs = tuple((str(key), value) for key, value in told.pop("pairs", ()))
+    known = {one.name for one in fields(SearchSettings)}
+    return SearchSettings(**{name: value for name, value in told.items() if name in known}, pairs=pairs)
+
+
+def corrected_interval(scores: Sequence[float], tried: int) -> tuple[float, float]:
+    """A 95 % interval of the mean of the best of `tried` versions, by Bonferroni: all of them hold together.
+
+    Wilson's for shares in [0, 1], Student's width scaled by the quantiles for any other scores.
+    """
+    quantile = NormalDist().inv_cdf(1 - 0.025 / tried)
+    if all(0 <= score <= 1 for score in scores):
+        return wilson(math.fsum(scores), len(scores), quantile)
+    low, high = mean_interval(scores)
+    middle, wider = (low + high) / 2, quantile / NormalDist().inv_cdf(0.975)
+    return middle - (middle - low) * wider, middle + (high - middle) * wider
+
+
+def _searcher(settings: SearchSettings) -> tuple[SearchMethod, Searcher]:
+    method = cast(SearchMethod, SEARCHERS.find(settings.searcher))
+    searcher: Any = method.searcher
+    for path, value in settings.pairs:
+        if path.startswith("searcher."):
+            searcher = replaced(searcher, path.removeprefix("searcher."), value, "searcher")
+    return method, searcher
+
+
+def _start(given: str | None, target: ModelTarget) -> Texts:
+    """What a search begins from: the workflow's own prompts, a prompt for all roles, or texts in a file."""
+    own = dict(target.player.workflow.prompts)
+    if given is None:
+        return Texts(own)
+    if given.endswith(".json"):
+        found = Texts.read(given)
+        return Texts({**own, **found.prompts}, found.library, found.edges)
+    return Texts(dict.fromkeys(target.roles, given))
+
+
+def _reflector(settings: SearchSettings, config: Config, journal: Journal) -> Judge:
+    named = settings.reflector
+    if named is None:
+        if ".py:" in settings.model:
+            raise ConfigurationError("a model that is a function needs --reflector, the model that proposes texts")
+        named = settings.model
+    if ".py:" in named:
+        return FunctionJudge(named, journal)
+    try:
+        judge = judge_of(replace(config, judge=named), journal)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"reflector = {named!r}: {error}") from error
+    if judge is None:
+        raise ConfigurationError("reflector = rule: a rule proposes no texts; name a model")
+    return judge
+
+
+def _check_sizes(task: Task, settings: SearchSettings) -> None:
+    size, wanted = task.size("train"), settings.practice + settings.development
+    if size is not None and size < wanted:
+        raise ConfigurationError(
+            f"task {task.name} has {size} training scenarios; --practice {settings.practice} and --development "
+            f"{settings.development} need {wanted} different ones"
+        )

@@ -1,0 +1,200 @@
+"""Who plays the texts: the models of a run as they are, an endpoint, or a function that answers in a model's place."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from hocket.core.components import load_object
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.core.texts import Texts, problem
+from hocket.engine.requests import Request, Sample
+from hocket.rewards.judging import prompt_text
+from hocket.rewards.score import grade
+from hocket.search.searcher import Played
+from hocket.stages import Policy, Reward, Split, Task
+from hocket.train.aio import run_async
+from hocket.train.config import configure
+from hocket.train.evaluate import success_of
+from hocket.train.kinds import kind_of
+from hocket.train.kinds.text import workflow_of
+from hocket.train.settings import Config
+from hocket.types import Assignment, Message, Trajectory
+from hocket.workflows.chat import Chat
+from hocket.workflows.player import TextPlayer
+from hocket.workflows.team import Actor
+from hocket.workflows.worded import Worded
+
+Answers = Callable[[Sequence[Message], int], str]
+"""A policy in Python: messages and a number to draw by (0 when greedy), to its answer."""
+
+
+class FunctionEngine:
+    """An engine whose answers come from a function, certain (log-prob 0)."""
+
+    version = 0
+
+    def __init__(self, answers: Answers, chat: Chat) -> None:
+        self._answers, self._chat = answers, chat
+
+    def episode(self) -> AbstractAsyncContextManager[None]:
+        """Nothing to wait for."""
+        return nullcontext()
+
+    async def submit(self, request: Request) -> Sample:
+        """What the function says, cut at the longest answer.
+
+        Raises:
+            HocketError: when that is no text.
+        """
+        return self.sample([request])[0]
+
+    def sample(self, requests: Sequence[Request]) -> list[Sample]:
+        """What the function says to each."""
+        return [self._said(request) for request in requests]
+
+    def _said(self, request: Request) -> Sample:
+        said = self._answers(request.messages, request.key.word if request.decoding.temperature else 0)
+        if not isinstance(said, str):
+            raise HocketError(f"the function that answers as the model returned a {type(said).__name__}, not a text")
+        whole = (*request.prefix, *self._chat.encode(said), self._chat.end_of_turn)
+        tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
+        imposed = np.arange(len(tokens)) < len(request.prefix)
+        finish: Any = "stop" if len(tokens) == len(whole) else "length"
+        return Sample(tokens, np.zeros(len(tokens), np.float32), finish, self.version, imposed)
+
+
+def fingerprint(policies: Mapping[str, Policy]) -> str:
+    """Of all weights; equal exactly when every one is."""
+    seen = hashlib.blake2b(digest_size=16)
+    for name in sorted(policies):
+        for part, tensor in sorted(cast(Any, policies[name]).module.state_dict().items()):
+            seen.update(f"{name}/{part}".encode())
+            seen.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return seen.hexdigest()
+
+
+@dataclass(eq=False)
+class ModelTarget:
+    """The models of a configured run on one split of a task.
+
+    Attributes:
+        split: where cases come from, by number.
+    """
+
+    config: Config
+    task: Task
+    player: TextPlayer
+    policies: Mapping[str, Policy]
+    rewards: Sequence[Reward]
+    split: Split = "train"
+
+    @property
+    def roles(self) -> Sequence[str]:
+        return self.player.workflow.roles
+
+    @property
+    def calls(self) -> int:
+        return len(self.roles)
+
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> list[Played]:
+        """Draws depend on the case and the sample alone, so two versions of the texts meet the same chances."""
+        decoding = replace(self.config.decoding, temperature=0.0) if greedy else self.config.decoding
+        asked = [Assignment(self.task.scenario(self.split, case), samples, decoding, first) for case in cases]
+        player = replace(self.player, workflow=Worded(self.player.workflow, texts))
+        return run_async(self._played(player, asked, cases, key))
+
+    async def _played(
+        self, player: TextPlayer, asked: Sequence[Assignment], cases: Sequence[int], key: Key
+    ) -> list[Played]:
+        found = await player.play(asked, key=key.derive(self.split))
+        await grade(found, self.rewards, key=key.derive(self.split, "score"))
+        failed = next((one.failure for one in found if one.failure is not None), None)
+        if failed is not None and all(one.failure is not None for one in found):
+            raise HocketError(f"every episode failed: {failed}")
+        numbers = [case for case, one in zip(cases, asked, strict=True) for _ in range(one.samples)]
+        return [_told(self.task, number, one) for number, one in zip(numbers, found, strict=True)]
+
+    def refuses(self, texts: Texts) -> str | None:
+        """What `hocket.core.texts.problem` says, or that a prompt leaves no room in the context."""
+        flow = self.player.workflow
+        wrong = problem(texts, flow.roles, flow.prompts)
+        if wrong is not None or self.player.context_length is None:
+            return wrong
+        scenario = self.task.scenario(self.split, 0)
+        own = len(self.player.encode(prompt_text(scenario))) + self.config.decoding.max_tokens
+        for role in flow.roles:
+            length = len(self.player.encode(texts.system(role, flow.prompts.get(role)) or ""))
+            if length + own > self.player.context_length:
+                return (
+                    f"prompt and library of {role!r} are {length} tokens; with the question and the longest answer "
+                    f"({own}) the context of {self.player.context_length} is too small; shorten them"
+                )
+        return None
+
+
+def model_target(task: Task, model: str, workflow: str | None, pairs: Sequence[tuple[str, Any]]) -> ModelTarget:
+    """The target that `--model` names: `FILE.py:FUNCTION`, an address with `#NAME` behind it, or a model to load.
+
+    Raises:
+        ConfigurationError: when there is no such model, or the task is not about text.
+    """
+    if not kind_of(task).textual:
+        raise ConfigurationError(f"task {task.name} is not answered in text, so it has no texts to improve")
+    outside, scripted = model.startswith(("http://", "https://")), ".py:" in model
+    named: list[tuple[str, Any]] = [] if workflow is None else [("workflow", workflow)]
+    if not (outside or scripted):
+        named.append(("model", model))
+    config = configure([("task", task.name), *named, *pairs], task)
+    flow = workflow_of(config, task, None)
+    if outside:
+        url, _, served = model.partition("#")
+        if not served:
+            raise ConfigurationError(f"model = {model}: name the server's model behind it, as in {url}#NAME")
+        seats = [
+            (f"roles.{role}.{what}", v) for role in flow.roles for what, v in (("endpoint", url), ("model", served))
+        ]
+        config = configure([("task", task.name), *named, *pairs, *seats], task)
+    _refuse_own_system(task, flow.roles)
+    policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision="fp32")
+    found = cast(TextPlayer, player)
+    if scripted:
+        function = load_object(model, "model")
+        if not callable(function):
+            raise ConfigurationError(f"model = {model}: name a function of messages and a number")
+        chat = next(iter(found.actors.values())).chat
+        engine = FunctionEngine(function, cast(Chat, chat))
+        policies, found = {}, replace(found, actors={r: Actor(r, engine, chat, learns=False) for r in flow.roles})
+    return ModelTarget(config, task, found, policies, kind_of(task).rewards(config, task, None))
+
+
+def _refuse_own_system(task: Task, roles: Sequence[str]) -> None:
+    messages = task.scenario("train", 0).messages
+    if messages and messages[0]["role"] == "system":
+        raise ConfigurationError(
+            f"the questions of task {task.name} bring their own system prompt, which would hide the one searched for "
+            f"{roles[0]!r}; leave it out of the task's messages"
+        )
+
+
+def _told(task: Task, case: int, one: Trajectory) -> Played:
+    right = one.scenario.answer
+    return Played(
+        case=case,
+        sample=one.sample,
+        score=success_of(task, one),
+        calls=len(one.turns),
+        question=prompt_text(one.scenario),
+        expected="" if right is None else str(right),
+        answer=one.answer if one.failure is None else one.failure,
+        said=[(turn.role, turn.text) for turn in one.turns],
+    )
