@@ -4,8 +4,8 @@ Seven roles. The user's proxy is what the search is given, and the manager is th
 practice episodes, lists the steps of improving the prompt. At each step a teacher asks a leading question, a critic
 judges it and may reject it, which the teacher hears before it asks again, and a student rewrites the prompt in answer.
 The target is the policy: it is scored with the new prompt on the development cases, and the best prompt is handed on
-until the plan ends or scores stall. The four that speak are one reflecting model by turns, as in the paper. How many
-turns a step has and when scores have stalled the abstract leaves open (`turns`, `patience`); wording is ours.
+until the plan ends or scores stall. The four that speak are one reflecting model by turns, as in the paper. Its text
+was not at hand: how many turns a step has, when scores have stalled (`turns`, `patience`) and all wording is ours.
 """
 
 from __future__ import annotations
@@ -117,4 +117,6 @@ MARS_PROMPT = SearchMethod(
     description="a planner's steps, a teacher's questions, a critic, and a student who rewrites the prompt",
     searcher=Socratic(),
     source="arXiv:2503.16874",
+    note="with the shipped models as reflecting model nothing was gained yet on a real task; what it finds is "
+    "shown with scripted models of known best texts",
 )

@@ -138,4 +138,6 @@ TRAINING_FREE_GRPO = SearchMethod(
     description="lessons from what the better samples of a group did, kept in the prompt",
     searcher=SemanticAdvantage(),
     source="arXiv:2510.08191",
+    note="with the shipped models as reflecting model nothing was gained yet on a real task; what it finds is "
+    "shown with scripted models of known best texts",
 )
