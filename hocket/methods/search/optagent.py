@@ -5,11 +5,11 @@ grade every exchange for robustness and coherence, in words and by edge; a contr
 experience so far, adds an edge, removes one, or keeps all. The answer is a majority vote of all agents.
 
 The paper's text was not at hand, only a summary of its abstract. Ours are: a graph is measured on the development
-cases and goes on to the next round if it is better; a change that was tried from the same graph is not tried again; where the controller names none that is
-left, the change with the highest upper confidence bound is made: an edge's mean grade speaks for adding it, and
-against taking it away. The first round plays the complete graph, so that every edge has been graded; the search goes
-on from the best of it, no edges and the start. Where no single change is left, two at a time are tried, and then it
-ends.
+cases and goes on to the next round if it is better; a change that was tried from the same graph is not tried again;
+where the controller names none that is left, the change with the highest upper confidence bound is made: an edge's mean
+grade speaks for adding it, and against taking it away. The first round plays the complete graph, so that every edge has
+been graded; the search goes on from the best of it, no edges and the start. Where no single change is left, two at a
+time are tried, and then it ends.
 """
 
 from __future__ import annotations
