@@ -173,7 +173,7 @@ def test_the_text_player_plays_both_kinds() -> None:
 def test_modules_are_found_or_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigurationError, match="has no module"):
         PettingZoo("classic.nothing_v1")
-    with pytest.raises(ConfigurationError, match="neither env nor parallel_env"):
+    with pytest.raises(ConfigurationError, match="no env or parallel_env"):
         PettingZoo("pettingzoo.utils")
 
 
