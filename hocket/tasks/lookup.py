@@ -29,6 +29,7 @@ from hocket.workflows.tool_use import ToolUse
 
 SHADES = ("red", "blue", "green", "white", "black", "golden", "little", "broken", "silent", "wild", "lost", "old")
 THINGS = ("door", "tower", "garden", "river", "bridge", "lamp", "boat", "clock", "letter", "window", "orchard", "wheel")
+OUTSIDE = frozenset({"tower", "garden", "river", "bridge", "boat", "orchard"})
 HEADS = ("an", "ben", "cor", "dal", "el", "fin", "gil", "hal", "jo", "kar", "lin", "mar")
 TAILS = ("a", "o", "na", "da", "ric", "win", "bert", "lia", "mund", "so", "ta", "vin")
 
@@ -74,6 +75,21 @@ CALLS_TAUGHT = 0.5
 """The share of lessons that search."""
 
 
+def base_of(name: str) -> str:
+    """Which of three bases holds the article of a person or a thing: `people`, `outside` or `inside`."""
+    kind = name.split()[-1]
+    return "people" if " " not in name else "outside" if kind in OUTSIDE else "inside"
+
+
+@lru_cache(maxsize=4)
+def bases_of(digits: int, seed: int) -> Mapping[str, Index]:
+    """The articles in three bases, each with a search of its own."""
+    found: dict[str, list[Document]] = {"people": [], "outside": [], "inside": []}
+    for document in facts(digits, seed).documents:
+        found[base_of(document.title)].append(document)
+    return {name: Index(documents) for name, documents in found.items()}
+
+
 class Lookup(TextTask):
     """The number of a thing, or of what a person keeps; both stand only where a search finds them.
 
@@ -87,6 +103,9 @@ class Lookup(TextTask):
         calls: the share of demonstrations (for a first phase of `sft`) that search; the others guess at once.
         listed: whether the chat template lists the tool.
         tags: whether demonstrations search within one response, as `search-within` does, and not by calls of the tool.
+        bases: 1, or 3 bases with a search of their own (see `base_of`), of which each article stands in one.
+        routed: with 3 bases, the share of searches in demonstrations that ask the right base at first; the others ask
+            the bases in an order that is drawn until something is found.
     """
 
     def __init__(
@@ -99,6 +118,8 @@ class Lookup(TextTask):
         calls: float = 1.0,
         listed: bool = False,
         tags: bool = False,
+        bases: int = 1,
+        routed: float = 1.0,
     ) -> None:
         if hops not in (1, 2) or top < 1 or (turns is not None and turns < 1):
             raise ConfigurationError(
@@ -106,11 +127,14 @@ class Lookup(TextTask):
             )
         if not 1 <= digits <= 6:
             raise ConfigurationError(f"lookup: digits must lie between 1 and 6, not {digits}")
-        if not 0 <= calls <= 1:
-            raise ConfigurationError(f"lookup: calls is a share in [0, 1], not {calls}")
-        self.name = f"lookup?hops={hops}&digits={digits}"
+        if not 0 <= calls <= 1 or not 0 <= routed <= 1:
+            raise ConfigurationError(f"lookup: calls and routed are each a share in [0, 1], not {calls} and {routed}")
+        if bases not in (1, 3) or (bases == 3 and tags):
+            raise ConfigurationError(f"lookup: bases is 1, or 3 without tags, not {bases}")
+        self.name = f"lookup?hops={hops}&digits={digits}" + (f"&bases={bases}" if bases > 1 else "")
         self.hops, self.digits, self.top, self.seed = hops, digits, top, seed
-        self.turns = hops + 2 if turns is None else turns
+        self.turns = hops * bases + 2 if turns is None else turns
+        self.bases, self.routed = bases, routed
         self.calls, self.listed, self.tags = calls, listed, tags
 
     @property
@@ -124,9 +148,17 @@ class Lookup(TextTask):
         return Search(index_of(self.digits, self.seed), self.top)
 
     @cached_property
+    def searches(self) -> Mapping[str, Search]:
+        """The tools by name."""
+        if self.bases == 1:
+            return {self.search.name: self.search}
+        found = bases_of(self.digits, self.seed)
+        return {name: Search(index, self.top, name=name) for name, index in found.items()}
+
+    @cached_property
     def workflow(self) -> ToolUse:
-        """A policy with a search tool."""
-        return ToolUse((self.search,), self.turns, listed=self.listed)
+        """A policy with what it may search."""
+        return ToolUse(tuple(self.searches.values()), self.turns, listed=self.listed)
 
     @cached_property
     def _asked(self) -> Mapping[Split, Sequence[str]]:
@@ -146,22 +178,34 @@ class Lookup(TextTask):
         answer = self.facts.numbers[gold[-1]]
         rng = Key.of(self.seed).derive("lookup", "guess", split, number).numpy()
         guess = str(rng.integers(10 ** (self.digits - 1), 10**self.digits))
-        shown = self._searched(gold, answer) if rng.random() < self.calls else f"<answer>{guess}</answer>"
+        shown = self._searched(gold, answer, rng) if rng.random() < self.calls else f"<answer>{guess}</answer>"
         metadata = {"gold": gold, "entities": [*gold[1:], answer], "demonstration": shown}
         return Scenario(
             f"lookup/{self.hops}/{split}/{number}", f"What is the number of {told}?", answer, metadata, seed=number
         )
 
-    def _searched(self, gold: Sequence[str], answer: str) -> str | list[Message]:
+    def _asked_bases(self, name: str, rng: np.random.Generator, routed: float) -> list[str]:
+        """The bases that are asked for an article, the one that has it last."""
+        if self.bases == 1:
+            return list(self.searches)
+        order = list(self.searches) if rng.random() >= routed else [base_of(name)]
+        order = [order[place] for place in rng.permutation(len(order)).tolist()]
+        return order[: order.index(base_of(name)) + 1]
+
+    def _searched(
+        self, gold: Sequence[str], answer: str, rng: np.random.Generator, routed: float | None = None
+    ) -> str | list[Message]:
         """What somebody says who searches for what is needed and then answers."""
         if self.tags:
             pairs = "".join(f"<search>{one}</search>{information(self.search.answer(one))}" for one in gold)
             return f"{pairs}<answer>{answer}</answer>"
         told: list[Message] = []
-        for name in gold:
-            call = json.dumps({"name": self.search.name, "arguments": {"query": name}})
+        share = self.routed if routed is None else routed
+        asked = [(name, base) for name in gold for base in self._asked_bases(name, rng, share)]
+        for query, base in asked:
+            call = json.dumps({"name": base, "arguments": {"query": query}})
             told.append({"role": "assistant", "content": f"<tool_call>{call}</tool_call>"})
-            told.append({"role": "tool", "content": self.search.answer(name)})
+            told.append({"role": "tool", "content": self.searches[base].answer(query)})
         return [*told, {"role": "assistant", "content": f"<answer>{answer}</answer>"}]
 
     @property
@@ -176,9 +220,11 @@ class Lookup(TextTask):
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         guess = f"<answer>{rng.integers(10 ** (self.digits - 1), 10**self.digits)}</answer>"
-        said = self._searched(scenario.metadata["gold"], str(scenario.answer)) if rng.random() < CALLS_TAUGHT else guess
+        gold, right = scenario.metadata["gold"], str(scenario.answer)
+        said = self._searched(gold, right, rng, routed=0.0) if rng.random() < CALLS_TAUGHT else guess
         told = said if not isinstance(said, str) else [{"role": "assistant", "content": said}]
-        return [Lesson(scenario.messages, tuple(told), (self.search.schema,) if self.listed else ())]
+        shown = tuple(tool.schema for tool in self.searches.values()) if self.listed else ()
+        return [Lesson(scenario.messages, tuple(told), shown)]
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 80}
@@ -204,7 +250,7 @@ def found_by(trajectory: Trajectory) -> dict[str, float]:
 def from_settings(name: str, settings: Mapping[str, str]) -> Lookup:
     """The task with these settings."""
     known = {"hops": int, "digits": int, "top": int, "turns": int, "seed": int, "calls": float, "listed": bool}
-    return Lookup(**checked(name, settings, {**known, "tags": bool}))
+    return Lookup(**checked(name, settings, {**known, "tags": bool, "bases": int, "routed": float}))
 
 
 LOOKUP = TaskForm(

@@ -61,14 +61,15 @@ class Search:
         index: what is searched.
         top: articles per answer.
         most: characters per answer; what is longer is cut.
+        name: as it is called; several bases have a search each.
     """
 
     name = "search"
 
-    def __init__(self, index: Index, top: int = 3, most: int = 1000) -> None:
+    def __init__(self, index: Index, top: int = 3, most: int = 1000, name: str = "search") -> None:
         if top < 1 or most < 1:
             raise ConfigurationError(f"a search gives at least one article and one character, not {top} and {most}")
-        self.index, self.top, self.most = index, top, most
+        self.index, self.top, self.most, self.name = index, top, most, name
 
     @property
     def schema(self) -> Mapping[str, Any]:
