@@ -34,6 +34,7 @@ from hocket.methods.data_and_rollout.avatar import EndsWeighted
 from hocket.methods.data_and_rollout.eframe import Filtered
 from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
+from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo import BetaDensity
 from hocket.methods.group_relative.gpg import SignalShare
@@ -95,6 +96,7 @@ PLAIN = [
     AgainstOwn(),
     EndsWeighted(),
     Filtered(),
+    NoveltyGuided(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
