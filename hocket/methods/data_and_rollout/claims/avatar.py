@@ -15,10 +15,10 @@ from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.avatar import AVATAR, ByDifficulty, ends_weight
+from hocket.methods.data_and_rollout.avatar import AVATAR, ByDifficulty, EndsWeighted, ends_weight
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
-from hocket.types import Scenario
+from hocket.types import Scenario, Score, Trajectory
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
@@ -37,7 +37,7 @@ def bench(recipe: Recipe, seed: int = 0, lr: float = 0.1) -> TalkBench:
 def _() -> Finding:
     ours, plain = (bench(one).run(6) for one in (OURS.but({**NONE, "credit.height": 0.0}), PLAIN))
     logits = [made.policies["policy"].module.logits for made in (ours, plain)]
-    moved = float(logits[0].abs().max())
+    moved = float(logits[0].detach().abs().max())
     return Finding(torch.equal(*logits) and moved > 0, say(largest_weight_gap=gap(*logits), moved=moved))
 
 
@@ -76,6 +76,20 @@ def _() -> Finding:
     holds = [set(row) for row in counts.values()] == [{4}, {2}, {1}] and contrast >= 5
     seen = {name: sorted(set(row)) for name, row in counts.items()}
     return Finding(holds, say(brought_back=str(seen), groups_of_equal_rewards=equal, with_contrast=contrast))
+
+
+@claim(
+    "As shipped 4 come back where fewer than a third of 8 succeed, else 2, and lambda is 1: weights 1.2, 0.6, 1.2 of 3."
+)
+def _() -> Finding:
+    rollout, credit = AVATAR.rollout, AVATAR.credit
+    assert isinstance(rollout, ByDifficulty)
+    assert isinstance(credit, EndsWeighted)
+    rows = [Trajectory(TWO[0], [], scores={"found": Score(float(n < 4))}) for n in range(8)]
+    back = [rollout.wanted(group) for group in ([*rows[4:], *rows[:2]], rows, rows[:4])]
+    weights = ends_weight(torch.zeros(3, dtype=torch.long), 1, credit.height).tolist()
+    holds = back == [2, 2, 2] and rollout.wanted(rows[4:]) == 4 and gap(weights, [1.2, 0.6, 1.2]) < EXACT
+    return Finding(holds and rollout.samples == 8, say(come_back=str(back), weights=str(weights)))
 
 
 @dataclass(frozen=True)

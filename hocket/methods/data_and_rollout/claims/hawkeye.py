@@ -14,7 +14,7 @@ from hocket.methods.data_and_rollout.hawkeye import HAWKEYE, BriefThought
 from hocket.recipe import Recipe
 from hocket.tasks.sums import Sums
 from hocket.testing import Cut, rehearse
-from hocket.types import Message, Scenario, Trajectory
+from hocket.types import Decoding, Message, Scenario, Trajectory
 
 claim = Claims("hawkeye", "the abstract of arXiv:2504.00424; the shape of the penalty is our own")
 STEPS, FILLER = ("first", "second", "third"), "um"
@@ -82,9 +82,17 @@ def _() -> Finding:
     answer, right = ["<answer>3</answer>"], Sums().verify
     (whole,) = rehearse(BriefThought(), told, {"planner": [Cut("1+2=3</think>")], "expander": answer}, verifier=right)
     (short,) = rehearse(BriefThought(), told, {"planner": ["so three"], "expander": answer}, verifier=right)
+    far = rehearse(
+        BriefThought(),
+        told,
+        {"planner": [Cut("1" * 25 + "</think>")], "expander": ["2" * 28]},
+        decoding=Decoding(max_tokens=30),
+        verifier=right,
+    )[0].answer
     plan, reply = whole.turns
     begun = int(reply.forced.sum()) if reply.forced is not None else 0
     holds = reply.text == "<think>1+2=3</think><answer>3</answer>" and total(whole) == 1.0
+    holds &= far == f"<think>{'1' * 25}</think>{'2' * 28}"
     holds &= short.answer == "<think>so three</think><answer>3</answer>" and begun == len(plan)
     batch = bench(HAWKEYE).step().batch
     assert batch is not None

@@ -172,6 +172,8 @@ def _() -> Finding:
         and near[0] == "Spell tower."
         and made.history[0]["rollout/with_examples"] == 0
     )
+    # abc and bcd beside abc and bce; and beside abc, bce and cef.
+    holds &= gap([similarity("abcd", "abce"), similarity("abcd", "abcef")], [0.5, 6**-0.5]) < EXACT
     solved = made.parts.lead.memory["rollout"]["solved"]
     holds &= set(solved) == set(texts[:3]) and all(total(one) == 0 for one in told.values())
     return Finding(holds, say(with_examples=str(list(told)), similar=near[-1], kept=len(solved)))
