@@ -10,20 +10,24 @@ import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.weighted import Even, Weighted
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.repo_replay import REPO_REPLAY, REPO_REPLAY_MIXED
+from hocket.objectives.replayed import ReplayedSurrogate
 from hocket.recipe import Recipe
 from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.replay_store import AGE, ReplayStore, chosen
+from hocket.rollout.replayed import WithReplays
 from hocket.train.tree import TreeEncoder, decode_tree
 from hocket.types import Quantity, Trajectory
 
@@ -191,6 +195,15 @@ def _() -> Finding:
         except (ConfigurationError, ValueError) as error:
             said.append(str(error))
     return Finding(len(said) == 3, "; ".join(said))
+
+
+@claim("As shipped 8 fresh samples stand beside the latest 8 of the 16 kept of a question, of a pool of 256, clip 0.2.")
+def _() -> Finding:
+    rollout, pool = REPO_REPLAY.rollout, REPO_REPLAY.curriculum
+    assert isinstance(rollout, WithReplays)
+    holds = rollout == WithReplays(8, 8, "recent", ReplayStore(16, 4096)) and pool == Weighted(Even(), 16, 256, 0.0)
+    holds &= value_at(REPO_REPLAY, "objective") == ReplayedSurrogate(0.2, 0.2, horizon=128)
+    return Finding(holds, say(rollout=str(rollout), curriculum=str(pool)))
 
 
 claim.shipped(
