@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hocket import kernels
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.engine import running
 from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
@@ -176,12 +177,13 @@ def test_a_slow_tool_holds_up_nobody():
     assert order == ["quick", "slow"]
 
 
-def test_timeouts_run_out_while_a_batch_is_under_way():
+def test_timeouts_run_out_while_a_batch_is_under_way(monkeypatch):
+    monkeypatch.setattr(running, "BREATH", 0.0)  # However fast the machine, others get their turn after each pass.
     engine = LocalEngine(POLICY)
 
     async def main():
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(engine.submit(question("long", tokens=(5,) * 40, most=200)), 0.02)
+            await asyncio.wait_for(engine.submit(question("long", tokens=(5,) * 40, most=200)), 0.002)
         return await engine.submit(question(1))
 
     sample = asyncio.run(main())
@@ -191,8 +193,6 @@ def test_timeouts_run_out_while_a_batch_is_under_way():
 
 @pytest.mark.parametrize("after", [0, 1, 7])
 def test_a_cancelled_call_leaves_the_batch_and_its_pages(after, monkeypatch):
-    from hocket.engine import running
-
     monkeypatch.setattr(running, "BREATH", 0.0)
     engine = LocalEngine(POLICY)
 
@@ -415,14 +415,15 @@ def test_what_a_workflow_asks_next_does_not_depend_on_who_else_is_there():
     assert order(5, 7) == due
 
 
-def test_a_branch_that_is_given_up_holds_up_no_other():
+def test_a_branch_that_is_given_up_holds_up_no_other(monkeypatch):
+    monkeypatch.setattr(running, "BREATH", 0.0)  # However fast the machine, others get their turn after each pass.
     engine = LocalEngine(POLICY)
 
     async def main():
         async with engine.episode():
             slow = asyncio.create_task(engine.submit(question("slow", tokens=(5,) * 30, most=200)))
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(engine.submit(question("held", most=3)), 0.02)
+                await asyncio.wait_for(engine.submit(question("held", most=3)), 0.002)
             kept = asyncio.create_task(engine.submit(question("kept", most=3)))
             await asyncio.sleep(0.01)
             slow.cancel()
