@@ -20,9 +20,11 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
+from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
-from hocket.policies.control_networks import ActorCritic, Perceptron
+from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
+from hocket.policies.settings import NetworkSettings
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
 
@@ -61,6 +63,10 @@ class ControlPolicy:
 
     The critic reads the observation; a `central` one reads the joint state of all agents beside it, the agent-specific
     global state of Yu et al. (arXiv 2103.01955). What acts never sees the joint state.
+
+    With `network.normalise` the networks read what they see less its running mean over its running deviation. Both are
+    of all decisions learnt from so far and change by `observe` alone, after an update: a batch is learnt from with the
+    numbers that it was sampled with. They are weights like others: saved, copied, and sent with them.
     """
 
     default_lr = 1e-3
@@ -68,23 +74,34 @@ class ControlPolicy:
     """Observations are whole, so any decisions may share a mini-batch."""
     twice_differentiable = True
 
-    def __init__(self, spaces: Spaces, *, key: Key, hidden: Sequence[int] = (64, 64), name: str = "policy") -> None:
+    def __init__(
+        self,
+        spaces: Spaces,
+        *,
+        key: Key,
+        hidden: Sequence[int] | None = None,
+        name: str = "policy",
+        network: NetworkSettings | None = None,
+    ) -> None:
         self.name = name
+        self.network = network or NetworkSettings()
         self.version = 0
         self.observations, self.actions, self.discrete = spaces.observations, spaces.actions, spaces.discrete
-        self.hidden = tuple(hidden)
+        self.hidden = tuple(self.network.hidden if hidden is None else hidden)
         self.joint: int = getattr(spaces, "joint", 0)
         self.central = False
         self._key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._network(self.actions, "actor", 0.01), log_std)
+        if self.network.normalise:
+            self._module.seen = Normaliser(self.observations)
         self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
         self._gathered_joint: tuple[Sequence[NDArray[Any] | None], Tensor] | None = None
 
     @classmethod
-    def for_task(cls, task: Spaces, *, key: Key, name: str = "policy") -> Self:
+    def for_task(cls, task: Spaces, *, key: Key, name: str = "policy", network: NetworkSettings | None = None) -> Self:
         """A fresh policy for a task's spaces, its weights drawn from `key`."""
-        return cls(task, key=key, name=name)
+        return cls(task, key=key, name=name, network=network)
 
     def _network(self, outputs: int, purpose: str, gain: float) -> Perceptron:
         inputs = self.observations + (self.joint if self.central and purpose == "critic" else 0)
@@ -114,6 +131,8 @@ class ControlPolicy:
         if self._module.critic is not None and not self.central:
             raise ConfigurationError(f"policy {self.name!r} has a critic of its observations already; train it anew")
         self.central = True
+        if self.network.normalise:
+            self._module.whole = Normaliser(self.joint)
 
     # ------------------------------------------------------------ acting
 
@@ -148,7 +167,7 @@ class ControlPolicy:
         return action.numpy(), logp.numpy()
 
     def _head(self, observations: Tensor, allowed: Tensor | None = None) -> Categorical | DiagonalGaussian:
-        outputs = self._module.actor(observations)
+        outputs = self._module.actor(observations if self._module.seen is None else self._module.seen(observations))
         if self._module.log_std is None:
             return Categorical(outputs if allowed is None else outputs.masked_fill(~allowed, NEVER))
         return DiagonalGaussian(outputs, self._module.log_std.expand_as(outputs))
@@ -235,10 +254,15 @@ class ControlPolicy:
             self._gathered_joint = (batch.joint, joined)
         return self._gathered_joint[1]
 
-    def _values(self, observations: Tensor) -> Tensor:
+    def _values(self, read: Tensor) -> Tensor:
+        """Values of what the critic reads, see `_valued`."""
         if self._module.critic is None:
             raise ValueError(f"policy {self.name!r} has no critic: call require({{Quantity.VALUE}}) first")
-        values: Tensor = self._module.critic(observations).squeeze(-1)
+        if self._module.seen is not None:
+            joint = read.shape[-1] - self.observations
+            seen = self._module.seen(read[..., joint:])
+            read = seen if self._module.whole is None else torch.cat([self._module.whole(read[..., :joint]), seen], -1)
+        values: Tensor = self._module.critic(read).squeeze(-1)
         return values
 
     def _observations(self, batch: Batch) -> Tensor:
@@ -278,6 +302,16 @@ class ControlPolicy:
                 values[found] = self._values(joined)
         return values
 
+    def observe(self, batch: Batch) -> None:
+        """Counts what this policy saw in a batch among what it normalises by; the learner calls it after an update."""
+        seen, whole = self._module.seen, self._module.whole
+        if seen is None:
+            return
+        mine = policy_decisions(batch, self.name)
+        seen.observe(self._observations(batch)[mine])
+        if whole is not None:
+            whole.observe(self._joint(batch)[mine])
+
     # ------------------------------------------------------------ copies and files
 
     def frozen_copy(self) -> ControlPolicy:
@@ -294,6 +328,7 @@ class ControlPolicy:
             "discrete": self.discrete,
             "hidden": list(self.hidden),
             **({"joint": self.joint} if self.central else {}),
+            **({"normalise": True} if self.network.normalise else {}),
         }
 
     def save(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small perceptrons for control, initialised from a key."""
+"""Small networks for control, initialised from a key: bodies without memory, with one, and for grids."""
 
 from __future__ import annotations
 
@@ -39,14 +39,64 @@ class Perceptron(nn.Module):
         return x
 
 
+LARGEST = 10.0
+"""Where normalised numbers are cut off, in standard deviations: as Stable-Baselines3 and the MuJoCo baselines do."""
+
+
+class Normaliser(nn.Module):
+    """Rows `[.., O]` less their running mean, over their running deviation, cut off at +-10; as they are before any.
+
+    Mean and sum of squares are those of all rows ever seen, batch by batch, exact in any split (Chan et al. 1983). They
+    change by `observe` alone, so whoever reads between two calls reads the same numbers.
+    """
+
+    count: Tensor
+    mean: Tensor
+    squares: Tensor
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("squares", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("shift", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return ((rows - self.shift) * self.scale).clamp(-LARGEST, LARGEST)
+
+    @torch.no_grad()
+    def observe(self, rows: Tensor) -> None:
+        """Counts rows `[B, O]`; nothing happens without any. Numbers that never change pass less their mean alone."""
+        if not len(rows):
+            return
+        given = rows.double()
+        fresh, mean = float(len(given)), given.mean(0)
+        gap, total = mean - self.mean, float(self.count) + fresh
+        self.squares += (given - mean).square().sum(0) + gap.square() * float(self.count) * fresh / total
+        self.mean += gap * fresh / total
+        self.count.fill_(total)
+        variance = self.squares / total
+        self.shift.copy_(self.mean)
+        self.scale.copy_(torch.where(variance > 1e-12, variance.clamp(min=1e-12).rsqrt(), torch.ones_like(variance)))
+
+
 class ActorCritic(nn.Module):
-    """An actor, a state-independent log standard deviation for continuous actions, and a critic when required."""
+    """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
-    critic: Perceptron | None
+    `seen` normalises what agents see, `whole` the joint state, where the policy is asked to.
+    """
+
+    critic: nn.Module | None
     log_std: nn.Parameter | None
+    seen: Normaliser | None
+    whole: Normaliser | None
 
-    def __init__(self, actor: Perceptron, log_std: Tensor | None) -> None:
+    def __init__(self, actor: nn.Module, log_std: Tensor | None) -> None:
         super().__init__()
         self.actor = actor
         self.log_std = None if log_std is None else nn.Parameter(log_std)
         self.critic = None
+        self.seen = self.whole = None

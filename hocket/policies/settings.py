@@ -1,4 +1,4 @@
-"""How a policy is adapted, as configuration."""
+"""How a policy is made or adapted, as configuration."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ class LoraSettings:
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise ValueError(f"rank must be at least 1, not {self.rank}")
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """What the small networks of control policies are.
+
+    Attributes:
+        hidden: units of each hidden layer.
+        normalise: whether they read what they see less its running mean, over its running deviation.
+    """
+
+    hidden: tuple[int, ...] = (64, 64)
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        if any(units < 1 for units in self.hidden):
+            raise ValueError(f"hidden must be numbers of units of at least 1, not {list(self.hidden)}")

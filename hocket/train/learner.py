@@ -40,6 +40,13 @@ class Centralises(Protocol):
 
 
 @runtime_checkable
+class Observes(Protocol):
+    """A policy that keeps statistics of what it learnt from, as running normalisation does."""
+
+    def observe(self, batch: Batch) -> None: ...
+
+
+@runtime_checkable
 class CachesActivations(Protocol):
     """A policy whose sampler can keep what the learner would compute again."""
 
@@ -151,6 +158,8 @@ class Learner:
             metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
         self._first = problem.first
         metrics |= self._agree(problem, self.completed(mine))
+        if isinstance(self.policy, Observes):
+            self.policy.observe(mine)  # Only now: the batch is learnt from with what it was sampled with.
         self.policy.version += 1
         return metrics
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from hocket.core.aliases import present
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.policies.settings import LoraSettings
+from hocket.policies.settings import LoraSettings, NetworkSettings
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.recipes import find as find_recipe
@@ -163,7 +163,7 @@ class Config:
         threads: None measures at the start. engine: what policies are sampled with.
         precision: what matrix products of language models are made in; `auto` decides at the start.
         device: where language models are: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator where there is one.
-        memory: what the learner holds at once.
+        memory: what the learner holds at once. network: what the networks of control policies are.
         leaves: into how many parts of whole groups a gradient is split and summed in one binary tree, a power of two;
             with the same leaves any number of learners gives the same bits.
         cluster: `local` for processes of this machine, `auto` for the Ray cluster that it is a node of, `ray://HOST:PORT`
@@ -201,6 +201,7 @@ class Config:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: str = "auto"
     memory: MemorySettings = MemorySettings()
+    network: NetworkSettings = NetworkSettings()
     leaves: int = 1
     cluster: str | None = None
     learners: int = 1

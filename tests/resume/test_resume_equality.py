@@ -71,6 +71,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "warmup": (TINY, ["--update.warmup", "3", "--update.schedule", "cosine"]),
     "cartpole": (CONTROL, ["--rollout.samples", "4", "--update.epochs", "2"]),
     "cartpole-ppo": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2"]),
+    "cartpole-normalised": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2", "--network.normalise", "true"]),
     "team-mappo": (TEAM, ["--recipe", "mappo", "--update.epochs", "2"]),
     "team-penalties": (TEAM, ["--recipe", "decentralized-policy-optimization"]),
 }

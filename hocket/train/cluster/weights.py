@@ -39,10 +39,10 @@ class Packed:
 
 
 def taken(policy: Policy, *, whole: bool) -> dict[str, Tensor]:
-    """A policy's weights by name, tied ones once: those that are trained, or all. Nothing is copied."""
+    """A policy's weights by name, tied ones once: those that change in training, or all. Nothing is copied."""
     found: dict[int, tuple[str, Tensor]] = {}
     for name, weight in policy.module.state_dict(keep_vars=True).items():
-        if whole or weight.requires_grad:
+        if whole or weight.requires_grad or not isinstance(weight, nn.Parameter):
             found.setdefault(id(weight), (name, weight.detach()))
     return dict(found.values())
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 from hocket.core.casting import Shared
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
+from hocket.policies.settings import NetworkSettings
 from hocket.stages import Player, Policy, Task
 from hocket.train.journal import Journal
 from hocket.train.kinds.network import Network
-from hocket.train.roles import policy_of
+from hocket.train.roles import POLICY, policy_of
 from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ class Control(Network):
 
     name = "control"
 
-    def policy(self, task: Task, name: str, key: Key) -> Policy:
+    def policy(self, task: Task, name: str, key: Key, network: NetworkSettings | None = None) -> Policy:
         from hocket.policies.control import ControlPolicy
 
-        return ControlPolicy.for_task(cast("GymTask", task), name=name, key=key)
+        return ControlPolicy.for_task(cast("GymTask", task), name=name, key=key, network=network)
 
     def player(self, task: Task, policy: Any) -> Player:
         from hocket.rollout.vector import VectorPlayer
@@ -52,7 +53,9 @@ class Control(Network):
                     f"cast: task {task.name} has one agent, and {config.phases[0][0].name} seats a cast of several; "
                     "choose a task of several agents, such as mpe:spread, or drop the cast"
                 )
-            return super().build(config, task, workflow=workflow, journal=journal, precision=precision)
+            self.check(config, task)
+            policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY), config.network)
+            return {POLICY: policy}, self.player(task, policy)
         return _team(config, task)
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
@@ -86,7 +89,7 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
         )
     key = Key.of(config.seed)
     policies = {
-        name: ControlPolicy(task.spaces(own), name=name, key=key.derive("policy", name))
+        name: ControlPolicy(task.spaces(own), name=name, key=key.derive("policy", name), network=config.network)
         for name, own in members.items()
     }
     if type(given).seats is not Shared.seats:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.core.intervals import mean_interval, wilson
+from hocket.policies.settings import NetworkSettings
 from hocket.recipe import Recipe
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.train.examples import replayed
@@ -118,6 +120,13 @@ class Kind(ABC):
         Raises:
             ConfigurationError: for settings that mean nothing to this kind, or do not fit together.
         """
+
+    def check_network(self, config: Config, task: Task) -> None:
+        """Refuses settings of control networks, where other policies decide."""
+        if config.network != NetworkSettings():
+            raise ConfigurationError(
+                f"network.* is about the networks of control policies; task {task.name} is {self.name}, so drop it"
+            )
 
     def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
         """Settings of a recipe that follow from others of the run, by dotted key; they count as defaults."""

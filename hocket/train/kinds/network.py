@@ -33,6 +33,7 @@ class Network(Kind):
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
     ) -> tuple[Mapping[str, Policy], Player]:
         self.check(config, task)
+        self.check_network(config, task)
         policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY))
         return {POLICY: policy}, self.player(task, policy)
 

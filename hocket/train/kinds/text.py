@@ -47,6 +47,7 @@ class Text(Kind):
     def build(
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
     ) -> tuple[Mapping[str, Policy], Player]:
+        self.check_network(config, task)
         flow = workflow_of(config, task, workflow)
         policies, actors = _seated(config, flow, journal, precision)
         limits = config.limits.over(getattr(flow, "limits", None) or Limits())
