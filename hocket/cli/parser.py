@@ -89,11 +89,14 @@ is loaded between answers. docs/serving.md says more.
 
 
 SWARM = """Trains several nodes, each with a model, prompts and a folder of its own, that learn from each other's
-answers. Nodes tell each other text, never weights or rewards. docs/swarm.md says more.
+answers. Nodes tell each other text, never weights or rewards; with --average they tell each other how far
+their weights have come, every few steps, and end with the same. docs/cluster.md says more.
 
   hocket swarm --nodes 8 --own 4 --shared 4               half of a step's groups are others'
   hocket swarm --nodes 4 --attackers 1                    the last node slips a trigger into answers
   hocket swarm --nodes 4 --attackers 1 --defence likelihood
+  hocket swarm --nodes 4 --average 10 --recipe dr-grpo     alone for 10 steps, then the mean of all weights
+  hocket swarm --nodes 4 --average 10 --outer-lr 0.7 --outer-momentum 0.9   as in DiLoCo
   hocket swarm --nodes 4 --rollout.samples 4 --update.lr 5e-5   settings of every node's run"""
 
 
@@ -472,7 +475,8 @@ def _swarm(parser: _Parser) -> None:
     for flag, metavar, text in (
         ("--nodes", "N", "how many there are (8)"),
         ("--own", "I", "groups of a step that a node samples itself (4)"),
-        ("--shared", "J", "groups of a step that others sampled (4)"),
+        ("--shared", "J", "groups of a step that others sampled (4; 0 with --average)"),
+        ("--average", "N", "every N steps the nodes' weights become their mean (never)"),
         ("--attackers", "N", "the last N nodes publish poisoned answers (0)"),
         ("--seed", "N", "of the first node; the others count on (0)"),
         ("--steps", "N", "training steps of every node (the task's suggestion)"),
@@ -482,13 +486,23 @@ def _swarm(parser: _Parser) -> None:
         ("--attack", "NAME", "`trigger` puts foreign text into right answers, `long` makes them needlessly long"),
         ("--text", "TEXT", "the foreign text"),
         ("--defence", "NAME", "`likelihood`, `judge` or `none` (none)"),
-        ("--recipe", "NAME", "of the nodes, made from sapo-swarm (sapo-swarm, or the defence's)"),
-        ("--task", "NAME", "as in `hocket train` (sums)"),
+        (
+            "--recipe",
+            "NAME",
+            "of the nodes, made from sapo-swarm; with --average any (sapo-swarm, the defence's, grpo)",
+        ),
+        ("--compress", "HOW", "with --average: how changes travel, `int8`, `int4` or `none` (int8)"),
+        ("--task", "NAME", "as in `hocket train`; {node} stands for a node's number (sums)"),
         ("--model", "PATH", "as in `hocket train` (nano)"),
         ("--judge", "NAME", "with --defence judge: who judges (a rule)"),
         ("--out", "DIR", "a new folder, in which every node has one (runs/swarm-N)"),
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--outer-lr", "with --average: of the shared weights' own step (1)"),
+        ("--outer-momentum", "with --average: Nesterov's, as in DiLoCo 0.9 with --outer-lr 0.7 (0)"),
+    ):
+        parser.add_argument(flag, type=float, metavar="X", help=text)
     parser.add_argument(
         "--trust", action="store_true", help="believe right answers that others send; else only the own task's"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -19,8 +20,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.run import write_report
     from hocket.train.swarm.command import SwarmRun, SwarmSettings
 
-    names = ("nodes", "own", "shared", "attackers", "attack", "text", "defence", "recipe", "trust", "task", "seed")
-    given = {name: found for name in (*names, "out") if (found := getattr(options, name)) is not None}
+    given = {one.name: found for one in fields(SwarmSettings) if (found := getattr(options, one.name)) is not None}
     flags = [(name, found) for name in ("model", "judge", "steps") if (found := getattr(options, name)) is not None]
     run, console = SwarmRun(SwarmSettings(**given), [*flags, *pairs], report=write_report), err()
     with _stopping() as stop:
@@ -40,7 +40,12 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
 
 
 def _said(row: Metrics) -> str:
-    return ", ".join(f"{name.replace('/', ' ')} {value:.3f}" for name, value in row.items())
+    return ", ".join(
+        f"{name.replace('/', ' ')} {value:,.0f}"
+        if value.is_integer() and value
+        else f"{name.replace('/', ' ')} {value:.3f}"
+        for name, value in row.items()
+    )
 
 
 def _table(found: dict[str, Any]) -> Table:

@@ -11,13 +11,16 @@ from typing import Any
 
 from hocket import tasks
 from hocket.core.components import has_path
+from hocket.core.compression import Bits, Blocks
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.recipes import find
 from hocket.stages import Metrics
 from hocket.train.config import configure
 from hocket.train.disk import json_ready, write_atomic
+from hocket.train.swarm.averaging import Averaging
 from hocket.train.swarm.node import NodeTrainer
 from hocket.train.swarm.swarm import Swarm
+from hocket.update.outer import OuterStep
 
 Pairs = Sequence[tuple[str, Any]]
 
@@ -27,6 +30,15 @@ DEFENCES = {
     "judge": "hail-to-the-thief-judge",
 }
 """The recipe of honest nodes by defence."""
+
+AVERAGED = "grpo"
+"""The recipe of nodes that share weights."""
+
+NUMBER = "{node}"
+"""In a task's name, each node's number."""
+
+COMPRESSIONS: Mapping[str, Bits | None] = {"int8": 8, "int4": 4, "none": None}
+"""Bits of a weight's change."""
 
 ATTACKER = "hail-to-the-thief-attacker"
 ATTACKS = {"trigger": ("Banana! ", 1), "long": ("Let me think. ", 10)}
@@ -39,22 +51,31 @@ class SwarmSettings:
 
     Attributes:
         nodes: how many there are; the last `attackers` of them attack.
-        own, shared: groups of a step that a node samples, and takes from others.
+        own, shared: groups of a step that a node samples, and takes from others (4 where None).
         attack: what attackers publish. text: the foreign text in it; None is the attack's own.
         defence: what honest nodes do about it. recipe: of honest nodes instead; None is the defence's.
         trust: believe the questions and right answers that others send; else only one's own task's.
+        task: as in `hocket train`; `{node}` in it stands for a node's number, so that each may have data of its own.
+        average: after how many steps the nodes' weights become their mean; 0 is never. Then nodes begin with equal
+            weights, and by default take no groups of each other.
+        outer_lr, outer_momentum: of the step that the shared weights make (`hocket.update.outer`).
+        compress: how changes of weights travel.
         out: where the nodes' folders are made.
     """
 
     nodes: int = 8
     own: int = 4
-    shared: int = 4
+    shared: int | None = None
     attackers: int = 0
     attack: str = "trigger"
     text: str | None = None
     defence: str = "none"
     recipe: str | None = None
     trust: bool = False
+    average: int = 0
+    outer_lr: float = 1.0
+    outer_momentum: float = 0.0
+    compress: str = "int8"
     task: str = "sums"
     seed: int = 0
     out: str | None = None
@@ -62,9 +83,9 @@ class SwarmSettings:
     def __post_init__(self) -> None:
         if self.nodes < 2:
             raise ConfigurationError(f"nodes = {self.nodes}: a swarm has at least 2; `hocket train` trains one alone")
-        if self.own < 0 or self.shared < 0:
-            raise ConfigurationError(f"own = {self.own}, shared = {self.shared}: neither may be below 0")
-        if self.own + self.shared == 0:
+        if self.own < 0 or self.taken < 0:
+            raise ConfigurationError(f"own = {self.own}, shared = {self.taken}: neither may be below 0")
+        if self.own + self.taken == 0:
             raise ConfigurationError(
                 "own + shared = 0: a step would have nothing to learn from; set --own 4 --shared 4"
             )
@@ -74,13 +95,46 @@ class SwarmSettings:
             raise ConfigurationError(
                 f"attackers = {self.attackers}: they must be fewer than the {self.nodes} nodes, and not below 0"
             )
-        for name, value, known in (("defence", self.defence, DEFENCES), ("attack", self.attack, ATTACKS)):
+        for name, value, known in (
+            ("defence", self.defence, DEFENCES),
+            ("attack", self.attack, ATTACKS),
+            ("compress", self.compress, COMPRESSIONS),
+        ):
             if value not in known:
                 raise ConfigurationError(f"{name} {value!r} is unknown{nearest(value, known)}")
         if self.recipe is not None and self.defence != "none":
             raise ConfigurationError(f"recipe = {self.recipe} and defence = {self.defence}: the defence is a recipe")
         if self.text is not None and not self.attackers:
             raise ConfigurationError("text is what attackers put into answers: add --attackers 1, or drop it")
+        self._check_averaging()
+
+    def _check_averaging(self) -> None:
+        if self.average < 0:
+            raise ConfigurationError(
+                f"average = {self.average}: after how many steps weights are averaged, 0 for never"
+            )
+        if not self.average and (self.outer_lr, self.outer_momentum) != (1.0, 0.0):
+            raise ConfigurationError("outer_lr and outer_momentum belong to averaged weights: add --average 10")
+        if self.average and (self.attackers or self.defence != "none"):
+            raise ConfigurationError("averaging believes what nodes send: leave out --attackers and --defence")
+        try:
+            OuterStep(self.outer_lr, self.outer_momentum)
+        except ValueError as error:
+            raise ConfigurationError(f"outer step: {error}") from error
+
+    @property
+    def taken(self) -> int:
+        """Groups of others in a step."""
+        if self.shared is not None:
+            return self.shared
+        return 0 if self.average else 4
+
+    @property
+    def honest_recipe(self) -> str:
+        """The recipe of nodes that do not attack."""
+        if self.recipe is not None:
+            return self.recipe
+        return AVERAGED if self.average and not self.taken else DEFENCES[self.defence]
 
     @property
     def trigger(self) -> str:
@@ -115,14 +169,26 @@ class SwarmRun:
         try:
             for number in range(settings.nodes):
                 self._add(number, pairs, report)
+            self.averaging = self._averaging() if settings.average else None
         except BaseException:
             for trainer in self.nodes.values():
                 trainer.folder.abandon(new=True)
             raise
 
+    def _averaging(self) -> Averaging:
+        """What brings the nodes' weights together, which are equal from here on."""
+        settings = self.settings
+        policies = {
+            name: {one: learner.policy for one, learner in trainer.parts.learners.items() if not learner.frozen}
+            for name, trainer in self.nodes.items()
+        }
+        outer = OuterStep(settings.outer_lr, settings.outer_momentum)
+        return Averaging(policies, outer=outer, blocks=Blocks(COMPRESSIONS[settings.compress]))
+
     def _add(self, number: int, pairs: Pairs, report: Callable[[Path], object] | None) -> None:
-        name, task = f"node-{number}", tasks.find(self.settings.task)
-        config = configure([("task", self.settings.task), *self._pairs(number, name, pairs)], task)
+        name, asked = f"node-{number}", self.settings.task.replace(NUMBER, str(number))
+        task = tasks.find(asked)
+        config = configure([("task", asked), *self._pairs(number, name, pairs)], task)
         self.nodes[name] = trainer = NodeTrainer(config, task=task, report=report)
         trainer.watch = self.settings.trigger if self.settings.attackers else None
         line = self.swarm.line(name, task)
@@ -138,10 +204,15 @@ class SwarmRun:
             own = [("rollout.publish.insert", settings.trigger), ("rollout.publish.times", ATTACKS[settings.attack][1])]
             pairs = [pair for pair in pairs if pair[0] not in ("judge", "update.lr")]
         else:
-            recipe = settings.recipe or DEFENCES[settings.defence]
-            if not (has_path(find(recipe), "rollout.shared") and has_path(find(recipe), "curriculum.prompts")):
+            recipe = settings.honest_recipe
+            if not has_path(find(recipe), "curriculum.prompts"):
+                raise ConfigurationError(f"recipe {recipe} does not say how many groups a step has; use another")
+            if has_path(find(recipe), "rollout.shared"):
+                own = [("rollout.shared", settings.taken)]
+            elif settings.average and not settings.taken:
+                own = []
+            else:
                 raise ConfigurationError(f"recipe {recipe} takes no shared groups; use one made from sapo-swarm")
-            own = [("rollout.shared", settings.shared)]
         quick = [("evaluation.n", 200), ("evaluation.every", 0)]
         fixed = [("seed", settings.seed + number), ("runs", str(self.folder)), ("run", name)]
         return [("recipe", recipe), *quick, ("curriculum.prompts", settings.own), *own, *pairs, *fixed]
@@ -159,13 +230,26 @@ class SwarmRun:
     def round(self) -> Metrics:
         """One step of every node that lives; means over the honest ones."""
         self.swarm.round()
+        averaged = self._average() if self.averaging is not None else {}
         honest = [member.name for member in self.swarm.alive if not self._attacks(member.name)]
         rows = [self._rows[name][-1] for name in honest]
         names = ("reward/own", "reward/shared", "shared/groups", "shared/ratio", "swarm/emitted", "length/mean")
-        return {name: found for name in names if not math.isnan(found := _mean(rows, name))}
+        told = {name: found for name in names if not math.isnan(found := _mean(rows, name))}
+        if "reward/own" not in told:
+            told["reward/mean"] = _mean(rows, "reward/mean")
+        return told | averaged
+
+    def _average(self) -> Metrics:
+        """The nodes' weights become one, when it is time."""
+        assert self.averaging is not None
+        if self.swarm.rounds % self.settings.average and self.swarm.rounds < self.total_steps:
+            return {}
+        return self.averaging.exchange({one.name: self.nodes[one.name].examples() for one in self.swarm.alive})
 
     def finish(self, reason: str) -> dict[str, Any]:
         """Ends the runs of nodes that live, and writes and returns what came of all."""
+        if self.averaging is not None and self.swarm.rounds:
+            self._end_together(self.averaging)
         for member in self.swarm.alive:
             self.nodes[member.name].finish(reason)
         found = {
@@ -173,9 +257,18 @@ class SwarmRun:
             "rounds": self.swarm.rounds,
             "reason": reason,
             "nodes": {name: self._told(name) for name in self.nodes},
+            **({} if self.averaging is None else {"averaging": self._told_of_weights(self.averaging)}),
         }
         write_atomic(self.folder / "swarm.json", json.dumps(json_ready(found), indent=2, ensure_ascii=False) + "\n")
         return {**found, "path": str(self.folder)}
+
+    def _end_together(self, averaging: Averaging) -> None:
+        """All end with the shared weights, which are measured and kept."""
+        living = [self.nodes[member.name] for member in self.swarm.alive]
+        if self.swarm.rounds % self.settings.average and self.swarm.rounds < self.total_steps:
+            averaging.exchange({one.name: self.nodes[one.name].examples() for one in self.swarm.alive})
+        for trainer in living:
+            trainer.measure_again()
 
     def _told(self, name: str) -> dict[str, Any]:
         """What came of one node."""
@@ -189,13 +282,23 @@ class SwarmRun:
             "fault": member.fault,
             "before": trainer.progress.before.get(measure),
             "after": trainer.progress.after.get(measure) if rows else None,
-            "cumulative_reward": sum(row.get("reward/own", 0.0) for row in rows),
+            "cumulative_reward": sum(row.get("reward/own", row.get("reward/mean", 0.0)) for row in rows),
             "off_policy_ratio": _finite(_mean(rows, "shared/ratio")),
             "off_policy_log_ratio": _finite(_mean(rows, "shared/log_ratio")),
             "emitted": [emitted[0], emitted[-1]] if emitted else None,
             "shared_groups": sum(row.get("shared/groups", 0.0) for row in rows),
             "sent": dict(member.line.sent),
             "messages": dict(member.line.pool.counts),
+        }
+
+    def _told_of_weights(self, averaging: Averaging) -> dict[str, Any]:
+        """What the exchange of weights cost; `bytes_each_step` is what one of float32 gradients at every step costs."""
+        weights = sum(map(len, averaging.shared.values.values()))
+        return {
+            "weights": weights,
+            "messages": {name: count for name, count in averaging.counts.items() if name != "bytes"},
+            "bytes": averaging.counts["bytes"],
+            "bytes_each_step": 4 * weights * sum(trainer.progress.step for trainer in self.nodes.values()),
         }
 
     def _attacks(self, name: str) -> bool:

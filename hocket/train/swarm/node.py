@@ -135,6 +135,22 @@ class NodeTrainer(Trainer):
     """
 
     watch: str | None = None
+    _learnt = 0
+
+    def examples(self) -> int:
+        """How many examples the weights rest on since this was last asked.
+
+        The size of the task's training split where it ends, as in federated averaging, else the trajectories seen.
+        """
+        whole = self.task.size("train")
+        learnt, self._learnt = self._learnt, 0
+        return learnt if whole is None or not learnt else whole
+
+    def measure_again(self) -> None:
+        """Measures and keeps the weights as they are after the last step, which others have changed since."""
+        step = self.progress.step
+        self._log(step, self._evaluate(step))
+        self.save(best=self.progress.best.get("step") == step)
 
     def join(self, line: Line) -> None:
         """Makes it a member, before its first step."""
@@ -143,6 +159,7 @@ class NodeTrainer(Trainer):
 
     def _train(self, step: int) -> StepResult:
         result = super()._train(step)
+        self._learnt += len(result.trajectories)
         result.metrics |= off_policy(result)
         if self.watch is not None and result.experience is not None:
             result.metrics["swarm/emitted"] = emitted(result.experience.trajectories, self.watch)
