@@ -18,11 +18,13 @@ class Seat:
     Attributes:
         observations: the size of the float32 vector that it sees. actions: its choices when `discrete`, else the
             dimensions of its action vector, in units where a range is [-1, 1].
+        shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
     """
 
     observations: int
     actions: int
     discrete: bool = True
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
+from hocket.policies.control_bodies import Convolution, Recurrent
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
 from hocket.policies.settings import NetworkSettings
@@ -41,7 +42,8 @@ class Spaces(Protocol):
     """What a controller must know of its environment: sizes of observation and action vectors.
 
     `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
-    state of all agents together has its size in an attribute `joint`.
+    state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
+    shape in an attribute `shape`.
     """
 
     @property
@@ -55,7 +57,7 @@ class Spaces(Protocol):
 
 
 class ControlPolicy:
-    """An actor and, once `require`d, a separate critic: perceptrons with tanh.
+    """An actor and, once `require`d, a separate critic: networks whose body `network.body` says.
 
     Discrete actions are categorical, `[L]` long. Continuous ones are a diagonal Gaussian in units where an action's
     range is [-1, 1], `[L, A]` float32, recorded before any clipping, so that log-probs are exact. Actions that the
@@ -64,14 +66,15 @@ class ControlPolicy:
     The critic reads the observation; a `central` one reads the joint state of all agents beside it, the agent-specific
     global state of Yu et al. (arXiv 2103.01955). What acts never sees the joint state.
 
+    A recurrent body carries a state along the decisions of a turn, from 0; who samples holds it (`carries`, `sample`),
+    and learning computes it anew from each turn's beginning, so mini-batches are of whole trajectories.
+
     With `network.normalise` the networks read what they see less its running mean over its running deviation. Both are
     of all decisions learnt from so far and change by `observe` alone, after an update: a batch is learnt from with the
     numbers that it was sampled with. They are weights like others: saved, copied, and sent with them.
     """
 
     default_lr = 1e-3
-    granularity = Level.DECISION
-    """Observations are whole, so any decisions may share a mini-batch."""
     twice_differentiable = True
 
     def __init__(
@@ -90,6 +93,7 @@ class ControlPolicy:
         self.hidden = tuple(self.network.hidden if hidden is None else hidden)
         self.joint: int = getattr(spaces, "joint", 0)
         self.central = False
+        self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
         self._key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._network(self.actions, "actor", 0.01), log_std)
@@ -103,10 +107,35 @@ class ControlPolicy:
         """A fresh policy for a task's spaces, its weights drawn from `key`."""
         return cls(task, key=key, name=name, network=network)
 
-    def _network(self, outputs: int, purpose: str, gain: float) -> Perceptron:
-        inputs = self.observations + (self.joint if self.central and purpose == "critic" else 0)
-        sizes = (inputs, *self.hidden, outputs)
-        return Perceptron(sizes, last_gain=gain, key=self._key.derive(purpose))
+    def _network(self, outputs: int, purpose: str, gain: float) -> nn.Module:
+        joint = self.joint if self.central and purpose == "critic" else 0
+        inputs, key = joint + self.observations, self._key.derive(purpose)
+        if self.network.body == "recurrent":
+            return Recurrent(inputs, self.hidden, outputs, last_gain=gain, key=key)
+        if self.network.body == "convolution":
+            return self._convolution(inputs, outputs, joint, gain, key)
+        return Perceptron((inputs, *self.hidden, outputs), last_gain=gain, key=key)
+
+    def _convolution(self, inputs: int, outputs: int, offset: int, gain: float, key: Key) -> Convolution:
+        if not self.shape:
+            raise ConfigurationError(
+                "network.body = convolution reads grids, and what is seen here is no grid; use perceptron or recurrent"
+            )
+        return Convolution(self.shape, inputs, self.hidden, outputs, offset=offset, last_gain=gain, key=key)
+
+    @property
+    def recurrent(self) -> bool:
+        return self.network.body == "recurrent"
+
+    @property
+    def granularity(self) -> Level:
+        """Observations are whole, so any decisions may share a mini-batch, unless something is carried along them."""
+        return Level.TRAJECTORY if self.recurrent else Level.DECISION
+
+    @property
+    def carries(self) -> int:
+        """Numbers carried from decision to decision; 0 where each depends on what is seen then alone."""
+        return self._module.actor.carries if isinstance(self._module.actor, Recurrent) else 0
 
     @property
     def module(self) -> ActorCritic:
@@ -147,18 +176,21 @@ class ControlPolicy:
         uniforms: NDArray[np.float64],
         temperature: NDArray[np.float32],
         allowed: NDArray[np.bool_] | None = None,
+        carried: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Acts in B states: actions `[B]` or `[B, A]`, and their log-probs `[B]`.
 
         `observations` `[B, O]`, `uniforms` `[B, draws]`, `temperature` `[B]`, where 0 takes the mode (log-probs are
-        then those at temperature 1); `allowed` `[B, A]`, some in every row, keeps discrete actions to a set. Row i
-        depends on row i alone, for a given B.
+        then those at temperature 1); `allowed` `[B, A]`, some in every row, keeps discrete actions to a set. What is
+        `carried` `[B, carries]`, 0 before an episode's first decision, is replaced by what is carried on. Row i depends
+        on row i alone, for a given B.
         """
         with torch.inference_mode():
             temperatures = torch.from_numpy(temperature)
             greedy = temperatures == 0
             kept = None if allowed is None else torch.from_numpy(allowed)
-            head = self._head(torch.from_numpy(observations), kept).tempered(torch.where(greedy, 1.0, temperatures))
+            outputs = self._acting(self._seen(torch.from_numpy(observations)), carried)
+            head = self._head(outputs, kept).tempered(torch.where(greedy, 1.0, temperatures))
             action = head.draw(torch.from_numpy(uniforms))
             if bool(greedy.any()):
                 chosen = greedy if self.discrete else greedy[:, None]
@@ -166,8 +198,22 @@ class ControlPolicy:
             logp = head.logp(action)
         return action.numpy(), logp.numpy()
 
-    def _head(self, observations: Tensor, allowed: Tensor | None = None) -> Categorical | DiagonalGaussian:
-        outputs = self._module.actor(observations if self._module.seen is None else self._module.seen(observations))
+    def _acting(self, seen: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
+        """The actor's outputs; `carried` is changed in place."""
+        actor = self._module.actor
+        if not isinstance(actor, Recurrent):
+            return actor(seen)  # type: ignore[no-any-return]
+        if carried is None:
+            raise ValueError(f"policy {self.name!r} is recurrent: give what it carries")
+        outputs, state = actor.step(seen, torch.from_numpy(carried))
+        carried[...] = state.numpy()
+        return outputs
+
+    def _seen(self, observations: Tensor) -> Tensor:
+        """As the networks read them."""
+        return observations if self._module.seen is None else self._module.seen(observations)
+
+    def _head(self, outputs: Tensor, allowed: Tensor | None = None) -> Categorical | DiagonalGaussian:
         if self._module.log_std is None:
             return Categorical(outputs if allowed is None else outputs.masked_fill(~allowed, NEVER))
         return DiagonalGaussian(outputs, self._module.log_std.expand_as(outputs))
@@ -175,6 +221,8 @@ class ControlPolicy:
     # ------------------------------------------------------------ learning
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
+        if self.recurrent and len(decisions) > _ROWS:
+            return _of_whole_turns(batch.turn[decisions], decisions)
         return [decisions[start : start + _ROWS] for start in range(0, len(decisions), _ROWS)]
 
     def evaluate(
@@ -192,21 +240,19 @@ class ControlPolicy:
         """
         wanted = frozenset(needs)
         chosen = torch.arange(batch.decisions) if decisions is None else decisions
-        observations = self._observations(batch)[chosen]
-        temperature = None if batch.temperature is None else batch.temperature[batch.turn[chosen]]
         kept = self._allowed(batch, chosen)
-        head = self._tempered(observations, temperature, kept)
+        head = self._decided(batch, chosen, kept)
 
         def scattered(values: Tensor) -> Tensor:
             return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
 
-        value = scattered(self._values(self._valued(batch, chosen))) if Quantity.VALUE in wanted else None
+        value = scattered(self._values(batch, chosen)) if Quantity.VALUE in wanted else None
         kl = None
         if Quantity.KL_EXACT in wanted:
             if not isinstance(reference, ControlPolicy):
                 raise ValueError("an exact KL needs a ControlPolicy as reference")
             with torch.no_grad():
-                other: Any = reference._tempered(observations, temperature, kept)
+                other: Any = reference._decided(batch, chosen, kept)
             kl = scattered(head.kl(other))
         return Evaluation(
             logp=scattered(head.logp(batch.action[chosen])),
@@ -215,11 +261,27 @@ class ControlPolicy:
             kl_exact=kl,
         )
 
-    def _tempered(
-        self, observations: Tensor, temperature: Tensor | None, allowed: Tensor | None = None
-    ) -> Categorical | DiagonalGaussian:
-        head = self._head(observations, allowed)
-        return head if temperature is None else head.tempered(temperature.to(observations.dtype))
+    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Categorical | DiagonalGaussian:
+        """The distributions that the chosen decisions were drawn from, as they are now."""
+        outputs = self._along(self._module.actor, batch, chosen, self._read)
+        head = self._head(outputs, allowed)
+        if batch.temperature is None:
+            return head
+        return head.tempered(batch.temperature[batch.turn[chosen]].to(outputs.dtype))
+
+    def _along(
+        self, network: nn.Module, batch: Batch, chosen: Tensor, read: Callable[[Batch, Tensor], Tensor]
+    ) -> Tensor:
+        """What a network gives at the chosen decisions, `[K, outputs]`, from what it reads before each."""
+        if not isinstance(network, Recurrent):
+            return network(read(batch, chosen))  # type: ignore[no-any-return]
+        index, place = _sequences(batch, chosen)
+        rows = read(batch, index.flatten()).reshape(*index.shape, -1)
+        return network(rows)[place]  # type: ignore[no-any-return]
+
+    def _read(self, batch: Batch, chosen: Tensor) -> Tensor:
+        """What the actor reads before the chosen decisions, `[K, O]`."""
+        return self._seen(self._observations(batch)[chosen])
 
     def _allowed(self, batch: Batch, chosen: Tensor) -> Tensor | None:
         """Which actions the chosen decisions were kept to, `[K, A]` bool; None where none was kept to any."""
@@ -234,8 +296,12 @@ class ControlPolicy:
 
     def _valued(self, batch: Batch, chosen: Tensor) -> Tensor:
         """What the critic reads before the chosen decisions, `[K, O]` or, when central, `[K, S + O]`."""
-        observations = self._observations(batch)[chosen]
-        return torch.cat([self._joint(batch)[chosen], observations], 1) if self.central else observations
+        read = self._read(batch, chosen)
+        return torch.cat([self._whole(self._joint(batch)[chosen]), read], 1) if self.central else read
+
+    def _whole(self, joint: Tensor) -> Tensor:
+        """Joint states as the critic reads them."""
+        return joint if self._module.whole is None else self._module.whole(joint)
 
     def _joint(self, batch: Batch) -> Tensor:
         """The joint state before each decision, `[T, S]`; 0 for turns of other worlds."""
@@ -254,16 +320,14 @@ class ControlPolicy:
             self._gathered_joint = (batch.joint, joined)
         return self._gathered_joint[1]
 
-    def _values(self, read: Tensor) -> Tensor:
-        """Values of what the critic reads, see `_valued`."""
+    def _values(self, batch: Batch, chosen: Tensor) -> Tensor:
+        return self._along(self._critic, batch, chosen, self._valued).squeeze(-1)
+
+    @property
+    def _critic(self) -> nn.Module:
         if self._module.critic is None:
             raise ValueError(f"policy {self.name!r} has no critic: call require({{Quantity.VALUE}}) first")
-        if self._module.seen is not None:
-            joint = read.shape[-1] - self.observations
-            seen = self._module.seen(read[..., joint:])
-            read = seen if self._module.whole is None else torch.cat([self._module.whole(read[..., :joint]), seen], -1)
-        values: Tensor = self._module.critic(read).squeeze(-1)
-        return values
+        return self._module.critic
 
     def _observations(self, batch: Batch) -> Tensor:
         """The observation before each decision, `[T, O]`; 0 for turns of other shapes, which others decided."""
@@ -292,15 +356,27 @@ class ControlPolicy:
             if open_ended[row] and state is not None and np.asarray(state).shape == sees
         ]
         if found:
-            joined = torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found]))
+            joined = self._seen(torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found])))
             if self.central:
-                whole = [batch.final_joint[row] for row in found]
-                joined = torch.cat(
-                    [torch.from_numpy(np.stack([np.asarray(one, np.float32) for one in whole])), joined], 1
-                )
+                whole = [np.asarray(batch.final_joint[row], np.float32) for row in found]
+                joined = torch.cat([self._whole(torch.from_numpy(np.stack(whole))), joined], 1)
             with torch.no_grad():
-                values[found] = self._values(joined)
+                values[found] = self._ended(batch, found, joined)
         return values
+
+    def _ended(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:
+        """Values of what the critic reads last in these trajectories, `[R, I]`, after all that it read before."""
+        critic = self._critic
+        if not isinstance(critic, Recurrent):
+            return critic(final).squeeze(-1)  # type: ignore[no-any-return]
+        last, turn = batch.last().tolist(), batch.turn[batch.occurrences.decision]
+        paths = []
+        for row, end in zip(rows, final, strict=True):
+            before = torch.nonzero(batch.turn == turn[last[row]]).flatten() if last[row] >= 0 else turn[:0]
+            paths.append(torch.cat([self._valued(batch, before), end[None]]))
+        lengths = torch.tensor([len(path) for path in paths])
+        values: Tensor = critic(nn.utils.rnn.pad_sequence(paths, batch_first=True)).squeeze(-1)
+        return values[torch.arange(len(paths)), lengths - 1]
 
     def observe(self, batch: Batch) -> None:
         """Counts what this policy saw in a batch among what it normalises by; the learner calls it after an update."""
@@ -329,6 +405,7 @@ class ControlPolicy:
             "hidden": list(self.hidden),
             **({"joint": self.joint} if self.central else {}),
             **({"normalise": True} if self.network.normalise else {}),
+            **({"body": self.network.body} if self.network.body != "perceptron" else {}),
         }
 
     def save(self, folder: Path) -> None:
@@ -359,3 +436,30 @@ class ControlPolicy:
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
         if any(not name.startswith("critic.") for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")
+
+
+def _of_whole_turns(turn: Tensor, decisions: Tensor) -> list[Tensor]:
+    """Rising decisions and the turn of each, `[K]`, in parts of whole turns, of some `_ROWS` decisions or one turn."""
+    _, sizes = torch.unique_consecutive(turn, return_counts=True)
+    parts, held = [0], 0
+    for size in sizes.tolist():
+        if held and held + size > _ROWS:
+            parts.append(0)
+            held = 0
+        parts[-1] += size
+        held += size
+    return list(torch.split(decisions, parts))
+
+
+def _sequences(batch: Batch, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The turns in which decisions were chosen, from their beginnings on, and where in them each of these stands.
+
+    Decisions `[U, L]`; where a turn is shorter its last one fills the row, which nothing before depends on.
+    """
+    lengths = torch.bincount(batch.turn, minlength=batch.turns)
+    starts = torch.cumsum(lengths, 0) - lengths
+    turns, row = torch.unique(batch.turn[chosen], return_inverse=True)
+    position = chosen - starts[batch.turn[chosen]]
+    longest = int(position.max()) + 1 if len(chosen) else 0
+    index = starts[turns][:, None] + torch.minimum(torch.arange(longest), lengths[turns][:, None] - 1)
+    return index, (row, position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,13 @@ class NetworkSettings:
     """What the small networks of control policies are.
 
     Attributes:
-        hidden: units of each hidden layer.
+        body: `perceptron`; `recurrent`, whose last hidden layer is carried from decision to decision of an episode and
+            begins at 0 in each; `convolution`, for what is seen as a grid.
+        hidden: units of each hidden layer, those after the filters where it is a `convolution`.
         normalise: whether they read what they see less its running mean, over its running deviation.
     """
 
+    body: Literal["perceptron", "recurrent", "convolution"] = "perceptron"
     hidden: tuple[int, ...] = (64, 64)
     normalise: bool = False
 

@@ -38,6 +38,8 @@ class Controller(Protocol):
         uniforms: NDArray[np.float64],
         temperature: NDArray[np.float32],
         allowed: NDArray[np.bool_] | None = None,
+        *,
+        carried: NDArray[np.float32] = ...,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]: ...
 
 
@@ -152,6 +154,7 @@ class _Table:
             self.members.setdefault(player.seats[agent], []).append(number)
         self.policy_of = [player.seats[agent] for agent in self.agents]
         self.rows: dict[str, NDArray[np.float32]] = {}
+        self.carried: dict[str, NDArray[np.float32]] = {}
         self.seen: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(self.agents)
         for name, members in self.members.items():
             size = world.seats[members[0]].observations
@@ -161,6 +164,9 @@ class _Table:
                 rows[place, :, size + place : size + place + 1 if told else size] = 1.0
                 self.seen[number] = rows[place]
             self.rows[name] = rows
+            carries = getattr(self.controllers[name], "carries", 0)
+            if carries:
+                self.carried[name] = np.zeros((len(members), player.width, carries), np.float32)
         self.sizes = [seat.observations for seat in world.seats]
 
     def show(self, seen: Sequence[NDArray[np.float32]], live: NDArray[np.bool_]) -> None:
@@ -223,6 +229,8 @@ class _Pool:
         self.words[:, slot, 0] = episode.words
         self.temperature[slot] = episode.assignment.decoding.temperature
         episode.began = self.now
+        for carried in self.table.carried.values():
+            carried[:, slot] = 0.0
 
     def advance(self) -> list[tuple[int, Trajectory]]:
         """One step in every copy; returns the episodes that ended, whose copies are filled anew."""
@@ -231,7 +239,7 @@ class _Pool:
         acted, state = acted.copy(), self.world.state()
         masks = list(self.world.allowed()) or [None] * len(self.table.agents)
         shown = [rows.copy() for rows in self.table.seen]
-        actions, logps = self._decide(masks)
+        actions, logps = self._decide(masks, acted)
         state = None if state is None else np.array(state, np.float32)
         moved = self.world.step(actions, self.live)
         kept = [None if mask is None else mask.copy() for mask in masks]
@@ -248,8 +256,10 @@ class _Pool:
             self._forget()
         return done
 
-    def _decide(self, masks: Sequence[NDArray[np.bool_] | None]) -> tuple[list[Any], list[Any]]:
-        """Actions and log-probs of each agent, `[B]` each."""
+    def _decide(
+        self, masks: Sequence[NDArray[np.bool_] | None], acted: NDArray[np.bool_]
+    ) -> tuple[list[Any], list[Any]]:
+        """Actions and log-probs of each agent, `[B]` each; who has not `acted` `[B, n]` carries what it did."""
         width, count = self.player.width, len(self.table.agents)
         actions: list[Any] = [None] * count
         logps: list[Any] = [None] * count
@@ -260,9 +270,16 @@ class _Pool:
             drawn = np.concatenate([uniforms(self.words[number], counters) for number in members])
             rows = self.table.rows[name].reshape(len(members) * width, -1)
             allowed = self._allowed(members, masks)
+            given: dict[str, Any] = {} if allowed is None else {"allowed": allowed}
+            held = self.table.carried.get(name)
+            if held is not None:
+                given["carried"] = held.reshape(len(rows), -1).copy()
             chosen, logp = self.table.controllers[name].sample(
-                rows, drawn, np.tile(self.temperature, len(members)), *(() if allowed is None else (allowed,))
+                rows, drawn, np.tile(self.temperature, len(members)), **given
             )
+            if held is not None:
+                moved = acted[:, members].T[..., None]
+                held[...] = np.where(moved, given["carried"].reshape(held.shape), held)
             for place, number in enumerate(members):
                 part = slice(place * width, (place + 1) * width)
                 actions[number], logps[number] = chosen[part], logp[part]

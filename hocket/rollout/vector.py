@@ -57,7 +57,12 @@ class Controller(Protocol):
         ...
 
     def sample(
-        self, observations: NDArray[np.float32], uniforms: NDArray[np.float64], temperature: NDArray[np.float32]
+        self,
+        observations: NDArray[np.float32],
+        uniforms: NDArray[np.float64],
+        temperature: NDArray[np.float32],
+        *,
+        carried: NDArray[np.float32] = ...,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]: ...
 
 
@@ -198,6 +203,8 @@ class _Pool:
         self.words = np.zeros((width, 1), np.uint64)
         self.counters = np.zeros((width, draws), np.uint64)
         self.temperature = np.ones(width, np.float32)
+        carries = getattr(policy, "carries", 0)
+        self.carried = {"carried": np.zeros((width, carries), np.float32)} if carries else {}
         for slot in range(width):
             self._refill(slot)
 
@@ -209,6 +216,8 @@ class _Pool:
         """Puts the next episode that starts at all into a slot."""
         self.slots[slot] = None
         self.observations[slot] = 0.0
+        for state in self.carried.values():
+            state[slot] = 0.0
         for episode in self.waiting:
             try:
                 first = self.player.environment(slot).reset(episode.assignment.scenario.seed)
@@ -240,7 +249,7 @@ class _Pool:
     def advance(self) -> list[_Episode]:
         """One decision in every slot; returns the episodes that ended, whose slots are filled anew."""
         draws = uniforms(self.words, self.counters)
-        actions, logps = self.policy.sample(self.observations, draws, self.temperature)
+        actions, logps = self.policy.sample(self.observations, draws, self.temperature, **self.carried)
         self.counters += np.uint64(self.counters.shape[1])
         chosen = actions.tolist() if actions.ndim == 1 else actions  # plain integers: environments check them faster
         values = logps.tolist()

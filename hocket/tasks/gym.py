@@ -114,6 +114,12 @@ class GymTask:
         space = self._spaces[0]
         return int(space.n) if hasattr(space, "n") else int(np.prod(space.shape))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is seen, where it is a grid: height and width, and channels."""
+        shape = tuple(int(side) for side in self._spaces[0].shape or ())
+        return shape if len(shape) in (2, 3) else ()
+
     def make(self) -> Gymnasium:
         """Opens one environment."""
         return Gymnasium(_made(self.environment, self.settings), *self._spaces)

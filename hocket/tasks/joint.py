@@ -25,6 +25,7 @@ class PolicySpaces:
     actions: int
     discrete: bool
     joint: int
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class JointTask:
                 f"{of[other].actions}; give each its own with --cast separate"
             )
         told = len(members) if self.identified and len(members) > 1 else 0
-        return PolicySpaces(first.observations + told, first.actions, first.discrete, self.world.joint)
+        return PolicySpaces(first.observations + told, first.actions, first.discrete, self.world.joint, first.shape)
 
     # ------------------------------------------------------------ settings
 

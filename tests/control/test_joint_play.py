@@ -68,7 +68,7 @@ def test_credit_runs_along_each_agent_and_bootstraps_its_own_end(credit):
         end = batch.parts.final_state[turn]
         following = 0.0
         if not batch.parts.terminated[turn]:
-            following = float(policy._values(torch.from_numpy(end[None])).detach())
+            following = float(policy.module.critic(torch.from_numpy(end[None])).detach())
         assert bool(batch.parts.truncated[turn]) == (turn % 3 == 1)
         for t in reversed(range(start, start + length)):
             if isinstance(credit, GAE):

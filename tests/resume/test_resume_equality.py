@@ -72,6 +72,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "cartpole": (CONTROL, ["--rollout.samples", "4", "--update.epochs", "2"]),
     "cartpole-ppo": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2"]),
     "cartpole-normalised": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2", "--network.normalise", "true"]),
+    "cartpole-recurrent": (
+        CONTROL,
+        ["--recipe", "ppo", "--update.minibatches", "2", "--network.body", "recurrent", "--network.normalise", "true"],
+    ),
     "team-mappo": (TEAM, ["--recipe", "mappo", "--update.epochs", "2"]),
     "team-penalties": (TEAM, ["--recipe", "decentralized-policy-optimization"]),
 }

@@ -5,6 +5,7 @@ Written from the description: an agent that reaches its goal is given another; n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,8 +75,9 @@ class LifelongPaths:
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        window = 2 * (2 * self.sight + 1) ** 2
-        return (Seat(window + 2 + (4 if self.guide else 0), len(MOVES)),) * self.count
+        window = (2, 2 * self.sight + 1, 2 * self.sight + 1)
+        seen = math.prod(window) + 2 + (4 if self.guide else 0)
+        return (Seat(seen, len(MOVES), shape=window),) * self.count
 
     @property
     def joint(self) -> int:

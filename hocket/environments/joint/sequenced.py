@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Sequenced:
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        return tuple(Seat(seat.observations + self.told, seat.actions) for seat in self.world.seats)
+        return tuple(replace(seat, observations=seat.observations + self.told) for seat in self.world.seats)
 
     @property
     def joint(self) -> int:

@@ -56,7 +56,7 @@ class Solo:
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        return (Seat(self.task.observations, self.task.actions, self.task.discrete),)
+        return (Seat(self.task.observations, self.task.actions, self.task.discrete, getattr(self.task, "shape", ())),)
 
     @property
     def joint(self) -> int:

@@ -67,14 +67,15 @@ class ZooTeam:
             raise ConfigurationError(
                 f"task {self.name}: agent {agent} observes {seen}; control networks read Box observations, so wrap it"
             )
+        grid = tuple(int(side) for side in seen.shape) if len(seen.shape) in (2, 3) else ()
         if hasattr(acts, "n"):
-            return Seat(int(np.prod(seen.shape)), int(acts.n))
+            return Seat(int(np.prod(seen.shape)), int(acts.n), shape=grid)
         if not hasattr(acts, "low") or len(acts.shape) != 1:
             raise ConfigurationError(
                 f"task {self.name}: agent {agent} takes actions from {acts}; control networks choose Discrete actions "
                 "or one-dimensional Box vectors, so wrap it"
             )
-        return Seat(int(np.prod(seen.shape)), int(acts.shape[0]), discrete=False)
+        return Seat(int(np.prod(seen.shape)), int(acts.shape[0]), discrete=False, shape=grid)
 
     def new(self) -> Any:
         """Opens one environment."""

@@ -47,6 +47,7 @@ class Control(Network):
         from hocket.tasks.joint import JointTask
 
         self.check_words(config, task)
+        _check_sequences(config)
         if not isinstance(task, JointTask):
             if type(config.phases[0][0].cast) is not Shared:
                 raise ConfigurationError(
@@ -65,6 +66,17 @@ class Control(Network):
             return super().with_references(config, player, references)
         player.references = cast(Any, references)
         return player
+
+
+def _check_sequences(config: Config) -> None:
+    """Refuses mini-batches that cut the episodes of a recurrent policy."""
+    for recipe, _ in config.phases if config.network.body == "recurrent" else ():
+        episodes = recipe.curriculum.prompts * (recipe.rollout.samples or 1)
+        if recipe.update.minibatches > episodes:
+            raise ConfigurationError(
+                f"update.minibatches = {recipe.update.minibatches}: a recurrent policy learns from whole episodes, of "
+                f"which a step of {recipe.name} has {episodes}; set it to {episodes} at most"
+            )
 
 
 def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player]:
