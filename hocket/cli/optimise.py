@@ -21,6 +21,7 @@ NAMES = (
     "reflector",
     "searcher",
     "budget",
+    "tokens",
     "practice",
     "development",
     "evaluation",
@@ -90,8 +91,10 @@ def _show(found: dict[str, Any]) -> None:
         figures = f"{row['start']:.3f}", f"{row['best']:.3f}", f"{low:.3f} to {high:.3f}"
         table.add_row(split, str(row["n"]), *figures)
     console.print(table)
-    tried = f"{found['tried']} versions in {found['calls']} calls, {found['reflections']} reflections"
-    console.print(f"{tried}; the development interval is corrected for the number tried")
+    tried = f"{found['tried']} versions in {found['calls']} calls of {found['tokens']} tokens"
+    console.print(
+        f"{tried}, {found['reflections']} reflections; the development interval is corrected for the number tried"
+    )
     for change in found["changes"] or ["the start is the best"]:
         console.print(f"  {escape(change)}")
     console.print(f"everything is in {escape(found['path'])}; best.json is what --start takes")

@@ -448,6 +448,7 @@ def _simulate(parser: _Parser) -> None:
 def _optimise(parser: _Parser) -> None:
     for flag, text in (
         ("--budget", "target calls (500)"),
+        ("--tokens", "the most tokens that the target samples (any number)"),
         ("--practice", "cases to look at (32)"),
         ("--development", "cases that choose (32)"),
         ("--evaluation", "cases that measure at the end (100)"),

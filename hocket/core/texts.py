@@ -1,4 +1,7 @@
-"""What of a policy is text: prompts by role, a library of experience, who reads whom. Improved without any weight."""
+"""What of a policy is text: prompts by role, a library of experience, who reads whom, of which parts a team is.
+
+Improved without any weight.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,20 @@ from hocket.core.errors import ConfigurationError, nearest
 Edge = tuple[str, str]
 """The role that reads, and the role that is read."""
 
+
+@dataclass(frozen=True)
+class Block:
+    """A part that a workflow can have more or fewer of.
+
+    Attributes:
+        role: whose prompt it plays by. counts: how many it can have, those without it first.
+    """
+
+    name: str
+    role: str
+    counts: tuple[int, ...]
+
+
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -27,11 +44,13 @@ class Texts:
         prompts: system prompts by role, in place of the workflow's own.
         library: lessons that every role is shown under its prompt, numbered from 1.
         edges: who reads whom, where the workflow has `edges`; None leaves the workflow's own.
+        blocks: how many of each part, where the workflow has `blocks`; None leaves the workflow's own.
     """
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     library: tuple[str, ...] = ()
     edges: tuple[Edge, ...] | None = None
+    blocks: Mapping[str, int] | None = None
 
     @property
     def digest(self) -> str:
@@ -57,12 +76,14 @@ class Texts:
         found += [f"lesson: {lesson}" for lesson in self.library]
         if self.edges is not None and not self.edges:
             found.append("edges: none")
-        return [*found, *(f"edge: {reader} reads {read}" for reader, read in sorted(self.edges or ()))]
+        found += [f"edge: {reader} reads {read}" for reader, read in sorted(self.edges or ())]
+        return [*found, *(f"{count} x {name}" for name, count in sorted((self.blocks or {}).items()))]
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it."""
         edges = None if self.edges is None else [list(edge) for edge in sorted(self.edges)]
-        return {"prompts": dict(self.prompts), "library": list(self.library), "edges": edges}
+        found: dict[str, Any] = {"prompts": dict(self.prompts), "library": list(self.library), "edges": edges}
+        return found if self.blocks is None else {**found, "blocks": dict(self.blocks)}
 
     @staticmethod
     def from_json(data: Any, where: str = "texts") -> Texts:
@@ -73,11 +94,10 @@ class Texts:
         """
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"{where} holds no JSON object; write {{'prompts': {{ROLE: TEXT}}}}")
-        strange = next((name for name in data if name not in ("prompts", "library", "edges")), None)
+        members = ("prompts", "library", "edges", "blocks")
+        strange = next((name for name in data if name not in members), None)
         if strange is not None:
-            raise ConfigurationError(
-                f"{where} has no member {strange!r}{nearest(strange, ('prompts', 'library', 'edges'))}"
-            )
+            raise ConfigurationError(f"{where} has no member {strange!r}{nearest(strange, members)}")
         prompts, library, edges = data.get("prompts") or {}, data.get("library") or (), data.get("edges")
         if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
             raise ConfigurationError(f"{where}: prompts must be texts by role")
@@ -86,7 +106,12 @@ class Texts:
         if edges is not None and not all(isinstance(edge, (list, tuple)) and len(edge) == 2 for edge in edges):
             raise ConfigurationError(f"{where}: edges must be pairs of roles, the one that reads and the one it reads")
         pairs = None if edges is None else tuple(sorted((str(one), str(other)) for one, other in edges))
-        return Texts(dict(prompts), tuple(library), pairs)
+        blocks = data.get("blocks")
+        if blocks is not None and not (
+            isinstance(blocks, Mapping) and all(type(count) is int for count in blocks.values())
+        ):
+            raise ConfigurationError(f"{where}: blocks must be whole numbers by name")
+        return Texts(dict(prompts), tuple(library), pairs, None if blocks is None else dict(blocks))
 
     @staticmethod
     def read(path: str) -> Texts:

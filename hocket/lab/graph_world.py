@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hocket.core.keys import Key
-from hocket.core.texts import Edge, Texts, problem
+from hocket.core.texts import Block, Edge, Texts, problem
 from hocket.search.searcher import Played
 
 Chances = tuple[float, ...]
@@ -32,9 +32,10 @@ class Debaters:
     def roles(self) -> Sequence[str]:
         return tuple(f"agent_{n}" for n in range(1, len(self.able) + 1))
 
-    @property
-    def calls(self) -> int:
-        return 2 * len(self.able)
+    blocks: Sequence[Block] = ()
+
+    def calls(self, texts: Texts) -> int:
+        return len(self.able) + sum(map(bool, self._reads(texts)))
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hocket.core.keys import Key
-from hocket.core.texts import Texts, problem
+from hocket.core.texts import Block, Texts, problem
 from hocket.search.searcher import Bench, Played, Searcher, Trial, search
 
 
@@ -21,7 +21,10 @@ class Instructed:
 
     kinds: int = 6
     roles: Sequence[str] = ("policy",)
-    calls: int = 1
+    blocks: Sequence[Block] = ()
+
+    def calls(self, texts: Texts) -> int:
+        return 1
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
@@ -92,7 +95,10 @@ class Tactical:
     faith: float = 0.9
     shuffled: bool = False
     roles: Sequence[str] = ("policy",)
-    calls: int = 1
+    blocks: Sequence[Block] = ()
+
+    def calls(self, texts: Texts) -> int:
+        return 1
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts
-from hocket.search.searcher import Bench, Played, Searcher, SearchMethod
+from hocket.search.searcher import Bench, Played, Searcher, SearchMethod, Trial
 
 VARY = """Write another version of this instruction to an assistant. Reply with the instruction alone.
 
@@ -42,6 +42,20 @@ def shown(played: Sequence[Played], most: int = 400) -> str:
         right = f"\nRight answer: {one.expected[:most]}" if one.expected else ""
         lines.append(f"Question: {one.question[:most]}\nAnswer: {one.answer[:most]}{right}")
     return "\n\n".join(lines)
+
+
+def reflected(bench: Bench, of: Trial, role: str, number: int, batch: int) -> Trial | None:
+    """A trial with the prompt of a role rewritten in view of wrong answers among `batch` practice cases, number-th.
+
+    None where none was wrong, nothing was said, or it cannot be played.
+    """
+    first = number * batch
+    played = bench.practise(of.texts, range(first, first + min(batch, bench.practice)), greedy=True)
+    wrong = [one for one in played if one.score < 1]
+    said = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(of.texts, role), failures=shown(wrong)))
+    if not said:
+        return None
+    return bench.measure(with_prompt(of.texts, role, said), f"{role} after {len(wrong)} failures", of)
 
 
 @dataclass(frozen=True)
@@ -87,13 +101,8 @@ class Reflective(Searcher):
     def search(self, bench: Bench) -> None:
         idle = 0
         for number in range(self.proposals):
-            best, role, known = bench.best, bench.roles[number % len(bench.roles)], len(bench.trials)
-            first = number * self.batch
-            played = bench.practise(best.texts, range(first, first + min(self.batch, bench.practice)), greedy=True)
-            wrong = [one for one in played if one.score < 1]
-            said = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(best.texts, role), failures=shown(wrong)))
-            if said:
-                bench.measure(with_prompt(best.texts, role, said), f"{role} after {len(wrong)} failures", best)
+            role, known = bench.roles[number % len(bench.roles)], len(bench.trials)
+            reflected(bench, bench.best, role, number, self.batch)
             idle = 0 if len(bench.trials) > known else idle + 1
             if idle == self.patience:
                 return

@@ -8,6 +8,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 from hocket.core.discovery import Registry, constant
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.texts import Texts
+from hocket.core.texts import Block, Texts
 
 SEARCHERS = Registry("searcher", ("hocket.search", "hocket.methods"), constant("SearchMethod"))
 """Every searcher of the library and of installed packages by name."""
@@ -26,7 +27,8 @@ SEARCHERS = Registry("searcher", ("hocket.search", "hocket.methods"), constant("
 class Played:
     """One episode: what was asked, what is right where that is known, what was answered, and how good it was.
 
-    `calls` counts answers of the policy in it; `said` has them all in time order, role and text.
+    `calls` counts answers of the policy in it, `tokens` what was sampled for them; `said` has them all in time order,
+    role and text.
     """
 
     case: int
@@ -37,6 +39,7 @@ class Played:
     expected: str
     answer: str
     said: Sequence[Sequence[str]] = ()
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Trial:
 
     Attributes:
         number: 0 is the start. score: the mean of `scores`. parent: the trial it was made from. how: in words.
-        spent: target calls of the whole search when it was measured.
+        spent, tokens: target calls and their tokens of the whole search when it was measured.
     """
 
     number: int
@@ -55,6 +58,7 @@ class Trial:
     parent: int | None
     how: str
     spent: int
+    tokens: int = 0
 
 
 class Target(Protocol):
@@ -64,8 +68,16 @@ class Target(Protocol):
     def roles(self) -> Sequence[str]: ...
 
     @property
-    def calls(self) -> int:
-        """Answers of the policy in an episode, as far as one can tell before the first."""
+    def blocks(self) -> Sequence[Block]:
+        """The parts that texts may choose the number of; the first is what answers."""
+        ...
+
+    def calls(self, texts: Texts) -> int:
+        """Answers of the policy in an episode with these texts, as far as one can tell before the first.
+
+        Raises:
+            ConfigurationError: when no episode can be played with them.
+        """
         ...
 
     def play(
@@ -102,10 +114,12 @@ class Bench:
     Attributes:
         target: plays. reflect: the reflecting model. start: the texts to improve. key: of all draws.
         budget: the most target calls. Episodes begin only while the budget pays for them at the most calls that an
-            episode took so far, so it is overdrawn only where one takes more than any before.
+            episode of such a team took so far, so it is overdrawn only where one takes more than any before.
+        most_tokens: likewise, of what the target samples; None for any number.
         practice, development: how many cases of each; development cases are numbered on from practice.
         observe: called with each new trial.
-        spent, asked: target calls and questions to the reflecting model so far. trials: all of them, the start first.
+        spent, tokens, asked: target calls, their tokens and questions to the reflecting model so far.
+        trials: all of them, the start first.
         refused: why proposals were not measured.
     """
 
@@ -118,12 +132,14 @@ class Bench:
     development: int
     journal: Kept = field(default_factory=_Remembered)
     observe: Callable[[Trial], None] = lambda trial: None
+    most_tokens: int | None = None
     spent: int = 0
+    tokens: int = 0
     asked: int = 0
     trials: list[Trial] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     _paid: set[str] = field(default_factory=set)
-    _most: int = 0
+    _longest: dict[Any, tuple[int, int]] = field(default_factory=dict)
 
     def begin(self) -> Trial:
         """Measures the start.
@@ -131,17 +147,22 @@ class Bench:
         Raises:
             ConfigurationError: when the start cannot be played, or the budget does not pay for one measurement.
         """
-        self._most = self.target.calls
         problem = self.target.refuses(self.start)
         if problem is not None:
             raise ConfigurationError(f"the texts to start from cannot be played: {problem}")
-        least = self.development * self._most
+        least = self.development * self.target.calls(self.start)
         if self.budget < least:
             raise ConfigurationError(
                 f"budget = {self.budget}: measuring one candidate on {self.development} development cases takes "
                 f"{least} calls; raise --budget or lower --development"
             )
-        return self._measured(self.start, None, "the start")
+        found = self._measured(self.start, None, "the start")
+        if self.most_tokens is not None and self.tokens > self.most_tokens:
+            raise ConfigurationError(
+                f"tokens = {self.most_tokens}: measuring the start alone took {self.tokens}; raise --tokens or lower "
+                "--development"
+            )
+        return found
 
     @property
     def best(self) -> Trial:
@@ -151,6 +172,14 @@ class Bench:
     @property
     def roles(self) -> Sequence[str]:
         return self.target.roles
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return self.target.blocks
+
+    def calls(self, texts: Texts) -> int:
+        """Answers of the target in an episode with these texts, as far as one can tell."""
+        return self.target.calls(texts)
 
     def practise(
         self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False, again: int = 0
@@ -198,7 +227,7 @@ class Bench:
         cases = range(self.practice, self.practice + self.development)
         scores = tuple(one.score for one in self._play(texts, cases, 1, greedy=True))
         mean, above = sum(scores) / len(scores), None if parent is None else parent.number
-        trial = Trial(len(self.trials), texts, mean, scores, above, how, self.spent)
+        trial = Trial(len(self.trials), texts, mean, scores, above, how, self.spent, self.tokens)
         self.trials.append(trial)
         self.observe(trial)
         return trial
@@ -207,8 +236,7 @@ class Bench:
         how = f"{first}+{samples}/{'greedy' if greedy else 'drawn'}"
         names = {case: f"play/{texts.digest}/{case}/{how}" for case in cases}
         unpaid = [case for case, name in names.items() if name not in self._paid]
-        if self.spent + len(unpaid) * samples * self._most > self.budget:
-            raise Spent
+        self._afford(texts, len(unpaid) * samples)
         kept = {case: self.journal.get(name) for case, name in names.items()}
         fresh = [case for case, found in kept.items() if not found]
         if fresh:
@@ -221,8 +249,23 @@ class Bench:
         for case in unpaid:
             self._paid.add(names[case])
             self.spent += sum(one.calls for one in found[case])
-            self._most = max(self._most, *(one.calls for one in found[case]))
+            self.tokens += sum(one.tokens for one in found[case])
+            for one in found[case]:
+                calls, tokens = self._longest.get(_team(texts), (0, 0))
+                self._longest[_team(texts)] = max(calls, one.calls), max(tokens, one.tokens)
         return [one for case in cases for one in found[case]]
+
+    def _afford(self, texts: Texts, episodes: int) -> None:
+        """Goes on where the budget pays for so many more."""
+        calls, tokens = self._longest.get(_team(texts), (0, 0))
+        left = math.inf if self.most_tokens is None else self.most_tokens - self.tokens
+        if episodes * max(calls, self.target.calls(texts)) > self.budget - self.spent or episodes * tokens > left:
+            raise Spent
+
+
+def _team(texts: Texts) -> Any:
+    """What the length of an episode depends on."""
+    return texts.edges, None if texts.blocks is None else tuple(sorted(texts.blocks.items()))
 
 
 class Searcher(ABC):

@@ -58,6 +58,11 @@ class Network(Workflow):
             return {role: tuple(other for other in self.roles if other != role) for role in self.roles}
         return {role: tuple(read for reader, read in self.edges if reader == role) for role in self.roles}
 
+    @property
+    def calls(self) -> int:
+        """Answers in an episode."""
+        return self.agents + (self.rounds - 1) * sum(bool(read) for read in self.reads.values())
+
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         first = await asyncio.gather(*(team[role](asked(team.assignment)) for role in self.roles))
         said: dict[str, Reply] = dict(zip(self.roles, first, strict=True))

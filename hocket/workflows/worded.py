@@ -1,4 +1,4 @@
-"""A workflow as it is, with other texts: prompts by role, a library under them, who reads whom."""
+"""A workflow as it is, with other texts: prompts by role, a library under them, who reads whom, parts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class Worded(Workflow):
     """`inner` played with `texts`; with empty texts every role is shown exactly what it is shown without.
 
     Raises:
-        ConfigurationError: when the texts have edges and the workflow has none.
+        ConfigurationError: when the texts have edges or blocks and the workflow has none, or no such blocks.
     """
 
     def __init__(self, inner: Workflow, texts: Texts) -> None:
-        if texts.edges is not None:
-            inner = _connected(inner, texts)
+        for name in ("edges", "blocks"):
+            if getattr(texts, name) is not None:
+                inner = _made_of(inner, name, getattr(texts, name))
         self.inner, self.texts = inner, texts
         self.roles, self.scores, self.limits, self.tools_of = inner.roles, inner.scores, inner.limits, inner.tools_of
 
@@ -34,6 +35,11 @@ class Worded(Workflow):
         return {role: text for role, text in found.items() if text}
 
     @property
+    def calls(self) -> int:
+        """Answers in an episode, as far as the workflow can tell: by its `calls`, else one of each role."""
+        return int(getattr(self.inner, "calls", len(self.roles)))
+
+    @property
     def tools(self) -> Mapping[str, Tools]:
         return self.inner.tools
 
@@ -41,8 +47,12 @@ class Worded(Workflow):
         return await self.inner.play(scenario, team)
 
 
-def _connected(inner: Workflow, texts: Texts) -> Workflow:
-    if not hasattr(inner, "edges") or not dataclasses.is_dataclass(inner):
-        name = getattr(inner, "name", type(inner).__name__)
-        raise ConfigurationError(f"workflow {name} has no edges to choose; take --workflow network")
-    return cast(Workflow, dataclasses.replace(cast(Any, inner), edges=texts.edges))
+_HAS = {"edges": "network", "blocks": "blocks"}
+"""A workflow that has each."""
+
+
+def _made_of(inner: Workflow, name: str, value: object) -> Workflow:
+    if not hasattr(inner, name) or not dataclasses.is_dataclass(inner):
+        flow = getattr(inner, "name", type(inner).__name__)
+        raise ConfigurationError(f"workflow {flow} has no {name} to choose; take --workflow {_HAS[name]}")
+    return cast(Workflow, dataclasses.replace(cast(Any, inner), **{name: value}))

@@ -19,10 +19,11 @@ from hocket.core.keys import Key
 from hocket.core.texts import Texts, problem
 from hocket.lab.texts_worlds import Instructed, Mentors, searched
 from hocket.search.plain import RandomMutation, Reflective
-from hocket.search.searcher import SEARCHERS, Bench, Played
+from hocket.search.searcher import SEARCHERS, Bench, Played, search
 from hocket.testing import Part, rehearse
 from hocket.train.optimise.run import SearchRun, SearchSettings, corrected_interval, resumed
 from hocket.types import Scenario
+from hocket.workflows.blocks import Blocks
 from hocket.workflows.network import Network
 
 MODEL = '''
@@ -143,6 +144,9 @@ def test_empty_texts_change_no_prompt_and_differences_are_told() -> None:
     assert changes == ["+ edge: x reads y", "+ lesson: first", "+ policy: b", "- policy: c"]
     assert Texts.from_json(json.loads(json.dumps(texts.to_json()))) == texts
     assert texts.digest == Texts.from_json(texts.to_json()).digest != Texts().digest
+    built = Texts(blocks={"predict": 3})
+    assert Texts.from_json(built.to_json()) == built
+    assert built.changes(Texts()) == ["+ 3 x predict"]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +188,8 @@ def test_the_command_prints_one_document(model: Path, tmp_path: Path, capsys: An
         (["--task", "gym:CartPole-v1"], "not answered in text"),
         (["--start", "gone.json"], "gone.json is missing"),
         (["--practice", "0"], "practice = 0"),
+        (["--tokens", "3"], "raise --tokens"),
+        (["--searcher", "mass"], "--workflow blocks"),
         (["--model", "nano", "--start", "word " * 4000], "context"),
     ],
 )
@@ -225,6 +231,40 @@ def test_the_page_shows_every_searcher_and_its_own_one_runs(model: Path, tmp_pat
     own.write_text(page.partition("```python\n")[2].partition("```")[0])
     assert main([*flags(model, tmp_path / "run"), "--searcher", f"{own}:POLITE", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tried"] == 2
+
+
+def test_a_team_of_blocks_plays_them_in_order_and_calls_as_many_as_it_says() -> None:
+    parts = {
+        "summariser": Part("short"),
+        "predictor": Part(*(f"<answer>{n}</answer>" for n in (1, 2, 1, 2))),
+        "reflector": Part("why?", "sure?"),
+        "debater": Part("<answer>2</answer>", "<answer>2</answer>"),
+    }
+    flow = Blocks({"summarise": 1, "reflect": 1, "debate": 1})
+    (one,) = rehearse(flow, Scenario("q", "What?", answer="2"), parts, verifier=lambda text, case: float("2" in text))
+    due = ["summariser", "predictor", "predictor", "reflector", "predictor", "reflector", "predictor", "debater"]
+    assert sorted(turn.role for turn in one.turns) == sorted([*due, "debater"])
+    assert len(one.turns) == flow.calls == 9
+    assert parts["debater"].questions == ["short\nAnswer: <answer>2</answer>", "short\nAnswer: <answer>1</answer>"]
+    assert "Criticism: why?" in parts["predictor"].questions[2]
+    assert one.scores["team"].value == 1.0
+    with pytest.raises(ConfigurationError, match="somebody must answer"):
+        Blocks({"predict": 0})
+    with pytest.raises(ConfigurationError, match="did you mean 'debate'"):
+        Blocks({"debates": 1})
+
+
+def test_tokens_are_a_budget_too() -> None:
+    class Wordy(Instructed):
+        def play(self, *args: Any, **keywords: Any) -> list[Played]:
+            return [Played(**{**vars(one), "tokens": 5}) for one in super().play(*args, **keywords)]
+
+    key, mentor = Key.of(0), Mentors()
+    bench = Bench(Wordy(), mentor, Texts(), key, 1000, 12, 12, most_tokens=200)
+    search(bench, RandomMutation())
+    assert bench.tokens == 180 == 5 * bench.spent
+    with pytest.raises(ConfigurationError, match="tokens = 59"):
+        Bench(Wordy(), mentor, Texts(), key, 1000, 12, 12, most_tokens=59).begin()
 
 
 def test_a_network_calls_those_again_that_read() -> None:

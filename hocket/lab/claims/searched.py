@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hocket.core.keys import Key
+from hocket.core.texts import Block, Texts
 from hocket.lab.claims.claim import Finding
 from hocket.search.searcher import SearchMethod
 from hocket.train.aio import run_async
@@ -71,8 +72,15 @@ class Searched:
 
 
 def _is_read(run: SearchRun) -> bool:
-    """Whether what the last trial changed reaches the tokens that the model reads."""
-    texts, target = run.bench.trials[-1].texts, run.target
+    """Whether the texts of the last trial, and of the last with prompts or lessons, reach the tokens that are read."""
+    tried = [trial.texts for trial in run.bench.trials]
+    worded = [texts for texts in tried if texts.prompts or texts.library]
+    shaped = tried[-1].edges is not None or tried[-1].blocks is not None
+    return (bool(worded) or shaped) and all(_reads(run, texts) for texts in (*worded[-1:], tried[-1]))
+
+
+def _reads(run: SearchRun, texts: Texts) -> bool:
+    target = run.target
     player = target.player
     asked = [Assignment(target.task.scenario("train", 0), decoding=target.config.decoding)]
     worded = Worded(player.workflow, texts)
@@ -85,5 +93,12 @@ def _is_read(run: SearchRun) -> bool:
     if texts.edges is not None:
         spoke = Counter(turn.role for turn in turns)
         return {role for role, times in spoke.items() if times > 1} == {reader for reader, _ in texts.edges}
-    reads = [player.decode(turn.observation.tolist()) for turn in turns if turn.parent is None]
-    return bool(told) and all(player.decode(told[turn.role]) in text for turn, text in zip(turns, reads, strict=False))
+    if texts.blocks is not None and {turn.role for turn in turns} != _speak(texts.blocks, target.blocks):
+        return False
+    reads = [(turn.role, player.decode(turn.observation.tolist())) for turn in turns if turn.parent is None]
+    return all(player.decode(told[role]) in text for role, text in reads if role in told)
+
+
+def _speak(counts: Mapping[str, int], blocks: Sequence[Block]) -> set[str]:
+    """The roles of the blocks that there are."""
+    return {blocks[0].role, *(block.role for block in blocks if counts[block.name] > block.counts[0])}

@@ -38,7 +38,8 @@ class SearchSettings:
     Attributes:
         task, workflow, model: as in `hocket train`; `model` may be `FILE.py:FUNCTION` or `http://HOST:PORT/v1#NAME`.
         searcher: its name. reflector: the model that proposes: as `model`; None is the model itself.
-        budget: target calls. practice, development, evaluation: how many cases of each.
+        budget: target calls. tokens: the most that it samples for them; None for any number.
+        practice, development, evaluation: how many cases of each.
         start: a prompt for all roles, or a JSON file of texts. pairs: settings of the run (`decoding.max_tokens`, ...)
             and of the searcher (`searcher.samples`, ...). longest: tokens of what the reflecting model says.
     """
@@ -55,11 +56,12 @@ class SearchSettings:
     start: str | None = None
     longest: int = 256
     seed: int = 0
+    tokens: int | None = None
     pairs: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("budget", "practice", "development", "evaluation", "longest"):
-            if getattr(self, name) < 1:
+        for name in ("budget", "practice", "development", "evaluation", "longest", "tokens"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} = {getattr(self, name)}: it must be at least 1")
 
 
@@ -106,6 +108,7 @@ class SearchRun:
             settings.development,
             self.journal,
             self._measured,
+            settings.tokens,
         )
 
     def run(self) -> dict[str, Any]:
@@ -155,6 +158,7 @@ class SearchRun:
             "tried": len(bench.trials),
             "refused": list(bench.refused),
             "calls": bench.spent,
+            "tokens": bench.tokens,
             "reflections": bench.asked,
             "development": {
                 "n": len(best.scores),
@@ -182,6 +186,7 @@ class SearchRun:
             "how": trial.how,
             "score": trial.score,
             "spent": trial.spent,
+            "tokens": trial.tokens,
             "changes": trial.texts.changes(parent),
             "texts": trial.texts.to_json(),
         }
@@ -250,7 +255,7 @@ def _start(given: str | None, target: ModelTarget) -> Texts:
         return Texts(own)
     if given.endswith(".json"):
         found = Texts.read(given)
-        return Texts({**own, **found.prompts}, found.library, found.edges)
+        return replace(found, prompts={**own, **found.prompts})
     return Texts(dict.fromkeys(target.roles, given))
 
 

@@ -14,7 +14,7 @@ import torch
 from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.core.texts import Texts, problem
+from hocket.core.texts import Block, Texts, problem
 from hocket.engine.requests import Request, Sample
 from hocket.rewards.judging import prompt_text
 from hocket.rewards.score import grade
@@ -101,8 +101,11 @@ class ModelTarget:
         return self.player.workflow.roles
 
     @property
-    def calls(self) -> int:
-        return len(self.roles)
+    def blocks(self) -> Sequence[Block]:
+        return cast(Sequence[Block], getattr(self.player.workflow, "offers", ()))
+
+    def calls(self, texts: Texts) -> int:
+        return Worded(self.player.workflow, texts).calls
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
@@ -125,9 +128,9 @@ class ModelTarget:
         return [_told(self.task, number, one) for number, one in zip(numbers, found, strict=True)]
 
     def refuses(self, texts: Texts) -> str | None:
-        """What `hocket.core.texts.problem` says, or that a prompt leaves no room in the context."""
+        """What `hocket.core.texts.problem` says, or the workflow, or that a prompt leaves no room in the context."""
         flow = self.player.workflow
-        wrong = problem(texts, flow.roles, flow.prompts)
+        wrong = problem(texts, flow.roles, flow.prompts) or self._unfit(texts)
         if wrong is not None or self.player.context_length is None:
             return wrong
         scenario = self.task.scenario(self.split, 0)
@@ -139,6 +142,13 @@ class ModelTarget:
                     f"prompt and library of {role!r} are {length} tokens; with the question and the longest answer "
                     f"({own}) the context of {self.player.context_length} is too small; shorten them"
                 )
+        return None
+
+    def _unfit(self, texts: Texts) -> str | None:
+        try:
+            Worded(self.player.workflow, texts)
+        except ConfigurationError as error:
+            return str(error)
         return None
 
 
@@ -197,4 +207,5 @@ def _told(task: Task, case: int, one: Trajectory) -> Played:
         expected="" if right is None else str(right),
         answer=one.answer if one.failure is None else one.failure,
         said=[(turn.role, turn.text) for turn in one.turns],
+        tokens=sum(len(turn.action) for turn in one.turns),
     )
