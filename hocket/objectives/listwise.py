@@ -83,12 +83,12 @@ class Listwise(Objective):
             for members, used in zip(lists, told, strict=True)
         ]
         weight = torch.tensor(told).to(dtype) / max(sum(told), 1)
-        ordered = [_ordered(score[m].detach(), label[m]) for m, used in zip(lists, told, strict=True) if used]
+        ordered = [ordered(score[m].detach(), label[m]) for m, used in zip(lists, told, strict=True) if used]
         right = sum(ordered) / len(ordered) if ordered else math.nan
         return Terms(torch.stack(values), weight, Level.GROUP, {"lists/total": sum(told), "lists/accuracy": right})
 
 
-def _ordered(score: Tensor, label: Tensor) -> float:
+def ordered(score: Tensor, label: Tensor) -> float:
     """The share of a list's pairs with different labels that the scores order alike; equal scores are a guess."""
     better = label[:, None] > label[None, :]
     return float(((score[:, None] - score[None, :]).sign().double()[better] + 1).mean() / 2)

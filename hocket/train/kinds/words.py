@@ -21,6 +21,7 @@ WORDS = {
     "labels/score_good": "score of good",
     "labels/score_bad": "score of bad",
     "lists/accuracy": "lists told right",
+    "lists/alignment": "shares told right",
     "scores/error": "root mean square error",
     "scores/explained": "variance explained",
     "loss": "unseen loss",
