@@ -110,6 +110,15 @@ choose, and the evaluation split is opened once, at the end. docs/search.md says
   hocket optimise --task sums --searcher training-free-grpo --searcher.samples 8   settings of searcher and run"""
 
 
+SOLVE = """Solves a small world exactly: states, actions and probabilities are arrays, every step's value is computed,
+and the regret with it. docs/exact.md says more.
+
+  hocket solve --list                                methods and worlds
+  hocket solve --method psrl --world river:6 --steps 300
+  hocket solve --method value-iteration --world mine.npz
+  hocket solve --resume runs/solve-001 --steps 600   settings of the method: --method.NAME VALUE"""
+
+
 PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you
 take one of its seats, the agent the others.
 
@@ -130,6 +139,7 @@ COMMANDS = {
     "simulate": "simulating",
     "swarm": "swarm",
     "optimise": "optimise",
+    "solve": "solve",
     "recipes": "methods",
     "primitives": "methods",
     "catalogue": "methods",
@@ -311,6 +321,7 @@ def build_parser() -> _Parser:
     _simulate(command("simulate", "what asynchronous training does on many nodes, under simulated time"))
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
+    _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
@@ -442,6 +453,21 @@ def _simulate(parser: _Parser) -> None:
         ("notice", 30.0, "seconds until a loss is noticed"),
     ):
         parser.add_argument(f"--{name}", type=float, default=value, metavar="X", help=f"{meaning} ({value:g})")
+    _json(parser)
+
+
+def _solve(parser: _Parser) -> None:
+    for flag, metavar, text in (
+        ("--method", "NAME", "see --list, or FILE.py:NAME (value-iteration)"),
+        ("--world", "NAME", "lock:10, grid:4x4, FILE.npz or FILE.py:NAME (the method's own)"),
+        ("--out", "DIR", "a new folder (runs/solve-NNN)"),
+        ("--resume", "DIR", "go on with an interrupted run, to the same numbers"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of the method (its own)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of all draws (0)")
+    parser.add_argument("--list", action="store_true", help="name the methods and the worlds")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 
 

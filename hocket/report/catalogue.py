@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hocket.core.names import ANALYSES
+from hocket.exact.solver import SOLVERS
 from hocket.lab.claims.claim import Verdict
 from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
 from hocket.report.cards import cards
@@ -74,10 +75,12 @@ def _row(name: str, title: str, field: str) -> Row:
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
         return Row(name, title, field, state, weaker(state, found), where, found)
-    if name in SEARCHERS.declared:
-        method = SEARCHERS.load(name)
+    for registry, command in ((SEARCHERS, "hocket optimise --searcher"), (SOLVERS, "hocket solve --method")):
+        if name not in registry.declared:
+            continue
+        method = registry.load(name)
         state = status_of((name,), method.note)
-        where = (*recipes, f"hocket optimise --searcher {name}")
+        where = (*recipes, f"{command} {name}")
         return Row(name, title, field, state, method.note or weaker(state, found), where, found)
     if not recipes:
         return Row(name, title, field, "open", "", ())

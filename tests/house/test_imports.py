@@ -20,7 +20,8 @@ FRONT = {"__init__", "__main__", "cli", "run", "testing"}
 """Files directly in `hocket/` that stand before everything else: what users call."""
 
 STAGES = {"curriculum", "rollout", "rewards", "credit", "objectives", "update"}
-BASE = STAGES | {"tools", "environments", "kernels", "policies", "engine", "workflows", "tasks", "search", "hooks"}
+BASE = STAGES | {"exact", "tools", "environments", "kernels", "policies", "engine", "workflows", "tasks"}
+BASE |= {"search", "hooks"}
 
 ALLOWED: Mapping[str, set[str]] = {
     # The vocabulary, which every room may import.
@@ -34,6 +35,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "policies": {"kernels"},
     "engine": {"kernels", "policies"},
     "tools": set(),
+    "exact": set(),
     "environments": set(),
     "workflows": {"engine", "environments", "tools"},
     "hooks": {"workflows"},

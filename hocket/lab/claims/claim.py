@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,16 @@ class Claims(list[Check]):
         from hocket.lab.claims.searched import Searched
 
         one = Searched(method, reflect, settings)
+        self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+
+    def solved(self, method: Any, without: Mapping[str, Any], **how: Any) -> None:
+        """States the same of a solver, run by `hocket solve`: `without` are settings that take its own part away.
+
+        `how` are further fields of `hocket.lab.claims.solved.Solved`.
+        """
+        from hocket.lab.claims.solved import Solved
+
+        one = Solved(method, without, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
 
     def spares(self, mutant: str, reason: str) -> None:

@@ -20,7 +20,7 @@ from typing import Literal
 from hocket.lab.claims.claim import Check, Verdict
 
 METHODS = Path(__file__).parents[2] / "methods"
-ROOMS = ("methods", "curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks", "lab.toys")
+ROOMS = ("methods", "curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks", "exact", "lab.toys")
 """Where the pieces of a method are; the rest of the library is held by its own tests."""
 
 Status = Literal["works", "partial", "stale", "open"]
