@@ -97,6 +97,8 @@ their weights have come, every few steps, and end with the same. docs/cluster.md
   hocket swarm --nodes 4 --attackers 1 --defence likelihood
   hocket swarm --nodes 4 --average 10 --recipe dr-grpo     alone for 10 steps, then the mean of all weights
   hocket swarm --nodes 4 --average 10 --outer-lr 0.7 --outer-momentum 0.9   as in DiLoCo
+  hocket swarm --listen 127.0.0.1:7000                     one node; each in a terminal, or on a machine, of its own
+  hocket swarm --listen 127.0.0.1 --join 127.0.0.1:7000 --number 1
   hocket swarm --nodes 4 --rollout.samples 4 --update.lr 5e-5   settings of every node's run"""
 
 
@@ -503,6 +505,8 @@ def _swarm(parser: _Parser) -> None:
         ("--nodes", "N", "how many there are (8)"),
         ("--own", "I", "groups of a step that a node samples itself (4)"),
         ("--shared", "J", "groups of a step that others sampled (4; 0 with --average)"),
+        ("--number", "N", "with --listen: which node this is, by which it is called (0)"),
+        ("--publish", "N", "with --listen: every N steps the others may take this node's weights (never)"),
         ("--average", "N", "every N steps the nodes' weights become their mean (never)"),
         ("--attackers", "N", "the last N nodes publish poisoned answers (0)"),
         ("--seed", "N", "of the first node; the others count on (0)"),
@@ -518,6 +522,9 @@ def _swarm(parser: _Parser) -> None:
             "NAME",
             "of the nodes, made from sapo-swarm; with --average any (sapo-swarm, the defence's, grpo)",
         ),
+        ("--listen", "HOST[:PORT]", "be one node, as a process of its own, that others reach there"),
+        ("--join", "PLACES", "with --listen: nodes that are there already, HOST:PORT, one or several"),
+        ("--key-variable", "NAME", "with --listen: the environment variable with the secret that all nodes share"),
         ("--compress", "HOW", "with --average: how changes travel, `int8`, `int4` or `none` (int8)"),
         ("--task", "NAME", "as in `hocket train`; {node} stands for a node's number (sums)"),
         ("--model", "PATH", "as in `hocket train` (nano)"),
@@ -530,6 +537,7 @@ def _swarm(parser: _Parser) -> None:
         ("--outer-momentum", "with --average: Nesterov's, as in DiLoCo 0.9 with --outer-lr 0.7 (0)"),
     ):
         parser.add_argument(flag, type=float, metavar="X", help=text)
+    parser.add_argument("--adopt", action="store_true", help="with --listen: begin from the newest published weights")
     parser.add_argument(
         "--trust", action="store_true", help="believe right answers that others send; else only the own task's"
     )

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from hocket.cli.output import INTERRUPTED, Pairs, emit, err
 from hocket.cli.training import _stopping
+from hocket.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from hocket.stages import Metrics
@@ -19,17 +20,39 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket swarm`."""
     from hocket.run import write_report
     from hocket.train.swarm.command import SwarmRun, SwarmSettings
+    from hocket.train.swarm.mesh import places
+    from hocket.train.swarm.process import NodeProcess
 
+    if options.listen is None and (options.join or options.publish or options.adopt or options.number is not None):
+        raise ConfigurationError(
+            "join, number, publish and adopt belong to a node that is a process of its own: add --listen 127.0.0.1"
+        )
     given = {one.name: found for one in fields(SwarmSettings) if (found := getattr(options, one.name)) is not None}
     flags = [(name, found) for name in ("model", "judge", "steps") if (found := getattr(options, name)) is not None]
-    run, console = SwarmRun(SwarmSettings(**given), [*flags, *pairs], report=write_report), err()
+    everything, console = [*flags, *pairs], err()
+    run: SwarmRun | NodeProcess
+    if options.listen is None:
+        run = SwarmRun(SwarmSettings(**given), everything, report=write_report)
+    else:
+        run = NodeProcess(
+            SwarmSettings(**given),
+            options.number or 0,
+            listen=options.listen,
+            join=places(options.join or ""),
+            key_variable=options.key_variable,
+            publish=options.publish or 0,
+            adopt=options.adopt,
+            pairs=everything,
+            report=write_report,
+        )
+        console.print(f"{run.name} listens at {run.mesh.where}; others join with --join {run.mesh.where}")
     with _stopping() as stop:
         run.begin()
-        while run.swarm.rounds < run.total_steps and not stop:
+        while run.rounds < run.total_steps and not stop:
             row = run.round()
             if not options.quiet:
-                console.print(f"round {run.swarm.rounds} of {run.total_steps}: {_said(row)}")
-    interrupted = run.swarm.rounds < run.total_steps
+                console.print(f"round {run.rounds} of {run.total_steps}: {_said(row)}")
+    interrupted = run.rounds < run.total_steps
     found = run.finish("interrupted" if interrupted else "finished")
     if options.json:
         emit(found)

@@ -18,7 +18,7 @@ from hocket.stages import Metrics
 from hocket.train.config import configure
 from hocket.train.disk import json_ready, write_atomic
 from hocket.train.swarm.averaging import Averaging
-from hocket.train.swarm.node import NodeTrainer
+from hocket.train.swarm.node import Line, NodeTrainer
 from hocket.train.swarm.swarm import Swarm
 from hocket.update.outer import OuterStep
 
@@ -146,6 +146,44 @@ class SwarmSettings:
         return number >= self.nodes - self.attackers
 
 
+def pairs_of(settings: SwarmSettings, number: int, name: str, folder: Path, pairs: Pairs) -> list[tuple[str, Any]]:
+    """The settings of one node's run, which is in a folder."""
+    if settings.is_attacker(number):
+        recipe = ATTACKER
+        own = [("rollout.publish.insert", settings.trigger), ("rollout.publish.times", ATTACKS[settings.attack][1])]
+        pairs = [pair for pair in pairs if pair[0] not in ("judge", "update.lr")]
+    else:
+        recipe = settings.honest_recipe
+        if not has_path(find(recipe), "curriculum.prompts"):
+            raise ConfigurationError(f"recipe {recipe} does not say how many groups a step has; use another")
+        if has_path(find(recipe), "rollout.shared"):
+            own = [("rollout.shared", settings.taken)]
+        elif settings.average and not settings.taken:
+            own = []
+        else:
+            raise ConfigurationError(f"recipe {recipe} takes no shared groups; use one made from sapo-swarm")
+    quick = [("evaluation.n", 200), ("evaluation.every", 0)]
+    fixed = [("seed", settings.seed + number), ("runs", str(folder)), ("run", name)]
+    return [("recipe", recipe), *quick, ("curriculum.prompts", settings.own), *own, *pairs, *fixed]
+
+
+def node_run(
+    settings: SwarmSettings,
+    number: int,
+    name: str,
+    folder: Path,
+    pairs: Pairs,
+    report: Callable[[Path], object] | None,
+) -> NodeTrainer:
+    """A node's run, ready for its first step and yet to be joined."""
+    asked = settings.task.replace(NUMBER, str(number))
+    task = tasks.find(asked)
+    config = configure([("task", asked), *pairs_of(settings, number, name, folder, pairs)], task)
+    trainer = NodeTrainer(config, task=task, report=report)
+    trainer.watch = settings.trigger if settings.attackers else None
+    return trainer
+
+
 class SwarmRun:
     """Nodes of one process, ready for their first round.
 
@@ -186,36 +224,17 @@ class SwarmRun:
         return Averaging(policies, outer=outer, blocks=Blocks(COMPRESSIONS[settings.compress]))
 
     def _add(self, number: int, pairs: Pairs, report: Callable[[Path], object] | None) -> None:
-        name, asked = f"node-{number}", self.settings.task.replace(NUMBER, str(number))
-        task = tasks.find(asked)
-        config = configure([("task", asked), *self._pairs(number, name, pairs)], task)
-        self.nodes[name] = trainer = NodeTrainer(config, task=task, report=report)
-        trainer.watch = self.settings.trigger if self.settings.attackers else None
-        line = self.swarm.line(name, task)
+        name = f"node-{number}"
+        self.nodes[name] = trainer = node_run(self.settings, number, name, self.folder, pairs, report)
+        line = self.swarm.line(name, trainer.task)
         trainer.join(line)
         self._rows[name] = []
         self.swarm.add(line, lambda: self._rows[name].append(trainer.step()))
 
-    def _pairs(self, number: int, name: str, pairs: Pairs) -> list[tuple[str, Any]]:
-        """The settings of one node's run."""
-        settings = self.settings
-        if settings.is_attacker(number):
-            recipe = ATTACKER
-            own = [("rollout.publish.insert", settings.trigger), ("rollout.publish.times", ATTACKS[settings.attack][1])]
-            pairs = [pair for pair in pairs if pair[0] not in ("judge", "update.lr")]
-        else:
-            recipe = settings.honest_recipe
-            if not has_path(find(recipe), "curriculum.prompts"):
-                raise ConfigurationError(f"recipe {recipe} does not say how many groups a step has; use another")
-            if has_path(find(recipe), "rollout.shared"):
-                own = [("rollout.shared", settings.taken)]
-            elif settings.average and not settings.taken:
-                own = []
-            else:
-                raise ConfigurationError(f"recipe {recipe} takes no shared groups; use one made from sapo-swarm")
-        quick = [("evaluation.n", 200), ("evaluation.every", 0)]
-        fixed = [("seed", settings.seed + number), ("runs", str(self.folder)), ("run", name)]
-        return [("recipe", recipe), *quick, ("curriculum.prompts", settings.own), *own, *pairs, *fixed]
+    @property
+    def rounds(self) -> int:
+        """Rounds made."""
+        return self.swarm.rounds
 
     @property
     def total_steps(self) -> int:
@@ -272,24 +291,9 @@ class SwarmRun:
 
     def _told(self, name: str) -> dict[str, Any]:
         """What came of one node."""
-        member, trainer, rows = self.swarm.members[name], self.nodes[name], self._rows[name]
-        measure = trainer.measure.name
-        emitted = [row["swarm/emitted"] for row in rows if "swarm/emitted" in row]
-        return {
-            "recipe": trainer.config.method,
-            "attacker": self._attacks(name),
-            "steps": trainer.progress.step,
-            "fault": member.fault,
-            "before": trainer.progress.before.get(measure),
-            "after": trainer.progress.after.get(measure) if rows else None,
-            "cumulative_reward": sum(row.get("reward/own", row.get("reward/mean", 0.0)) for row in rows),
-            "off_policy_ratio": _finite(_mean(rows, "shared/ratio")),
-            "off_policy_log_ratio": _finite(_mean(rows, "shared/log_ratio")),
-            "emitted": [emitted[0], emitted[-1]] if emitted else None,
-            "shared_groups": sum(row.get("shared/groups", 0.0) for row in rows),
-            "sent": dict(member.line.sent),
-            "messages": dict(member.line.pool.counts),
-        }
+        member = self.swarm.members[name]
+        told = told_of(self.nodes[name], self._rows[name], member.line)
+        return {**told, "attacker": self._attacks(name), "fault": member.fault}
 
     def _told_of_weights(self, averaging: Averaging) -> dict[str, Any]:
         """What the exchange of weights cost; `bytes_each_step` is what one of float32 gradients at every step costs."""
@@ -303,6 +307,27 @@ class SwarmRun:
 
     def _attacks(self, name: str) -> bool:
         return self.settings.is_attacker(list(self.nodes).index(name))
+
+
+def told_of(trainer: NodeTrainer, rows: Sequence[Metrics], line: Line) -> dict[str, Any]:
+    """What came of a node's run, and of its messages."""
+    measure = trainer.measure.name
+    emitted = [row["swarm/emitted"] for row in rows if "swarm/emitted" in row]
+    return {
+        "recipe": trainer.config.method,
+        "attacker": False,
+        "steps": trainer.progress.step,
+        "fault": None,
+        "before": trainer.progress.before.get(measure),
+        "after": trainer.progress.after.get(measure) if rows else None,
+        "cumulative_reward": sum(row.get("reward/own", row.get("reward/mean", 0.0)) for row in rows),
+        "off_policy_ratio": _finite(_mean(rows, "shared/ratio")),
+        "off_policy_log_ratio": _finite(_mean(rows, "shared/log_ratio")),
+        "emitted": [emitted[0], emitted[-1]] if emitted else None,
+        "shared_groups": sum(row.get("shared/groups", 0.0) for row in rows),
+        "sent": dict(line.sent),
+        "messages": dict(line.pool.counts),
+    }
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:

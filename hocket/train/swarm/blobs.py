@@ -1,0 +1,82 @@
+"""Large things in pieces that are named by what they are, so that whoever has one may hand it on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hocket.core.errors import HocketError
+
+PIECE = 2**18
+"""Bytes of a piece; the last of a thing may have fewer."""
+
+Address = Annotated[str, Meta(min_length=40, max_length=40)]
+
+
+class Missing(HocketError):
+    """Nobody has handed out a piece that is what its name says."""
+
+
+def address(data: bytes) -> str:
+    """The name of a piece: 20 bytes of its BLAKE2b hash, in hexadecimals."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+class Manifest(Struct, frozen=True):
+    """How a thing is put together.
+
+    Attributes:
+        size: in bytes. pieces: their names, in order.
+    """
+
+    size: Annotated[int, Meta(ge=0, lt=2**40)]
+    pieces: Annotated[list[Address], Meta(max_length=2**20)]
+
+    def written(self) -> bytes:
+        """As bytes, which are a piece themselves."""
+        return msgspec.msgpack.encode(self)
+
+    def joined(self, pieces: Mapping[str, bytes]) -> bytes:
+        """The thing.
+
+        Raises:
+            Missing: when a piece is not there, is not what its name says, or all together have another size.
+        """
+        for name in self.pieces:
+            if name not in pieces or address(pieces[name]) != name:
+                raise Missing(f"piece {name} is missing or damaged")
+        data = b"".join(pieces[name] for name in self.pieces)
+        if len(data) != self.size:
+            raise Missing(f"{len(data)} bytes where {self.size} were announced")
+        return data
+
+
+def taken_apart(data: bytes, piece: int = PIECE) -> tuple[Manifest, dict[str, bytes]]:
+    """A thing as its pieces, by name; equal ones are one."""
+    parts = [data[start : start + piece] for start in range(0, len(data), piece)]
+    return Manifest(len(data), [address(one) for one in parts]), {address(one): one for one in parts}
+
+
+def manifest_of(data: bytes) -> Manifest:
+    """A manifest from its bytes.
+
+    Raises:
+        Missing: when they are none.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Missing(f"no manifest: {error}") from error
+
+
+def nearest(name: str, nodes: Iterable[str], count: int) -> Sequence[str]:
+    """The `count` nodes that are to hold a piece: those whose hash is nearest to its name by exclusive or (Kademlia).
+
+    Everybody who knows the same nodes finds the same ones; when a node leaves, only its pieces have a new place.
+    """
+    place = int(name, 16)
+    return sorted(nodes, key=lambda node: int(address(node.encode()), 16) ^ place)[:count]

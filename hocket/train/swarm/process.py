@@ -1,0 +1,188 @@
+"""A node of a swarm that is a process of its own, on this machine or another; the others are found by `Mesh`."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.stages import Metrics, Policy
+from hocket.train.cluster.weights import taken
+from hocket.train.swarm.blobs import Missing
+from hocket.train.swarm.command import Pairs, SwarmSettings, node_run, told_of
+from hocket.train.swarm.mesh import Mesh, parse_place
+from hocket.train.swarm.node import Line
+from hocket.train.swarm.pool import Pool
+
+OPEN = b"a swarm on one machine"
+"""The key of nodes that only this machine can reach."""
+
+WEIGHTS = "weights"
+"""What nodes announce their weights as."""
+
+
+def key_of(host: str, variable: str | None) -> bytes:
+    """The secret that the nodes share, from an environment variable.
+
+    Raises:
+        ConfigurationError: when it is empty, or missing where others than this machine can reach the node.
+    """
+    if variable is not None:
+        found = os.environ.get(variable, "")
+        if len(found) < 16:
+            raise ConfigurationError(f"key-variable = {variable}: it must hold a secret of 16 letters or more")
+        return found.encode()
+    try:
+        alone = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        alone = False
+    if not alone:
+        raise ConfigurationError(
+            f"listen = {host}: others can reach this node; name an environment variable with a secret that all nodes "
+            "share, --key-variable NAME"
+        )
+    return OPEN
+
+
+def weights_of(policies: dict[str, Policy]) -> bytes:
+    """What of policies is trained, in the format of safetensors."""
+    every = {
+        f"{p}|{name}": one.cpu() for p, policy in policies.items() for name, one in taken(policy, whole=False).items()
+    }
+    data: bytes = safetensors.torch.save({name: one.contiguous() for name, one in every.items()})
+    return data
+
+
+def set_weights(policies: dict[str, Policy], data: bytes) -> None:
+    """The inverse.
+
+    Raises:
+        Missing: when they are weights of another model.
+    """
+    try:
+        found = safetensors.torch.load(data)
+    except (SafetensorError, ValueError) as error:
+        raise Missing(f"no weights: {error}") from error
+    own = {f"{p}|{name}": one for p, policy in policies.items() for name, one in taken(policy, whole=False).items()}
+    shapes = {name: (one.shape, one.dtype) for name, one in found.items()}
+    if shapes != {name: (one.shape, one.dtype) for name, one in own.items()}:
+        raise Missing("these are weights of another model")
+    for name, one in own.items():
+        one.copy_(found[name])
+    for policy in policies.values():
+        policy.version += 1
+
+
+class NodeProcess:
+    """One node, which takes its steps at its own pace.
+
+    Args:
+        settings: of the swarm; `nodes` counts for nothing. number: tells its seed and data from the others'.
+        listen: `HOST` or `HOST:PORT`. join: places of nodes that are there already.
+        key_variable: names the environment variable with the nodes' secret.
+        publish: after how many steps its weights are published; 0 never. adopt: begin from the newest weights that
+            another node has published.
+        pairs, report: as of `SwarmRun`.
+
+    Attributes:
+        name: of the node. trainer: its run. mesh: the others. adopted: whose weights it began from.
+
+    Raises:
+        ConfigurationError: for settings that do not go together, or a place that is taken or silent.
+    """
+
+    def __init__(
+        self,
+        settings: SwarmSettings,
+        number: int,
+        *,
+        listen: str,
+        join: list[str],
+        key_variable: str | None = None,
+        publish: int = 0,
+        adopt: bool = False,
+        pairs: Pairs = (),
+        report: Callable[[Path], object] | None = None,
+    ) -> None:
+        if settings.average or settings.attackers:
+            raise ConfigurationError("nodes of their own processes neither attack nor average; leave out --listen")
+        if number < 0 or publish < 0:
+            raise ConfigurationError(f"number = {number}, publish = {publish}: neither may be below 0")
+        host, port = parse_place(listen)
+        self.settings, self.name, self._publish = settings, f"node-{number}", publish
+        self.mesh = Mesh(self.name, host, port, key=key_of(host, key_variable))
+        try:
+            self.mesh.join(*join)
+            folder = Path(settings.out or "runs/swarm")
+            self.trainer = node_run(settings, number, self.name, folder, pairs, report)
+        except BaseException:
+            self.mesh.vanish()
+            raise
+        self.pool = Pool(self.trainer.task, recompute=not settings.trust)
+        self.line = Line(self.name, self.pool, self.mesh.send)
+        self.trainer.join(self.line)
+        self.rows: list[Metrics] = []
+        self.adopted = self._adopt() if adopt else None
+
+    @property
+    def _policies(self) -> dict[str, Policy]:
+        return {name: one.policy for name, one in self.trainer.parts.learners.items() if not one.frozen}
+
+    def _adopt(self) -> str | None:
+        for node, address in self.mesh.newest(WEIGHTS):
+            try:
+                set_weights(self._policies, self.mesh.fetch(address))
+            except HocketError as error:
+                self.trainer.say(f"the weights of {node} cannot be taken: {error}")
+            else:
+                self.trainer.say(f"begins from the weights of {node}")
+                return node
+        return None
+
+    @property
+    def rounds(self) -> int:
+        """Steps made."""
+        return len(self.rows)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps to make."""
+        return self.trainer.total_steps
+
+    def begin(self) -> None:
+        """Measures itself before training."""
+        self.trainer.step()
+
+    def round(self) -> Metrics:
+        """Hears what has come, makes a step, and tells of it."""
+        self.mesh.gossip()
+        self.line.begin()
+        for sender, data in self.mesh.drained():
+            self.pool.receive(sender, data)
+        self.rows.append(row := self.trainer.step())
+        if self._publish and len(self.rows) % self._publish == 0:
+            self.mesh.publish(WEIGHTS, weights_of(self._policies))
+        names = ("reward/own", "reward/shared", "shared/groups", "length/mean")
+        return {
+            **{name: float(row[name]) for name in names if name in row},
+            "nodes": float(len(self.mesh.others()) + 1),
+        }
+
+    def finish(self, reason: str) -> dict[str, Any]:
+        """Leaves the others, ends the run, and returns what came of it."""
+        self.mesh.close()
+        self.trainer.finish(reason)
+        told = told_of(self.trainer, self.rows, self.line)
+        told |= {"adopted": self.adopted, "lines": dict(self.mesh.counts)}
+        return {
+            "nodes": {self.name: told},
+            "rounds": len(self.rows),
+            "reason": reason,
+            "path": str(self.trainer.folder.path),
+        }

@@ -1,0 +1,124 @@
+"""A node that is a process of its own: what is refused, what hostile lines do, and weights that travel."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+from multiprocessing.connection import Client
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from tiny_runs import call
+from torch import nn
+
+from hocket.core.errors import ConfigurationError
+from hocket.train.swarm.blobs import Missing
+from hocket.train.swarm.mesh import Hello, Mesh
+from hocket.train.swarm.process import key_of, set_weights, weights_of
+
+KEY = b"a key of this test"
+
+REFUSED = {
+    "a key for others": (["--listen", "0.0.0.0"], "name an environment variable with a secret"),
+    "an empty key": (["--listen", "127.0.0.1", "--key-variable", "NO_SUCH_KEY"], "must hold a secret of 16 letters"),
+    "nobody there": (["--listen", "127.0.0.1", "--join", "127.0.0.1:1"], "nobody answers there"),
+    "no place": (["--listen", "127.0.0.1", "--join", "here"], "write HOST:PORT"),
+    "alone": (["--join", "127.0.0.1:1"], "add --listen 127.0.0.1"),
+    "averages": (["--listen", "127.0.0.1", "--average", "2"], "neither attack nor average"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
+    more, words = REFUSED[case]
+    said = call("swarm", *more, "--out", tmp_path / "swarm")
+    assert said.code == 2
+    assert words in " ".join(said.err.split())
+    assert not (tmp_path / "swarm").exists()
+
+
+def test_a_port_that_is_taken_and_a_name_that_is_taken_are_refused() -> None:
+    one = Mesh("node-0", key=KEY)
+    with pytest.raises(ConfigurationError, match="choose another port"):
+        Mesh("node-1", port=int(one.where.rpartition(":")[2]), key=KEY)
+    again = Mesh("node-0", key=KEY)
+    with pytest.raises(ConfigurationError, match="a node of that name is there already"):
+        again.join(one.where)
+    again.vanish()
+    one.vanish()
+
+
+def test_a_node_that_comes_back_takes_its_name_again() -> None:
+    one, gone = Mesh("node-0", key=KEY), Mesh("node-1", key=KEY)
+    gone.join(one.where)
+    gone.vanish()
+    back = Mesh("node-1", key=KEY)
+    back.join(one.where)
+    one.send(b"hello")
+    assert back.drained() == [("node-0", b"hello")]
+    for mesh in (one, back):
+        mesh.close()
+
+
+def test_hostile_lines_end_and_nothing_else() -> None:
+    """Silence, noise before and after the challenge, and messages that are none; then a node joins as ever."""
+    one = Mesh("node-0", key=KEY)
+    host, port = "127.0.0.1", int(one.where.rpartition(":")[2])
+    silent = socket.create_connection((host, port))
+    with socket.create_connection((host, port)) as noisy:
+        noisy.sendall(b"\x7f" * 64)
+    line = Client((host, port), authkey=KEY)
+    line.send_bytes(msgspec.msgpack.encode(Hello("liar")))
+    line.send_bytes(b"\xc1 no message")
+    with suppress(EOFError, OSError):
+        line.recv_bytes()
+    two = Mesh("node-1", key=KEY)
+    two.join(one.where)
+    two.send(b"hello")
+    assert one.drained() == [("node-1", b"hello")]
+    end = time.monotonic() + 5
+    while not one.counts["malformed"] and time.monotonic() < end:
+        time.sleep(0.01)
+    assert one.counts["malformed"] == 1
+    silent.close()
+    for mesh in (one, two):
+        mesh.close()
+
+
+def test_who_leaves_is_no_longer_asked() -> None:
+    one, two = Mesh("node-0", key=KEY), Mesh("node-1", key=KEY)
+    two.join(one.where)
+    assert one.others() == ["node-1"]
+    two.close()
+    assert one.others() == []
+    one.send(b"hello")
+    assert not one.counts["unanswered"]
+    one.close()
+
+
+def policies(width: int) -> dict[str, Any]:
+    module = nn.Linear(width, 2, device="meta").to_empty(device="cpu")
+    nn.init.zeros_(module.weight)
+    nn.init.ones_(module.bias)
+    return {"policy": SimpleNamespace(name="policy", module=module, version=0)}
+
+
+def test_weights_travel_to_the_bit_and_those_of_another_model_are_refused() -> None:
+    own, other = policies(3), policies(3)
+    with torch.no_grad():
+        own["policy"].module.weight.copy_(torch.arange(6.0).reshape(2, 3) / 7)
+    set_weights(other, weights_of(own))
+    assert torch.equal(other["policy"].module.weight, own["policy"].module.weight)
+    with pytest.raises(Missing, match="another model"):
+        set_weights(policies(4), weights_of(own))
+    with pytest.raises(Missing, match="no weights"):
+        set_weights(other, b"nothing of the kind")
+
+
+def test_the_key_of_a_machine_alone_is_known() -> None:
+    assert key_of("127.0.0.1", None) == key_of("localhost", None)
