@@ -58,9 +58,12 @@ class Annotator(Column):
     Attributes:
         compute: from the batch, the policy and the decisions that are the policy's own `[K]` to the column `[T]`, which
             is read at these decisions alone.
+        moving: it changes as policies learn, so it is filled anew for each that has, before the next one's credit. The
+            order in which policies learn is then drawn by the step's key.
     """
 
     compute: Callable[[Batch, Policy, Tensor], Tensor] = field(compare=False)
+    moving: bool = field(default=False, compare=False)
 
     def read(self, batch: Batch, reader: str) -> Tensor:
         """The column `[T]`; raises `ConfigurationError` naming `reader` when the batch has none."""

@@ -88,6 +88,8 @@ def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
         return _build(load_type(str(data["type"]), where), data, where)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(data, Mapping):
         return _build(hint, data, where)
+    if isinstance(data, Mapping) and (held := _held(hint)) is not None:
+        return {name: from_plain(item, held, f"{where}.{name}") for name, item in data.items()}
     if is_component(data) or callable(data):
         return data
     if isinstance(data, Sequence) and not isinstance(data, str):
@@ -97,6 +99,13 @@ def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
     if isinstance(data, str) and isinstance(hint, type) and issubclass(hint, Stage) and hint.room:
         return _called(data, hint, where)
     return leaf(data, hint, where)
+
+
+def _held(hint: Any) -> Any:
+    """The component that a mapping of such a type holds by name; None for other types."""
+    members = typing.get_args(hint)
+    found = typing.get_origin(hint) in (Mapping, dict) and dataclasses.is_dataclass(members[1])
+    return members[1] if found else None
 
 
 def _called(name: str, kind: type[Stage], where: str) -> Any:

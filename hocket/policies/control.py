@@ -141,6 +141,13 @@ class ControlPolicy:
     def module(self) -> ActorCritic:
         return self._module
 
+    def parts(self) -> dict[str, list[nn.Parameter]]:
+        """The weights by part: `actor`, and `critic` where there is one; see `hocket.update.parts`."""
+        critic = [] if self._module.critic is None else list(self._module.critic.parameters())
+        others = {id(weight) for weight in critic}
+        found = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
+        return {**found, "critic": critic} if critic else found
+
     def require(self, needs: frozenset[Quantity]) -> None:
         """Adds the critic when a value is needed."""
         if Quantity.VALUE in needs and self._module.critic is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -45,10 +46,15 @@ def annotate(
         kept = ReferenceCache(limit=0) if cache is None else cache
         logp = kept.logp(batch.but(allowed=()), reference, decisions, given)
         batch = _with_logp(batch, "reference", logp, decisions)
-    for column in sorted(reads, key=lambda column: column.name):
-        if isinstance(column, Annotator):
-            filled = _into(batch.annotations.get(column.name), column.compute(batch, policy, decisions), decisions)
-            batch = batch.but(annotations={**batch.annotations, column.name: filled})
+    return annotated(batch, [column for column in reads if isinstance(column, Annotator)], policy)
+
+
+def annotated(batch: Batch, columns: Iterable[Annotator], policy: Policy) -> Batch:
+    """`batch` with these columns at the decisions of a policy, as it is now."""
+    decisions = policy_decisions(batch, policy.name)
+    for column in sorted(columns, key=lambda column: column.name):
+        filled = _into(batch.annotations.get(column.name), column.compute(batch, policy, decisions), decisions)
+        batch = batch.but(annotations={**batch.annotations, column.name: filled})
     return batch
 
 

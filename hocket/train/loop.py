@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
 from hocket.core.columns import LIMIT, Column
 from hocket.core.gradient_norms import GRADIENT_NORM, note_norms
@@ -28,6 +29,7 @@ from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
 from hocket.rollout.remembering import RememberingRollout
 from hocket.stages import Hook, Metrics, Player, Policy, Reward, Split, Task
+from hocket.train.annotate import annotated
 from hocket.train.describe import described
 from hocket.train.embedders import Embedder
 from hocket.train.evaluate import evaluate
@@ -207,13 +209,16 @@ def learn(
         batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
     metrics: Metrics = {}
     credited = batch
-    for name, learner in parts.learners.items():
+    moving = [column for column in reads if isinstance(column, Annotator) and column.moving]
+    for name in _order(list(parts.learners), key.derive("order")) if moving else parts.learners:
+        learner = parts.learners[name]
         assessed = learner.compute_credit(batch, parts.weights, step)
         idle = {f"idle/{stage}": 1.0 for stage in learner.idle}
         learnt: Metrics = {}
         if name in learning:
             learnt = learner.learn(assessed, key.derive("update", name), step)
             assessed = learner.completed(assessed)
+            batch = annotated(batch, moving, learner.policy)
         found = credit_metrics(assessed.of_policy(name)) | idle
         if learner.recipe.shaping:
             found["reward/shaped"] = _mean(returns(assessed)[counted_trajectories(assessed)].tolist())
@@ -223,6 +228,11 @@ def learn(
         metrics |= {prefix + measure: value for measure, value in found.items()}
         credited = joined(credited, assessed, name)
     return credited, metrics
+
+
+def _order(names: list[str], key: Key) -> list[str]:
+    """The names in an order drawn by the key."""
+    return [names[place] for place in key.numpy().permutation(len(names)).tolist()]
 
 
 def joined(batch: Batch, assessed: Batch, policy: str) -> Batch:

@@ -171,7 +171,7 @@ def test_a_task_without_anything_to_search_is_refused(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", sorted({*CASTS, *CENTRAL} - {*OFFLINE, *INVENTED, *GUESTS, *LATENT, *SCORERS}))
 def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="joint state" if name in CENTRAL else "has one agent"):
+    with pytest.raises(ConfigurationError, match="has one agent" if name in CASTS else "joint state"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 

@@ -21,6 +21,7 @@ from hocket.credit.counted import BoundedImportance, Counted
 from hocket.credit.deviations import OverOthersDeviation, OverRawDeviation
 from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
+from hocket.credit.in_turn import InTurn
 from hocket.credit.pairs import AllPairs, BestAgainstWorst
 from hocket.credit.parts import EachScore
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
@@ -100,7 +101,7 @@ PLAIN = [
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
-NAMED += [BoundedImportance(), Counted(), VTrace()]
+NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 

@@ -89,7 +89,7 @@ def test_every_number_is_finite(name: str) -> None:
 
 
 UNSEEN: frozenset[str] = frozenset(
-    {"optimal-token-baseline", "prism-3d-pbrl", "representation-reward-reranking", "tw-grpo"}
+    {"happo", "optimal-token-baseline", "prism-3d-pbrl", "representation-reward-reranking", "tw-grpo"}
 )
 """Recipes that read what a recorded batch cannot hold."""
 

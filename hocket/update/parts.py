@@ -1,0 +1,94 @@
+"""First-order updates whose networks' parts go at paces of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.stages import Policy
+from hocket.update.gradient import GradientStep
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """A policy whose weights have named parts, such as `actor` and `critic`; every weight is in one of them."""
+
+    def parts(self) -> Mapping[str, list[nn.Parameter]]: ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How one part of a policy's weights goes.
+
+    Attributes:
+        lr: its learning rate; None takes the update's. Schedules multiply it as any other.
+        every: gradients from one change of it to the next, counted through the run; those between are not kept.
+        clip_norm: the largest norm of its own gradient, after the whole was clipped; None leaves it.
+    """
+
+    lr: float | None = None
+    every: int = 1
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or any(one is not None and not one > 0 for one in (self.lr, self.clip_norm)):
+            raise ValueError(f"lr and clip_norm must be positive and every at least 1, not {self}")
+
+
+@dataclass(frozen=True)
+class PartedStep(GradientStep):
+    """`GradientStep` in which named parts of the policy have their own pace; those not named go as all do.
+
+    Without any it changes every weight as `GradientStep` does, bit for bit.
+
+    Attributes:
+        paces: by name, as the policy calls them: `actor` and `critic` of control networks.
+    """
+
+    paces: Mapping[str, Pace] = field(default_factory=dict)
+
+    def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
+        """A fresh optimiser with a group of weights for each part.
+
+        Raises:
+            ConfigurationError: for a part that the policy does not have.
+        """
+        whole = super().optimiser(policy)
+        if not self.paces:
+            return whole
+        held = policy.parts() if isinstance(policy, HasParts) else {}
+        unknown = next((name for name in self.paces if name not in held), None)
+        if unknown is not None:
+            has = f"has only {', '.join(held)}" if held else "has no named parts"
+            raise ConfigurationError(
+                f"update.paces.{unknown}: policy {policy.name!r} {has}{nearest(unknown, held)}; name one of its parts"
+            )
+        (common,) = whole.param_groups
+        shared = {name: value for name, value in common.items() if name != "params"}
+        whole.param_groups.clear()
+        for name, weights in held.items():
+            own = self.paces.get(name, Pace())
+            lr = shared["lr"] if own.lr is None else own.lr
+            paced = {"part": name, "every": own.every, "clip_norm": own.clip_norm, "given": 0}
+            trained = [weight for weight in weights if weight.requires_grad]
+            if trained:
+                whole.add_param_group({**shared, **paced, "lr": lr, "params": trained})
+        whole.register_step_pre_hook(_paced)
+        return whole
+
+
+def _paced(optimiser: torch.optim.Optimizer, *_: Any) -> None:
+    """Lets parts rest whose time has not come, and clips the others'; what was counted is in the optimiser's state."""
+    for group in optimiser.param_groups:
+        group["given"] += 1
+        moved = [weight for weight in group["params"] if weight.grad is not None]
+        if group["given"] % group["every"]:
+            for weight in moved:
+                weight.grad = None
+        elif group["clip_norm"] is not None and moved:
+            torch.nn.utils.clip_grad_norm_(moved, group["clip_norm"])
