@@ -83,7 +83,7 @@ class TabularMDP:
                 raise ConfigurationError(f"{self.name}: the rows of {what} must be probabilities that sum to 1")
         if not 0 < self.discount <= 1 or (self.horizon is None and self.discount == 1):
             raise ConfigurationError(
-                f"{self.name}: discount = {self.discount}; it is above 0 and at most 1, below 1 where there is no horizon"
+                f"{self.name}: discount = {self.discount}; it is above 0 and at most 1, below 1 without a horizon"
             )
         if self.horizon is not None and self.horizon < 1:
             raise ConfigurationError(f"{self.name}: horizon = {self.horizon}; an episode has at least 1 decision")
