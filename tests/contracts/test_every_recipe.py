@@ -46,8 +46,8 @@ OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", 
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
-TEXTUAL = ("mpo-mixed-online", "rluf")
-"""They read recorded pairs, or judge words, which no task of control has."""
+TEXTUAL = ("mpo-mixed-online", "rluf", "toa", "toa-dpo")
+"""They read recorded pairs, judge words, or have answers read by others, which no task of control has."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 SCENES = ("prism-3d-pbrl",)
