@@ -106,8 +106,8 @@ def _grow(tree: SeatTree, node: MessageNode, episode: Trajectory) -> None:
     new = episode.turns[len(node.path) :]
     if len(new) != 1:
         raise ConfigurationError(
-            f"a search over seats asks for one answer at a time, and {len(new)} came; take --workflow relay, and a task "
-            "that is answered in text"
+            f"a search over seats asks for one answer at a time, and {len(new)} came; take --workflow relay, and a "
+            "task that is answered in text"
         )
     tree.tokens += len(new[0].action)
     child = node.add(new[0])
