@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from hocket.cli.output import Pairs, emit, find_run
+from hocket.cli.output import Pairs, emit
+from hocket.train.runfolder import find_run
 
 
 def export(options: argparse.Namespace, pairs: Pairs) -> int:

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hocket.cli.output import Pairs, emit, find_run, out
+from hocket.cli.output import Pairs, emit, out
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.train.runfolder import find_run
 
 
 def microscope(options: argparse.Namespace, pairs: Pairs) -> int:

@@ -129,6 +129,15 @@ take one of its seats, the agent the others.
   hocket play nano --logp                            how likely each token was"""
 
 
+ARENA = """Plays episodes of a joint world with anybody in its seats: `run:RUN` (a trained policy), `model:NAME` (a
+language model that is told in words what it sees), `FILE.py:NAME` (a function of yours), `exec:COMMAND` (any
+program that speaks the protocol of hocket.play.worker), `person` and `random`. Lineups play the same seeds.
+
+  hocket arena --task dilemma:prisoners --agents row=run:RUN,column=random
+  hocket arena --task mpe:spread --agents random --agents run:RUN --episodes 100
+  hocket arena --task dilemma:prisoners --agents row=person,column=model:nano --episodes 1"""
+
+
 COMMANDS = {
     "train": "training",
     "eval": "runs",
@@ -150,6 +159,7 @@ COMMANDS = {
     "microscope": "microscope",
     "serve": "serving",
     "play": "serving",
+    "arena": "arena",
     "pretrain": "machine",
     "doctor": "machine",
 }
@@ -324,6 +334,7 @@ def build_parser() -> _Parser:
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
     _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
+    _arena(command("arena", "policies, language models, scripts and people in one world", details=ARENA))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
@@ -542,6 +553,22 @@ def _swarm(parser: _Parser) -> None:
         "--trust", action="store_true", help="believe right answers that others send; else only the own task's"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _arena(parser: _Parser) -> None:
+    parser.add_argument("--task", required=True, metavar="NAME", help="a joint world, as in `hocket train`")
+    parser.add_argument(
+        "--agents", action="append", metavar="LINEUP", help="AGENT=WHO,... or WHO for all; repeat for another lineup"
+    )
+    parser.add_argument("--episodes", type=int, default=20, metavar="N", help="of every lineup (20)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what operators draw (0)")
+    parser.add_argument(
+        "--temperature", type=float, default=1.0, metavar="X", help="of trained policies; 0 takes modes"
+    )
+    parser.add_argument("--workers", action="store_true", help="every operator in a process of its own")
+    parser.add_argument("--out", metavar="FILE", help="also write what happened, a line per episode")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
     _json(parser)
 
 

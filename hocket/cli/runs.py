@@ -10,8 +10,9 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from hocket.cli.output import Pairs, emit, err, find_run, out
+from hocket.cli.output import Pairs, emit, err, out
 from hocket.core.errors import ConfigurationError
+from hocket.train.runfolder import find_run
 
 
 def eval(options: argparse.Namespace, pairs: Pairs) -> int:

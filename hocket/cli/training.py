@@ -10,8 +10,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hocket.cli.output import INTERRUPTED, Pairs, emit, err, find_run
+from hocket.cli.output import INTERRUPTED, Pairs, emit, err
 from hocket.core.errors import ConfigurationError
+from hocket.train.runfolder import find_run
 
 if TYPE_CHECKING:
     from hocket.cli.display import LiveDisplay
