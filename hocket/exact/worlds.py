@@ -164,9 +164,15 @@ def random(states: int, actions: int, *, seed: int = 0, horizon: int | None = No
     return made if horizon is None else replace(made, horizon=horizon, discount=1.0)
 
 
+def episodes(states: int, actions: int) -> TabularMDP:
+    """A random world whose episodes have as many decisions as it has states."""
+    return replace(random(states, actions, horizon=states), name=f"episodes:{states}x{actions}")
+
+
 LOCK = WorldFamily(name="lock", description="a combination lock; a sum for its end alone", make=lock, size=(10,))
 RIVER = WorldFamily(name="river", description="a swimmer in a stream", make=river, size=(6,))
 CHAIN = WorldFamily(name="chain", description="a chain that slips; endless", make=chain, size=(8,))
 INVENTORY = WorldFamily(name="inventory", description="a shop that orders stock; endless", make=inventory, size=(6,))
 GRID = WorldFamily(name="grid", description="rows by columns, moves that slip", make=grid, size=(4, 4))
 RANDOM = WorldFamily(name="random", description="states by actions, drawn; endless", make=random, size=(6, 4))
+EPISODES = WorldFamily(name="episodes", description="the same, in episodes", make=episodes, size=(6, 3))
