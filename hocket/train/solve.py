@@ -205,7 +205,7 @@ def resumed(folder: Path) -> SolveSettings:
 
 def _config(settings: SolveSettings) -> dict[str, Any]:
     told = {name: value for name, value in asdict(settings).items() if name != "pairs"}
-    return {**told, "settings": json_ready(dict(settings.pairs))}
+    return {**told, "settings": dict(settings.pairs)}
 
 
 def _read(path: Path) -> dict[str, Any]:

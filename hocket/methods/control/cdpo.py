@@ -78,14 +78,13 @@ def swept(world: TabularMDP, models: Array, policy: Array, reference: Array, eta
     assert world.horizon is not None
     seen = np.broadcast_to(world.start, (len(models), world.states))
     reached = [seen]
-    for step in range(world.horizon - 1):
+    for step in range(world.horizon):
         reached.append(np.einsum("ms,sa,msat->mt", reached[-1], policy[step], models))
     found, value = policy.copy(), np.zeros((len(models), world.states))
     for step in reversed(range(world.horizon)):
         quality = world.reward + world.discount * np.einsum("msat,mt->msa", models, value)
-        total = reached[step].sum(0)
         # A state that no model reaches counts as one that all reach alike.
-        weight = np.where(total > 0, reached[step] / np.where(total > 0, total, 1), 1 / len(models))
+        weight = np.where(reached[step].any(0), reached[step], 1.0)
         found[step] = nearby(reference[step], np.einsum("ms,msa->sa", weight, quality), eta)
         value = (found[step] * quality).sum(-1)
     return found

@@ -1,0 +1,193 @@
+"""R2PVI's claims."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import get_args
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.exact.factored import FactoredMDP, causeway, factored
+from hocket.exact.mdp import Array
+from hocket.exact.worlds import random
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
+from hocket.lab.claims.solved import SolvedRun
+from hocket.methods.control.r2pvi import R2PVI, Divergence, RobustPessimism, planned, robust_value, worst
+
+claim = Claims("r2pvi", "the paper, as the catalogue recalls it")
+ROOT = Key.of(0).derive("r2pvi")
+KINDS: tuple[Divergence, ...] = get_args(Divergence)
+PRICES: dict[Divergence, float] = {"tv": 2.0, "kl": 2.0, "chi2": 0.5}
+
+
+def distance(mu: Array, origin: Array, kind: Divergence) -> float:
+    """Half the absolute difference; KL(mu || origin); the mean squared relative difference."""
+    if kind == "tv":
+        return float(0.5 * np.abs(mu - origin).sum())
+    if kind == "kl":
+        return float(sum(one * math.log(one / other) for one, other in zip(mu, origin, strict=True) if one > 0))
+    return float(((mu - origin) ** 2 / origin).sum())
+
+
+def minimised(origin: Array, value: Array, price: float, kind: Divergence) -> float:
+    """`min_mu <mu, V> + price D(mu || origin)` over the simplex, from the divergence alone.
+
+    tv is linear between corners, at each of which all but one share are 0 or the origin's; chi2 is a quadratic
+    programme, solved on every support; kl by mirror descent, until no corner is a direction of descent.
+    """
+    size = len(value)
+    found = [(origin, 0.0)]
+    if kind == "tv":
+        for free, kept in itertools.product(range(size), itertools.product((0.0, 1.0), repeat=size)):
+            mu = origin * kept
+            mu[free] = 1 - (mu.sum() - mu[free])
+            found += [(mu, 0.0)] if mu[free] >= 0 else []
+    elif kind == "chi2":
+        for bits in range(1, 2**size):
+            on = np.array([bits >> place & 1 for place in range(size)], bool)
+            # Stationary on the support: V + 2 price (mu / origin - 1) = level, and the shares sum to 1.
+            level = (1 - (origin[on] * (1 - value[on] / (2 * price))).sum()) * 2 * price / origin[on].sum()
+            mu = np.where(on, origin * (1 + (level - value) / (2 * price)), 0.0)
+            found += [(mu, 0.0)] if (mu >= 0).all() else []
+    else:
+        mu = np.full(size, 1 / size)
+        for _ in range(400):
+            slope = value + price * (np.log(mu / origin) + 1)
+            mu = mu * np.exp(-0.3 / price * (slope - slope.min()))
+            mu = mu / mu.sum()
+        slope = value + price * (np.log(mu / origin) + 1)
+        found.append((mu, float(mu @ slope - slope.min())))  # How far from the minimum it may be at most.
+        found = [one for one in found[1:] if one[1] < 1e-9]
+    return min(float(mu @ value) + price * distance(mu, origin, kind) for mu, _ in found)
+
+
+@claim("The closed forms are what minimising over all shifts comes to, for each of the three divergences.")
+def _() -> Finding:
+    noise, gaps = ROOT.derive("forms").numpy(), dict[str, float]()
+    for kind in KINDS:
+        for _ in range(40):
+            size = int(noise.integers(2, 7))
+            origin = noise.dirichlet(np.ones(size)) * 0.95 + 0.05 / size
+            value, price = 3 * noise.random(size), float(noise.uniform(0.2, 3))
+            closed = float(worst(origin[None], value, price, kind)[0])
+            gaps[kind] = max(gaps.get(kind, 0.0), abs(closed - minimised(origin, value, price, kind)))
+    return below(1e-8, **gaps)
+
+
+def gathered(world: FactoredMDP, episodes: int, seed: int = 0) -> Array:
+    """Counts of transitions under even play, `[S, A, S]`."""
+    seen = np.zeros_like(world.transition)
+    for number in range(episodes):
+        one = world.episode(world.even, ROOT.derive("data", seed, number))
+        np.add.at(seen, (one.states[:-1], one.actions, one.states[1:]), 1)
+    return seen
+
+
+def plain(world: FactoredMDP, seen: Array, beta: float) -> Array:
+    """Pessimistic value iteration, one state and action after the other: values `[H + 1, S]`."""
+    assert world.horizon is not None
+    size = world.features.shape[-1]
+    system, told = np.eye(size), np.zeros((size, world.states))
+    for state, action, after in np.ndindex(*seen.shape):
+        phi = world.features[state, action]
+        system += seen[state, action, after] * np.outer(phi, phi)
+        told[:, after] += seen[state, action, after] * phi
+    value = np.zeros((world.horizon + 1, world.states))
+    for step in reversed(range(world.horizon)):
+        weight = np.linalg.solve(system, told @ value[step + 1])
+        for state in range(world.states):
+            found = []
+            for action in range(world.actions):
+                phi = world.features[state, action]
+                width = sum(phi[i] * math.sqrt(np.linalg.solve(system, np.eye(size)[i])[i]) for i in range(size))
+                estimate = world.reward[state, action] + phi @ weight - beta * width
+                found.append(min(max(estimate, 0.0), (world.horizon - step) * world.reward.max()))
+            value[step, state] = max(found)
+    return value
+
+
+@claim("As the price grows it becomes pessimistic value iteration, which it is at an infinite one.")
+def _() -> Finding:
+    gaps, near, apart = [], [], []
+    for world in (causeway(3), factored(random(4, 2, seed=1, horizon=4))):
+        seen = gathered(world, 30)
+        wanted = float(world.start @ plain(world, seen, 0.1)[0])
+        for kind in KINDS:
+            gaps.append(abs(planned(world, seen, RobustPessimism(math.inf, kind))[1] - wanted))
+            exact = robust_value(world, world.best.policy, 1e6, kind)
+            near.append(abs(exact - world.optimum))
+            apart.append(world.optimum - robust_value(world, world.best.policy, 0.1, kind))
+    return Finding(
+        max(gaps) < 1e-9 and max(near) < 1e-4 and min(apart) > 0.01,
+        say(largest_difference=max(gaps), at_a_high_price=max(near), at_a_low_one=min(apart)),
+    )
+
+
+@claim("With data enough and no pessimism no policy has a higher exact robust value than its own.")
+def _() -> Finding:
+    world = causeway(2)
+    assert world.horizon is not None
+    gaps, spread = [], []
+    places = world.horizon * 2  # What one does once fallen makes no difference.
+    for kind in KINDS:
+        values = []
+        for choice in itertools.product((0, 1), repeat=places):
+            actions = np.zeros((world.horizon, world.states), np.int64)
+            actions[:, :2] = np.reshape(choice, (world.horizon, 2))
+            values.append(robust_value(world, np.eye(2)[actions], PRICES[kind] / 2, kind))
+        many = 1e9 * np.maximum(world.transition, 0)
+        policy, estimate = planned(world, many, RobustPessimism(PRICES[kind] / 2, kind, beta=0.0))
+        own = robust_value(world, policy, PRICES[kind] / 2, kind)
+        gaps += [max(values) - own, abs(estimate - own)]
+        spread.append(max(values) - robust_value(world, world.best.policy, PRICES[kind] / 2, kind))
+    return Finding(
+        max(gaps) < 1e-6 and max(spread) > 1e-3,
+        say(largest_difference=max(gaps), what_the_nominal_optimum_loses=spread),
+    )
+
+
+@claim("Without pessimism it promises more than its policy keeps on some data; with it, on none.")
+def _() -> Finding:
+    over: dict[float, list[float]] = {}
+    for seed in range(20):
+        world = factored(random(4, 3, seed=seed, horizon=4))
+        seen = gathered(world, 1000, seed)
+        for beta in (0.0, 0.5):
+            policy, estimate = planned(world, seen, RobustPessimism(2.0, "tv", beta))
+            over.setdefault(beta, []).append(estimate - robust_value(world, policy, 2.0, "tv"))
+    return Finding(max(over[0.5]) < 0 < max(over[0.0]), say(**{f"excess at {beta}": one for beta, one in over.items()}))
+
+
+@claim("The robust policy is better where running is more dangerous than in the data, and loses less where it is not.")
+def _() -> Finding:
+    holds, said = True, {}
+    worse = causeway(4, 0.3)
+    for kind, price in PRICES.items():
+        rows = []
+        for seed in SEEDS:
+            seen = gathered(causeway(4), 400, seed)
+            robust, usual = (planned(causeway(4), seen, RobustPessimism(cost, kind))[0] for cost in (price, math.inf))
+            against = [robust_value(causeway(4), one, price, kind) for one in (robust, usual)]
+            rows.append(
+                (
+                    worse.value(robust) - worse.value(usual),
+                    causeway(4).value(robust) - causeway(4).value(usual),
+                    against[0] - against[1],
+                )
+            )
+        shifted, same, worst_case = (list(column) for column in zip(*rows, strict=True))
+        holds &= min(a + b for a, b, _ in rows) > 0 and max(same) < 0 and min(worst_case) > 0
+        said |= {f"{kind}: shifted": shifted, f"{kind}: not": same, f"{kind}: worst case": worst_case}
+    return Finding(holds, say(**said))
+
+
+def _kept(shipped: SolvedRun, plain: SolvedRun) -> dict[str, float]:
+    return {
+        "gain in the worst case": shipped.rows[-1]["robust"] - plain.rows[-1]["robust"],
+        "cost without a shift": plain["value"] - shipped["value"],
+    }
+
+
+claim.solved(R2PVI, {"price": math.inf}, sees=_kept)
