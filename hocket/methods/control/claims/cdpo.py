@@ -13,7 +13,7 @@ from hocket.exact.counts import Counts
 from hocket.exact.mdp import Array, TabularMDP
 from hocket.exact.plan import PosteriorSampling
 from hocket.exact.solver import Solver, changed
-from hocket.exact.worlds import random, world
+from hocket.exact.worlds import random, river
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.methods.control.cdpo import CDPO, ConservativeDual, nearby, swept
 
@@ -143,7 +143,7 @@ def _() -> Finding:
     return Finding(holds, say(**said))
 
 
-RIVER = world("river:4")
+RIVER = river(4)
 
 
 def _regret(solver: Solver, one: TabularMDP, seed: int, steps: int = 400) -> tuple[float, float, float]:

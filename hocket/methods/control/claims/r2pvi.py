@@ -162,7 +162,7 @@ def _() -> Finding:
 
 @claim("The robust policy is better where running is more dangerous than in the data, and loses less where it is not.")
 def _() -> Finding:
-    holds, said = True, {}
+    holds, said = True, dict[str, list[float]]()
     worse = causeway(4, 0.3)
     for kind, price in PRICES.items():
         rows = []

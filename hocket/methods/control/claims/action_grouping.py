@@ -1,0 +1,166 @@
+"""Action grouping's claims."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.exact.mdp import Array, TabularMDP
+from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.methods.control.action_grouping import (
+    ACTION_GROUPING,
+    ActionGrouping,
+    clusters,
+    distances,
+    drawn,
+    expected,
+    grouped,
+    ladder,
+    loss,
+    planned,
+)
+
+claim = Claims("action-grouping", "the paper, as the catalogue has it from its abstract")
+ROOT = Key.of(0).derive("action grouping")
+SIZES = ladder(64)
+SAMPLES = (100, 400, 1600, 6400, 25_600, 102_400)
+
+
+@claim("The best policy of the planted groups loses at most 2 epsilon / (1 - discount), and less for smaller epsilon.")
+def _() -> Finding:
+    used, losses, found = [], [], []
+    for width in (0.4, 0.2, 0.1, 0.05):
+        lost = []
+        for seed in range(10):
+            world = clusters(4, 64, width=width, seed=seed)
+            labels = grouped(distances(world), (4,))[0]
+            lost.append(world.optimum - world.value(planned(world, labels, world.transition)))
+            used.append(lost[-1] / (2 * _epsilon(world, labels) / (1 - world.discount)))
+            found.append(len(set(zip(labels.tolist(), _planted(seed), strict=True))) == 4)
+        losses.append(float(np.mean(lost)))
+    falls = all(after < before for before, after in itertools.pairwise(losses))
+    return Finding(
+        max(used) <= 1 and falls and all(found),
+        say(share_of_the_bound=used, loss_by_width=[*losses], groups_found=found),
+    )
+
+
+def _planted(seed: int) -> list[int]:
+    """The groups that `clusters` draws; without differences equal rows tell them."""
+    world = clusters(4, 64, width=0.0, seed=seed)
+    rows = world.transition.transpose(1, 0, 2).reshape(64, -1)
+    return [int(np.flatnonzero((np.abs(rows - row) < 1e-12).all(1))[0]) for row in rows]
+
+
+def _epsilon(world: TabularMDP, labels: Array) -> float:
+    """The most by which an action's value differs from its group's mean, under the group's optimal values."""
+    value = world.solved(planned(world, labels.astype(np.int64), world.transition)).value
+    quality, most = world.backup(value), 0.0
+    for group in set(labels.tolist()):
+        mine = quality[:, labels == group]
+        most = max(most, float(np.abs(mine - mine.mean(1, keepdims=True)).max()))
+    return most
+
+
+@claim("The partition is nested and no two groups could be joined with a smaller largest distance than the next pair.")
+def _() -> Finding:
+    world = clusters(3, 12, seed=5)
+    apart = distances(world)
+    sizes = range(1, 13)
+    labels = grouped(apart, sizes)
+    nested, gaps = [], []
+    for fewer, more in itertools.pairwise(labels):
+        pairs = set(zip(fewer.tolist(), more.tolist(), strict=True))
+        nested.append(len(pairs) == more.max() + 1)
+        # Joining the best two of the finer groups gives the coarser one.
+        widths = {
+            (one, other): apart[np.ix_((more == one) | (more == other), (more == one) | (more == other))].max()
+            for one in range(more.max() + 1)
+            for other in range(one)
+        }
+        joined = next(pair for pair in widths if len({fewer[more == number][0] for number in pair}) == 1)
+        gaps.append(widths[joined] - min(_across(apart, more, *pair) for pair in widths))
+    return Finding(all(nested) and max(gaps) < 1e-12, say(nested=nested, largest_difference=max(gaps)))
+
+
+def _across(apart: Array, labels: Array, one: int, other: int) -> float:
+    """The largest distance in the union of two groups."""
+    both = (labels == one) | (labels == other)
+    return float(apart[np.ix_(both, both)].max())
+
+
+@claim("What estimation is expected to be off by is what it is off by, as the samples grow.")
+def _() -> Finding:
+    ratios = []
+    for seed in range(4):
+        world = clusters(4, 64, width=0.2, seed=seed)
+        labels = grouped(distances(world), (16,))[0]
+        seen = drawn(world, np.zeros_like(world.transition), 60_000, ROOT.derive("noise", seed))
+        member: Array = np.eye(16)[labels]
+        truth = np.einsum("sat,ag->sgt", world.transition, member / member.sum(0))
+        counts = np.einsum("sat,ag->sgt", seen, member)
+        off = 0.5 * np.abs(counts / counts.sum(-1, keepdims=True) - truth).sum(-1).mean()
+        ratios.append(off / expected(world, labels, seen)[1])
+    return Finding(min(ratios) > 0.6 and max(ratios) < 1.6, say(actual_to_expected=ratios))
+
+
+@cache
+def losses() -> dict[int, tuple[Array, list[int]]]:
+    """By samples: what each number of groups loses on average over 12 worlds, and the rungs that were chosen."""
+    found = {}
+    for samples in SAMPLES:
+        lost, chosen = [], []
+        for seed in range(12):
+            world = clusters(4, 64, width=0.2, seed=200 + seed)
+            labels = grouped(distances(world), SIZES)
+            seen = drawn(world, np.zeros_like(world.transition), samples, ROOT.derive("samples", samples, seed))
+            lost.append([world.optimum - world.value(planned(world, one, seen)) for one in labels])
+            chosen.append(int(np.argmin([loss(world, one, seen) for one in labels])))
+        found[samples] = np.mean(lost, 0), chosen
+    return found
+
+
+@claim(
+    "The loss over the number of groups is U-shaped, and its minimum moves to finer groups as samples grow.", slow=True
+)
+def _() -> Finding:
+    best = [int(lost.argmin()) for lost, _ in losses().values()]
+    shaped = [
+        bool((np.diff(lost[: at + 1]) < 0).all() and (np.diff(lost[at:]) > -0.01).all())
+        for (lost, _), at in zip(losses().values(), best, strict=True)
+    ]
+    holds = best == sorted(best) and best[0] < best[-1] and 0 < best[0] < len(SIZES) - 1 and all(shaped)
+    said = {f"{samples} samples": [round(float(x), 3) for x in lost] for samples, (lost, _) in losses().items()}
+    return Finding(holds, f"numbers of groups {SIZES}, losses {said}")
+
+
+@claim("The number that it chooses is within one step of the best for every number of samples.", slow=True)
+def _() -> Finding:
+    off = {
+        samples: max(abs(rung - int(lost.argmin())) for rung in chosen) for samples, (lost, chosen) in losses().items()
+    }
+    most = {
+        samples: float(np.mean([lost[rung] for rung in chosen]) - lost.min())
+        for samples, (lost, chosen) in losses().items()
+    }
+    return Finding(max(off.values()) <= 1, say(steps_off=str(off), loss_more_than_the_best=list(most.values())))
+
+
+@claim("With as many groups as actions it is certainty-equivalent planning.")
+def _() -> Finding:
+    gaps = []
+    for seed in range(5):
+        world, key = clusters(4, 16, seed=seed), Key.of(seed)
+        solver = ActionGrouping(groups=16, samples=5000)
+        state, _ = solver.step(world, solver.init(world, key), key)
+        seen = state["seen"]
+        assert seen.sum(-1).min() > 0
+        model = TabularMDP(seen / seen.sum(-1, keepdims=True), world.reward, world.start, None, world.discount)
+        gaps.append(gap(model.best.policy.tolist(), solver.answer(world, state).tolist()))
+    return Finding(max(gaps) == 0, say(largest_difference=max(gaps)))
+
+
+claim.solved(ACTION_GROUPING, {"groups": 64}, better={"regret": -1})
