@@ -10,8 +10,9 @@ from hocket import __version__
 from hocket.report.page import Hero, asset, duration, hero, plain, template
 from hocket.report.reading import read_run
 from hocket.train.disk import write_atomic
-from hocket.train.pipeline import PhaseRun, Pipeline
+from hocket.train.pipeline import AnyPhase, Pipeline
 from hocket.train.runfolder import PLAN
+from hocket.train.search_phase import SearchPhase
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ def write_plan_report(pipeline: Pipeline) -> Path:
     return target
 
 
-def _card(pipeline: Pipeline, run: PhaseRun) -> PhaseCard:
+def _card(pipeline: Pipeline, run: AnyPhase) -> PhaseCard:
+    if isinstance(run, SearchPhase):
+        return _search_card(pipeline, run)
     config, summary = run.config, pipeline.summary(run)
     reward = ", ".join(config.reward)
     told: list[tuple[str, Any]] = [("recipe", config.recipe.name), ("task", config.task), ("model", config.model)]
@@ -50,3 +53,14 @@ def _card(pipeline: Pipeline, run: PhaseRun) -> PhaseCard:
     state = f"{summary.get('reason', 'going on')}, {plain(summary.get('steps'))} of {config.total_steps} steps"
     state += f", {duration(summary.get('seconds'))}" if summary else ""
     return PhaseCard(run.name, told, state, hero(read_run(pipeline.folder / run.name)), f"{run.name}/report.html")
+
+
+def _search_card(pipeline: Pipeline, run: SearchPhase) -> PhaseCard:
+    asked, summary = run.settings, pipeline.summary(run)
+    told: list[tuple[str, Any]] = [("searcher", asked.searcher), ("task", asked.task), ("model", asked.model)]
+    if not summary:
+        state = "going on" if pipeline.begun(run) else "not begun"
+        return PhaseCard(run.name, told, f"{asked.budget} calls, {state}", None, None)
+    split = summary["development"]
+    state = f"{summary['calls']} calls, {split['start']:.3f} to {split['best']:.3f} on development"
+    return PhaseCard(run.name, told, state, None, None)

@@ -5,6 +5,9 @@ that trains another kind of network, and plans in rounds, make of every phase a 
 for the second, if it is called `judge`. Whatever is to be learnt of a run holds for it: it has its own evaluation,
 checkpoints and report, and an interrupted one goes on to the same bits.
 
+An entry with a `searcher` instead of a recipe is a search for better texts (`hocket.train.search_phase`), by which the
+phases after it are played.
+
 Where a setting names a model, a scorer or a judge, `phase:NAME` is what the latest earlier phase of that name has
 learnt (`phase:NAME/POLICY` in a team).
 """
@@ -44,6 +47,7 @@ from hocket.train.examples import check_examples
 from hocket.train.kinds import kind_of
 from hocket.train.runfolder import PLAN, RunFolder, read_json
 from hocket.train.scorer_rewards import is_scorer
+from hocket.train.search_phase import SearchPhase, is_search, latest, read, saved, search_phase
 from hocket.train.settings import Config, as_recipe
 from hocket.train.trainer import Trainer, resumed
 
@@ -76,7 +80,10 @@ class _Phase:
         return bool(as_recipe(self.recipe).outputs)
 
 
-def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[PhaseRun, ...]:
+AnyPhase = PhaseRun | SearchPhase
+
+
+def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[AnyPhase, ...]:
     """The runs that a plan among `pairs` asks for; none where it is one run, or there is no plan.
 
     Args:
@@ -93,23 +100,46 @@ def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[P
         raise ConfigurationError("rounds repeats the phases of a plan; write `plan:` with them")
     if not isinstance(plan, Sequence) or not all(_whole(item) for item in plan):
         return ()  # What is wrong with it, `configure` says.
-    phases = [_read(item, number) for number, item in enumerate(plan)]
-    own = any(phase.own for phase in phases) or any({"name", "once"} & item.keys() for item in plan)
+    searches = any(map(is_search, plan))
+    phases = [_read(item, number) for number, item in enumerate(plan) if not is_search(item)]
+    own = searches or any(phase.own for phase in phases) or any({"name", "once"} & item.keys() for item in plan)
     if not (own or rounds > 1 or len({phase.scores for phase in phases}) > 1):
         return ()
-    unrolled = [phase for turn in range(rounds) for phase in phases if not (turn and phase.once)]
     _check_used(pairs, phases)
+    if searches:
+        _check_searches(plan)
+    rest = iter(phases)
+    entries: list[Any] = [item if is_search(item) else next(rest) for item in plan]
+    unrolled = [entry for turn in range(rounds) for entry in entries if not (turn and _once(entry))]
     runs: list[tuple[_Phase, PhaseRun]] = []
-    for phase in unrolled:
+    found: list[AnyPhase] = []
+    for place, entry in enumerate(unrolled):
+        if is_search(entry):
+            following = next(one.recipe for one in unrolled[place:] if isinstance(one, _Phase))
+            learnt = next((f"phase:{run.name}" for one, run in reversed(runs) if not one.scores), None)
+            found.append(search_phase(entry, place + 1, pairs, following, learnt, latest(found)))
+            continue
         try:
-            runs.append((phase, _run(phase, runs, pairs, given or {})))
+            run = _run(entry, runs, pairs, given or {}, place, latest(found))
         except ConfigurationError as error:
-            raise ConfigurationError(f"phase {phase.name}: {error}") from error
-    return tuple(run for _, run in runs)
+            raise ConfigurationError(f"phase {entry.name}: {error}") from error
+        runs.append((entry, run))
+        found.append(run)
+    return tuple(found)
+
+
+def _once(entry: Any) -> bool:
+    return bool(entry.get("once", False)) if is_search(entry) else bool(entry.once)
+
+
+def _check_searches(plan: Sequence[Any]) -> None:
+    """Refuses a search that no training follows."""
+    if is_search(plan[-1]):
+        raise ConfigurationError("the last phase of the plan is a search; train after it, or use `hocket optimise`")
 
 
 def _whole(item: Any) -> bool:
-    return isinstance(item, Mapping) and {"recipe", "steps"} <= item.keys()
+    return is_search(item) or (isinstance(item, Mapping) and {"recipe", "steps"} <= item.keys())
 
 
 def _read(item: Mapping[str, Any], number: int) -> _Phase:
@@ -135,9 +165,14 @@ def _check_used(pairs: Pairs, phases: Sequence[_Phase]) -> None:
 
 
 def _run(
-    phase: _Phase, earlier: Sequence[tuple[_Phase, PhaseRun]], pairs: Pairs, given: Mapping[str, Task]
+    phase: _Phase,
+    earlier: Sequence[tuple[_Phase, PhaseRun]],
+    pairs: Pairs,
+    given: Mapping[str, Task],
+    place: int,
+    search: SearchPhase | None,
 ) -> PhaseRun:
-    """The run of a phase: settings of the plan where it has them, then its own."""
+    """The run of a phase, the plan's number `place` from 0: settings of the plan where it has them, then its own."""
     common = [(key, value) for key, value in pairs if key not in _OF_PLAN]
     of_run = [(key, value) for key, value in common if not is_of_recipe(key)]
     method = [(key, value) for key, value in common if is_of_recipe(key)]
@@ -149,11 +184,13 @@ def _run(
     own = dict(phase.own)
     if not kind_of(task).textual:
         raise ConfigurationError(f"task {name} is not for language models, whose weights alone pass between phases")
-    if "seed" not in own and earlier:
-        drawn = Key.of(config.seed).derive("phase", len(earlier)).word >> 33  # 31 bits, as seeds elsewhere have.
+    if "seed" not in own and place:
+        drawn = Key.of(config.seed).derive("phase", place).word >> 33  # 31 bits, as seeds elsewhere have.
         config = dataclasses.replace(config, seed=drawn)
     if "model" not in own:
         config = _continued(config, phase, earlier)
+    if search is not None and config.texts is None and not phase.scores:
+        config = dataclasses.replace(config, texts=f"phase:{search.texts}")
 
     def numbered(found: re.Match[str]) -> str:
         return _earlier(found, earlier)
@@ -162,7 +199,7 @@ def _run(
     check_examples(config.recipe, task)
     load_rewards([one for one in config.reward if one != TASK_REWARD and not is_scorer(one)])
     _check_kinds(phase, config, {run.name: one for one, run in earlier})
-    return PhaseRun(f"{len(earlier) + 1}-{phase.name}", config)
+    return PhaseRun(f"{place + 1}-{phase.name}", config)
 
 
 def _continued(config: Config, phase: _Phase, earlier: Sequence[tuple[_Phase, PhaseRun]]) -> Config:
@@ -231,20 +268,23 @@ class Pipeline:
         folder: of all. runs: in order.
     """
 
-    def __init__(self, folder: Path, runs: Sequence[PhaseRun]) -> None:
+    def __init__(self, folder: Path, runs: Sequence[AnyPhase]) -> None:
         self.folder, self.runs = folder, tuple(runs)
 
     @staticmethod
-    def begin(runs: Sequence[PhaseRun], pairs: Pairs) -> Pipeline:
+    def begin(runs: Sequence[AnyPhase], pairs: Pairs) -> Pipeline:
         """A new one, in the folder that `run` and `runs` among `pairs` name, else with the next number.
 
         Raises:
             ConfigurationError: as `RunFolder.create`.
         """
         settings = dict(pairs)
-        stem = "-".join(dict.fromkeys(run.config.recipe.name for run in runs))
+        stem = "-".join(dict.fromkeys(run.config.recipe.name for run in runs if isinstance(run, PhaseRun)))
         folder = RunFolder.create(Path(settings.get("runs", Config.runs)), settings.get("run"), stem=stem)
-        phases = [{"name": run.name, "config": plain(run.config)} for run in runs]
+        phases = [
+            saved(run) if isinstance(run, SearchPhase) else {"name": run.name, "config": plain(run.config)}
+            for run in runs
+        ]
         text = yaml.safe_dump({"phases": phases}, sort_keys=False, allow_unicode=True, width=110)
         folder.write_text(folder.path / PLAN, text)
         return Pipeline(folder.path, runs)
@@ -258,8 +298,7 @@ class Pipeline:
         """
         try:
             found = yaml.safe_load((folder / PLAN).read_text())["phases"]
-            configs = [loaded(one["config"], tasks.find(one["config"]["task"])) for one in found]
-            return Pipeline(folder, [PhaseRun(one["name"], made) for one, made in zip(found, configs, strict=True)])
+            return Pipeline(folder, [_phase_read(one) for one in found])
         except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
             raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
 
@@ -281,6 +320,10 @@ class Pipeline:
         """
         try:
             for run in self.runs:
+                if isinstance(run, SearchPhase):
+                    if not run.finished(self.folder):
+                        self._placed(run).run(self.folder)
+                    continue
                 wanted = steps if run is self.runs[-1] else None
                 if not self.finished(run, wanted):
                     yield self._trainer(run, wanted, track, given or {}, keywords)
@@ -304,9 +347,22 @@ class Pipeline:
         # A model is read from its weights, a scorer or judge from its run, after which it is called.
         config = _with_references(run.config, self._place, lambda found: str(self._weights(found)))
         config = dataclasses.replace(config, runs=str(self.folder), run=run.name, track=track or run.config.track)
+        if config.texts is not None:
+            config = dataclasses.replace(config, texts=self._texts(config.texts))
         if steps is not None:
             config = dataclasses.replace(config, steps=steps)
         return Trainer(config, task=task, **keywords)
+
+    def _placed(self, search: SearchPhase) -> SearchPhase:
+        """The search with the weights that an earlier phase has learnt."""
+        asked = search.settings
+        model = _REFERENCE.sub(lambda found: str(self._weights(found)), asked.model)
+        start = asked.start if asked.start is None else self._texts(asked.start)
+        return dataclasses.replace(search, settings=dataclasses.replace(asked, model=model, start=start))
+
+    def _texts(self, named: str) -> str:
+        """A file of texts, which an earlier phase may have written."""
+        return str((self.folder / named[6:]).resolve()) if named.startswith("phase:") else named
 
     def _place(self, found: re.Match[str]) -> str:
         return str(self._weights(found)) if found[2] else str((self.folder / found[1]).resolve())
@@ -319,20 +375,30 @@ class Pipeline:
             raise ConfigurationError(f"{found[0]} has the policies {', '.join(learnt)}; write phase:NAME/POLICY")
         return learnt[name].resolve()
 
-    def begun(self, run: PhaseRun) -> bool:
+    def begun(self, run: AnyPhase) -> bool:
         """Whether there is something of it to go on with."""
+        if isinstance(run, SearchPhase):
+            return (self.folder / run.name).is_dir()
         return (self.folder / run.name / "config.yaml").is_file()
 
-    def finished(self, run: PhaseRun, steps: int | None = None) -> bool:
-        """Whether it did all its steps."""
+    def finished(self, run: AnyPhase, steps: int | None = None) -> bool:
+        """Whether it did all its steps, or came to its end."""
+        if isinstance(run, SearchPhase):
+            return run.finished(self.folder)
         return self.summary(run).get("steps") == (run.config.total_steps if steps is None else steps) and (
             self.summary(run).get("reason") == "finished"
         )
 
-    def summary(self, run: PhaseRun) -> dict[str, Any]:
+    def summary(self, run: AnyPhase) -> dict[str, Any]:
         """What `summary.json` of a run holds; nothing before it has ended or was interrupted."""
         file = self.folder / run.name / "summary.json"
         return read_json(file) if file.is_file() else {}
+
+
+def _phase_read(data: Mapping[str, Any]) -> AnyPhase:
+    if "search" in data:
+        return read(data)
+    return PhaseRun(data["name"], loaded(data["config"], tasks.find(data["config"]["task"])))
 
 
 def find_pipeline(name: str, runs: str) -> Path | None:

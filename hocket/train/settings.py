@@ -157,6 +157,7 @@ class Config:
 
     Attributes:
         task, model, workflow, reward, judge, embedder: see `hocket train --help`. recipe: the method.
+        texts: a JSON file of texts that the workflow is played with, as best.json of `hocket optimise`.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
         limits: what one episode may spend; a workflow's own where these are the usual ones.
@@ -184,6 +185,7 @@ class Config:
     judge: str = "rule"
     embedder: str | None = None
     workflow: str | None = None
+    texts: str | None = None
     steps: int | None = None
     seed: int = 0
     run: str | None = None

@@ -248,6 +248,59 @@ def test_an_unfit_plan_is_refused_before_anything_is_done(case: str) -> None:
         phase_runs(pairs)
 
 
+SEARCH = """
+plan:
+  - {searcher: reflective, name: prompts, budget: 60, practice: 2, development: 4, evaluation: 2, start: "Be right.",
+     reflector: "REFLECTS:reflects"}
+  - {recipe: grpo, steps: 1}
+  - {searcher: reflective, name: again, budget: 30, practice: 2, development: 4, evaluation: 2,
+     reflector: "REFLECTS:reflects"}
+  - {recipe: grpo, steps: 1}
+"""
+
+
+def test_a_search_is_a_phase_that_later_ones_play_by_and_goes_on_where_it_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.py").write_text("def reflects(asked):\n    return [f'Add ({len(one)}).' for one in asked]\n")
+    monkeypatch.chdir(tmp_path)
+    Path("plan.yaml").write_text(SEARCH.replace("REFLECTS", str(tmp_path / "r.py")))
+    assert call("train", "plan.yaml", *TINY, "--run", "run", "--quiet").code == 0
+    folder = Path("runs/run")
+    best = json.loads((folder / "1-prompts" / "best.json").read_text())
+    assert best["prompts"]["policy"] in (folder / "2-grpo" / "rollouts" / "step-000001.jsonl").read_text()
+    second = json.loads((folder / "3-again" / "search.json").read_text())
+    assert second["start"] == str((folder / "1-prompts" / "best.json").resolve())
+    assert "2-grpo/checkpoints" in second["model"]
+    config = (folder / "4-grpo" / "config.yaml").read_text()
+    assert f"texts: {(folder / '3-again' / 'best.json').resolve()}" in config
+    shutil.copytree(folder, tmp_path / "due")
+    for name in ("2-grpo", "3-again", "4-grpo"):
+        shutil.rmtree(folder / name)
+    (folder / "1-prompts" / "summary.json").unlink()
+    journal = folder / "1-prompts" / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[: journal.stat().st_size // 2])
+    assert call("train", "--resume", "run", "--quiet").code == 0
+    for name in ("2-grpo", "4-grpo"):
+        assert_equal(tmp_path / "due" / name, folder / name)
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"searcher": "reflectiv"}, "phase reflectiv.*did you mean 'reflective'"),
+        ({"searcher": "reflective", "budget": 0}, "phase reflective: budget = 0"),
+        ({"searcher": "reflective", "searcher.bach": 3}, "phase reflective.*bach"),
+        ({"searcher": "reflective", "steps": 3}, "phase reflective.*no recipe or steps"),
+    ],
+)
+def test_an_unfit_search_is_refused(item: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        phase_runs([("plan", [item, {"recipe": "grpo", "steps": 1}])])
+    with pytest.raises(ConfigurationError, match="last phase of the plan is a search"):
+        phase_runs([("plan", [{"recipe": "grpo", "steps": 1}, {"searcher": "reflective"}])])
+
+
 def test_a_plan_refused_in_its_first_run_leaves_its_name_free(tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text("plan: [{recipe: grpo, steps: 1, model: ./nomodel}]")

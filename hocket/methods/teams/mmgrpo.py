@@ -188,9 +188,9 @@ MMGRPO = GRPO.but(
         "format failure": "turn score `format` below 1, the share that could be read: R on the way from -1 to 0, and "
         "no other call of that rollout is learnt from",
         "lost rollouts": "groups are left smaller; credit.group_size repeats members from the first on",
+        "prompts first": "a search is a phase of a plan, before {recipe: mmgrpo}: see docs/search.md",
         "aggregation": PER_TURN + "; a repeated call counts as often as it stands in groups",
     },
-    note="the library optimises no prompts yet; the check picks an instruction by what it earns, then trains",
     task="reasoning-gym:chain_sum",
     requires=(Requirement.TURNS,),
     workflow="planner-worker",

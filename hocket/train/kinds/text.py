@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hocket.core.columns import ANSWER
 from hocket.core.errors import ConfigurationError
+from hocket.core.texts import Texts, problem
 from hocket.engine.barrier import Barrier
 from hocket.engine.mute import MuteEngine
 from hocket.recipe import Recipe
@@ -29,6 +30,7 @@ from hocket.workflows.library import find as find_workflow
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.single import SingleTurn
 from hocket.workflows.team import Actor, Labeller
+from hocket.workflows.worded import Worded
 from hocket.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Text(Kind):
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
     ) -> tuple[Mapping[str, Policy], Player]:
         self.check_network(config, task)
-        flow = workflow_of(config, task, workflow)
+        flow = _worded(workflow_of(config, task, workflow), config.texts)
         policies, actors = _seated(config, flow, journal, precision)
         limits = config.limits.over(getattr(flow, "limits", None) or Limits())
         verifier, fit = getattr(task, "verify", None), getattr(task, "fit", None) or Fit()
@@ -99,6 +101,17 @@ def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
         return own or SingleTurn()
     flow = find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
     return flow if own is None or not own.tools_of else flow.equipped(own.tools_of)
+
+
+def _worded(flow: Workflow, file: str | None) -> Workflow:
+    """The workflow with the texts in a file."""
+    if file is None:
+        return flow
+    texts = Texts.read(file)
+    wrong = problem(texts, flow.roles, flow.prompts)
+    if wrong is not None:
+        raise ConfigurationError(f"texts = {file}: {wrong}")
+    return Worded(flow, texts)
 
 
 def _seated(

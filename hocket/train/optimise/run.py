@@ -81,7 +81,7 @@ class SearchRun:
         self, settings: SearchSettings, folder: Path, observe: Callable[[Trial], None] = lambda trial: None
     ) -> None:
         self.settings, self.folder = settings, folder
-        self.method, self.searcher = _searcher(settings)
+        self.method, self.searcher = searcher_of(settings)
         own = [pair for pair in settings.pairs if not pair[0].startswith("searcher.")]
         self.task = tasks.find(settings.task)
         _check_sizes(self.task, settings)
@@ -239,7 +239,12 @@ def corrected_interval(scores: Sequence[float], tried: int) -> tuple[float, floa
     return middle - (middle - low) * wider, middle + (high - middle) * wider
 
 
-def _searcher(settings: SearchSettings) -> tuple[SearchMethod, Searcher]:
+def searcher_of(settings: SearchSettings) -> tuple[SearchMethod, Searcher]:
+    """The searcher that is asked for, with its settings.
+
+    Raises:
+        ConfigurationError: when there is none of the name, or it has no such setting.
+    """
     method = cast(SearchMethod, SEARCHERS.find(settings.searcher))
     searcher: Any = method.searcher
     for path, value in settings.pairs:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
+from hocket.core.texts import Block, Texts
 from hocket.credit.units import turn_units
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.texts_worlds import searched
 from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative
+from hocket.search.plain import Reflective
+from hocket.search.searcher import Played
+from hocket.train.pipeline import Pipeline, phase_runs
 from hocket.types import Message, Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
@@ -173,13 +182,53 @@ def _() -> Finding:
 BUDGET = 40  # Steps of training that all three may spend, a step being 8 rollouts of each of 4 questions.
 
 
+@dataclass(frozen=True)
+class Program:
+    """The program before training, as a target of searches: its instruction is the prompt of the one role."""
+
+    seed: int
+    roles: Sequence[str] = ("program",)
+    blocks: Sequence[Block] = ()
+
+    def calls(self, texts: Texts) -> int:
+        return 2
+
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> list[Played]:
+        """Drawn, as training samples are, whatever is asked; a case is another play of one of the questions."""
+        times = -(-max(cases, default=0) // len(TOPICS)) + 1
+        played = bench(self.seed, texts.prompts["program"]).play(times, seed=1)
+        right = [float(one.scores["right"].value or 0.0) for one in played]  # type: ignore[arg-type]
+        found = [(case, right[case % len(TOPICS) * times + case // len(TOPICS)]) for case in cases]
+        return [Played(case, 0, score, 2, "?", "", "") for case, score in found for _ in range(samples)]
+
+    def refuses(self, texts: Texts) -> str | None:
+        return None
+
+
+def another(question: str) -> str:
+    """A reflecting model that has three instructions, and proposes the one after that it is shown."""
+    shown = next(place for place, prompt in enumerate(PROMPTS) if f"instruction:\n{prompt}\n" in question)
+    return PROMPTS[(shown + 1) % len(PROMPTS)]
+
+
 def chosen_prompt(seed: int, steps: int) -> str:
-    """The best of the instructions by what they earn: rollouts of `steps` steps, shared out evenly among them."""
-    earned = {}
-    for number, prompt in enumerate(PROMPTS):
-        played = bench(seed, prompt).play(steps * 8 // len(PROMPTS), seed=number)
-        earned[prompt] = fmean(float(one.scores["right"].value or 0.0) for one in played)  # type: ignore[arg-type]
-    return max(earned, key=lambda prompt: earned[prompt])
+    """The instruction that a search finds with the calls of so many steps of training, some kept to look at."""
+    calls = steps * 64
+    development = (calls - 120) // 2 // len(PROMPTS)
+    found = searched(
+        Program(seed),
+        another,
+        Reflective(patience=4),
+        seed=seed,
+        budget=calls,
+        practice=16,
+        development=development,
+        start=Texts({"program": PROMPTS[0]}),
+    )
+    assert found.spent <= calls
+    return found.best.texts.prompts["program"]
 
 
 @claim("prompt optimisation, then RL is at least as good as either alone at the same number of calls", slow=True)
@@ -191,6 +240,36 @@ def _() -> Finding:
     }
     least = min(both - max(prompt, weights) for prompt, weights, both in zip(*right.values(), strict=True))
     return Finding(least >= 0.0, lines(calls=BUDGET * 64, right=right, least_gain=least))
+
+
+@claim("as shipped: a plan searches a prompt for each module, and mmGRPO trains the policy that is told it", slow=True)
+def _() -> Finding:
+    prompts = {"worker": "You are a worker who adds. Answer the one step you are given."}
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "start.json").write_text(json.dumps({"prompts": prompts}))
+        (Path(place) / "reflects.py").write_text(
+            "def reflects(prompts):\n    return [f'Add with care ({len(one)}).' for one in prompts]\n"
+        )
+        sizes = {"budget": 60, "practice": 2, "development": 4, "evaluation": 2}
+        search = {
+            "searcher": "reflective",
+            "start": f"{place}/start.json",
+            "reflector": f"{place}/reflects.py:reflects",
+        }
+        plan = [{"name": "prompts", **search, **sizes}, {"recipe": "mmgrpo", "steps": 1, "task": "sums"}]
+        small = {"evaluation.n": 2, "rollout.samples": 4, "curriculum.prompts": 4, "threads": 1, "task": "sums"}
+        pairs = [("plan", plan), ("runs", place), ("run", "both"), *small.items()]
+        pipeline = Pipeline.begin(phase_runs(pairs), pairs)
+        for trainer in pipeline.trainers():
+            trainer.run()
+        best = json.loads((pipeline.folder / "1-prompts" / "best.json").read_text())["prompts"]
+        rows = (pipeline.folder / "2-mmgrpo" / "rollouts" / "step-000001.jsonl").read_text()
+        tried = len((pipeline.folder / "1-prompts" / "trials.jsonl").read_text().splitlines())
+        learnt = pipeline.finished(pipeline.runs[1])
+    told = [role for role in best if best[role] in rows]
+    return Finding(
+        learnt and sorted(told) == ["planner", "worker"] and tried > 1, f"versions {tried}, told {', '.join(told)}"
+    )
 
 
 claim.shipped(MMGRPO, "credit", trains=("planner", "worker"))

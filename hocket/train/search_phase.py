@@ -1,0 +1,103 @@
+"""A search for better texts as a phase of a plan: what comes after it trains with the best texts found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hocket.core.errors import ConfigurationError
+from hocket.train.config import Pairs, flat_pairs, task_of
+from hocket.train.optimise.run import BEST, SUMMARY, SearchRun, SearchSettings, searcher_of
+from hocket.train.settings import as_recipe
+
+SEARCHES = "searcher"
+"""What says that an entry of a plan is a search."""
+
+_OWN = {field.name for field in dataclasses.fields(SearchSettings)} - {"pairs"}
+
+
+@dataclass(frozen=True)
+class SearchPhase:
+    """A phase that searches: the name of its folder, and what `hocket optimise` would be asked for."""
+
+    name: str
+    settings: SearchSettings
+
+    @property
+    def texts(self) -> str:
+        """Where later phases find what it found, in the folder of the plan."""
+        return f"{self.name}/{BEST}"
+
+    def finished(self, folder: Path) -> bool:
+        """Whether it came to its end."""
+        return (folder / self.name / SUMMARY).is_file()
+
+    def run(self, folder: Path) -> Mapping[str, Any]:
+        """Searches, or goes on with it; what came of it."""
+        return SearchRun(self.settings, folder / self.name).run()
+
+
+def is_search(item: Any) -> bool:
+    """Whether an entry of a plan is a search."""
+    return isinstance(item, Mapping) and SEARCHES in item
+
+
+def search_phase(
+    item: Mapping[str, Any],
+    number: int,
+    pairs: Pairs,
+    following: Any,
+    model: str | None,
+    before: SearchPhase | None,
+) -> SearchPhase:
+    """The phase that an entry of a plan asks for, the plan's `number`-th.
+
+    Args:
+        pairs: settings of the whole plan: task, workflow, model, seed, decoding and roles go for the search too.
+        following: the recipe of the next phase that trains, which may prescribe the workflow. model: what an earlier
+            phase learnt. before: an earlier search, whose texts this one begins from.
+
+    Raises:
+        ConfigurationError: where there is no such searcher, setting or value.
+    """
+    name, own = (
+        str(item.get("name", item[SEARCHES])),
+        {k: v for k, v in item.items() if k not in ("name", "once", "type")},
+    )
+    if "steps" in own or "recipe" in own:
+        raise ConfigurationError(f"phase {name}: a search has a budget of calls, and no recipe or steps; drop them")
+    common = dict(pairs)
+    settings: dict[str, Any] = {key: common[key] for key in ("workflow", "model", "seed") if key in common}
+    settings |= {"task": task_of([*pairs, *([("recipe", following)] if "task" not in common else [])])}
+    settings.setdefault("workflow", as_recipe(following).workflow)
+    settings |= {} if model is None else {"model": model}
+    settings |= {} if before is None else {"start": f"phase:{before.texts}"}
+    flat = list(flat_pairs(own))
+    further = [(key, value) for key, value in pairs if key.split(".")[0] in ("decoding", "roles", "limits")]
+    further += [(key, value) for key, value in flat if key not in _OWN]
+    settings |= {key: value for key, value in flat if key in _OWN}
+    try:
+        found = SearchSettings(**settings, pairs=tuple(further))
+        searcher_of(found)
+    except (ConfigurationError, TypeError) as error:
+        raise ConfigurationError(f"phase {name}: {error}") from error
+    return SearchPhase(f"{number}-{name}", found)
+
+
+def saved(phase: SearchPhase) -> dict[str, Any]:
+    """As plain data, which `read` turns back."""
+    return {"name": phase.name, "search": dataclasses.asdict(phase.settings)}
+
+
+def read(data: Mapping[str, Any]) -> SearchPhase:
+    """What `saved` made."""
+    pairs = tuple((str(key), value) for key, value in data["search"]["pairs"])
+    return SearchPhase(data["name"], SearchSettings(**{**data["search"], "pairs": pairs}))
+
+
+def latest(phases: Sequence[Any]) -> SearchPhase | None:
+    """The last search among phases."""
+    return next((one for one in reversed(phases) if isinstance(one, SearchPhase)), None)
