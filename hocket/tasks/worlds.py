@@ -12,6 +12,7 @@ from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
 from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
+from hocket.environments.joint.messaged import Messaged
 from hocket.environments.joint.particles import Spread
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.sequenced import Sequenced
@@ -24,8 +25,9 @@ _PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.
 _GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
 
 
-_ALWAYS = {"ids": bool, "sequenced": bool}
-"""What every world of this module takes: whether agents of one policy are told apart, and decide one by one."""
+_ALWAYS = {"ids": bool, "sequenced": bool, "messages": int}
+"""What every world of this module takes: whether agents of one policy are told apart, whether they decide one by one,
+and of how many symbols a central agent's messages to them are."""
 
 
 def _task(
@@ -39,9 +41,12 @@ def _task(
 ) -> JointTask:
     """The task of the world that `make` makes of the settings; `agents` is its count."""
     given = checked(name, settings, {**hints, **_ALWAYS})
-    told, sequenced = given.pop("ids", identified), given.pop("sequenced", False)
+    symbols = given.pop("messages", None)
+    told, sequenced = given.pop("ids", identified or bool(symbols)), given.pop("sequenced", False)
     world = make(**{"count" if key == "agents" else key: value for key, value in given.items()})
-    return JointTask(Sequenced(world) if sequenced else world, identified=bool(told), suggested=suggested)
+    world = Sequenced(world) if sequenced else world
+    world = world if symbols is None else Messaged(world, symbols)
+    return JointTask(world, identified=bool(told), suggested=suggested)
 
 
 def _particles(name: str, settings: Mapping[str, str]) -> JointTask:

@@ -10,6 +10,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.environments.joint.dilemmas import GAMES, Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.grids import distances, largest_part, shortest
+from hocket.environments.joint.messaged import Messaged
 from hocket.environments.joint.particles import Spread
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.zoo import ZooTeam
@@ -143,7 +144,10 @@ def test_dilemmas_pay_by_their_tables():
         assert bool(moved.terminated.all()) == (world.length == 1)
 
 
-@pytest.mark.parametrize("world", [Spread(), Foraging(), LifelongPaths(), Dilemma("chicken")], ids=lambda one: one.name)
+WORLDS = [Spread(), Foraging(), LifelongPaths(), Dilemma("chicken"), Messaged(Foraging(5, 3, 2), 3)]
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda one: f"{one.name}-{len(one.agents)}")
 def test_equal_seeds_are_equal_episodes_whatever_stands_beside(world):
     """To the last bit: width 1, width 37, another slot, another time of reset."""
 
@@ -155,8 +159,10 @@ def test_equal_seeds_are_equal_episodes_whatever_stands_beside(world):
             course.step([np.zeros(width, int)] * len(world.agents), live)
         course.reset([slot], [77])
         for _ in range(12):
-            own = rng.integers(0, world.seats[0].actions, len(world.agents))
-            others = np.random.default_rng(width).integers(0, world.seats[0].actions, (len(own), width))
+            own = rng.integers(0, min(seat.actions for seat in world.seats), len(world.agents))
+            others = np.random.default_rng(width).integers(
+                0, min(seat.actions for seat in world.seats), (len(own), width)
+            )
             others[:, slot] = own
             moved = course.step(list(others), live)
             found += [moved.rewards[slot], *(sight[slot] for sight in course.seen()), course.state()[slot]]
@@ -190,6 +196,7 @@ def test_a_module_of_pettingzoos_interface_by_its_full_name():
         ("mpe:spred", "no task mpe:spred; did you mean 'spread'"),
         ("mpe:spread?agnts=2", "no setting 'agnts'; did you mean 'agents'"),
         ("mpe:spread?agents=0", "at least 1"),
+        ("mpe:spread?messages=1", "at least 2 symbols, and 0 is none"),
         ("forage:8x7-2p-2f", "forage:8x8-2p-2f"),
         ("mapf:lifelong?agents=50", "at most a quarter, 16"),
         ("mapf:lifelong?map=maze", "random, corridor"),
