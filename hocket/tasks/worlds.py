@@ -15,6 +15,7 @@ from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.messaged import Messaged
 from hocket.environments.joint.particles import Spread
 from hocket.environments.joint.paths import LifelongPaths
+from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.sequenced import Sequenced
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
@@ -70,10 +71,12 @@ def _forage(name: str, settings: Mapping[str, str]) -> JointTask:
 
 
 def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
+    hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "map": str}
+    if name == "mapf:planned":
+        return _task(name, settings, {**hints, "crowd": float, "avoid": float}, PlannedPaths, _GRIDS, identified=False)
     if name != "mapf:lifelong":
-        raise ConfigurationError(f"there is no task {name!r}; choose mapf:lifelong")
-    hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "guide": bool, "map": str}
-    return _task(name, settings, hints, LifelongPaths, _GRIDS, identified=False)
+        raise ConfigurationError(f"there is no task {name!r}; choose mapf:lifelong or mapf:planned")
+    return _task(name, settings, {**hints, "guide": bool}, LifelongPaths, _GRIDS, identified=False)
 
 
 MPE = TaskForm(
@@ -95,7 +98,7 @@ FORAGE = TaskForm(
 )
 
 MAPF = TaskForm(
-    name="mapf:lifelong",
-    description="lifelong path finding of many agents on a grid, e.g. mapf:lifelong?size=10&agents=8",
+    name="mapf:WORLD",
+    description="lifelong path finding of many agents on a grid, e.g. mapf:lifelong?size=10&agents=8 or mapf:planned",
     make=_paths,
 )

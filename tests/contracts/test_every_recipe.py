@@ -56,6 +56,8 @@ CASTS = tuple(name for name, recipe in all_recipes().items() if type(recipe.cast
 """They seat several policies; a task of one agent refuses them in a sentence."""
 CENTRAL = tuple(name for name, recipe in all_recipes().items() if recipe.central)
 """Their critic reads the joint state of all agents, which a language model and a lone agent have not."""
+JOINT = {"follower": "use mapf:planned"}
+"""They read what only worlds of several agents tell, and refuse all else in words of their own."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -118,7 +120,9 @@ def unseen(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.slow) if seen else mainly(name)
 
 
-@pytest.mark.parametrize("name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL})))
+@pytest.mark.parametrize(
+    "name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT}))
+)
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
     task = offline_data(tmp_path / "data.jsonl", all_recipes()[name].rollout.replays) if offline else "sums"
@@ -153,6 +157,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *TOLD,
                 *CASTS,
                 *CENTRAL,
+                *JOINT,
             }
         ),
     ),
@@ -173,6 +178,12 @@ def test_a_task_without_anything_to_search_is_refused(name: str, tmp_path: Path)
 def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has one agent" if name in CASTS else "joint state"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize(("name", "why"), JOINT.items())
+def test_what_reads_joint_worlds_is_refused_for_words(name: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        first_steps(name, "sums", tmp_path, reward=True)
 
 
 @pytest.mark.parametrize("name", CENTRAL)

@@ -13,6 +13,7 @@ from hocket.environments.joint.grids import distances, largest_part, shortest
 from hocket.environments.joint.messaged import Messaged
 from hocket.environments.joint.particles import Spread
 from hocket.environments.joint.paths import LifelongPaths
+from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.zoo import ZooTeam
 
 
@@ -144,7 +145,7 @@ def test_dilemmas_pay_by_their_tables():
         assert bool(moved.terminated.all()) == (world.length == 1)
 
 
-WORLDS = [Spread(), Foraging(), LifelongPaths(), Dilemma("chicken"), Messaged(Foraging(5, 3, 2), 3)]
+WORLDS = [Spread(), Foraging(), LifelongPaths(), Dilemma("chicken"), Messaged(Foraging(5, 3, 2), 3), PlannedPaths()]
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda one: f"{one.name}-{len(one.agents)}")
@@ -200,6 +201,7 @@ def test_a_module_of_pettingzoos_interface_by_its_full_name():
         ("forage:8x7-2p-2f", "forage:8x8-2p-2f"),
         ("mapf:lifelong?agents=50", "at most a quarter, 16"),
         ("mapf:lifelong?map=maze", "random, corridor"),
+        ("mapf:planned?avoid=-1", "costs cannot be negative"),
         ("dilemma:prisoner", "did you mean 'prisoners'"),
         ("pettingzoo:nowhere.simple_v1", "no module nowhere"),
         ("pettingzoo:classic.rps_v2?kind=robot", "text or control"),

@@ -80,7 +80,7 @@ class _Told(JointEnvironment):
         self._course = world.world.open(width)
         self.speaking = np.full(width, bool(world.count))
         self.told = np.zeros((width, self.below, world.symbols), np.float32)
-        self._gone = np.zeros((2, width, self.below), bool)
+        self._gone: NDArray[np.bool_] = np.zeros((2, width, self.below), bool)
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Any:
         chosen = list(slots)
@@ -103,10 +103,12 @@ class _Told(JointEnvironment):
         here = move[:, None]
         earned = np.where(here & ~self._gone.any(0), moved.rewards, 0.0)
         self._gone |= np.stack([moved.terminated, moved.truncated]) & here
+        over = self._gone[0] | self._gone[1]
+        done: NDArray[np.bool_] = self._gone[0].all(1)
         return Moved(
             self._with_voices(np.where(here, moved.rewards, 0.0), earned.mean(1)),
-            self._with_voices(moved.terminated & here, self._gone[0].all(1)),
-            self._with_voices(moved.truncated & here, self._gone.any(0).all(1) & ~self._gone[0].all(1)),
+            self._with_voices(moved.terminated & here, done),
+            self._with_voices(moved.truncated & here, over.all(1) & ~done),
             moved.failures,
         )
 
