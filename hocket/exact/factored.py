@@ -59,6 +59,20 @@ def mixed(
     return FactoredMDP(features @ factors, reward, start, horizon, discount, name, features, factors)
 
 
+def estimated(world: FactoredMDP, seen: Array) -> tuple[Array, Array]:
+    """Ridge regression of the next state on the features: what the factors may be, and how certain that is.
+
+    Args:
+        seen: how often each transition was seen, `[S, A, S]`.
+
+    Returns:
+        shares `[d, S]`, whose rows may sum to less than 1, and the inverse of `sum phi phi^T + I`, `[d, d]`.
+    """
+    features = world.features.reshape(-1, world.features.shape[-1])
+    inverse = np.linalg.inv(features.T @ (seen.sum(-1).reshape(-1, 1) * features) + np.eye(features.shape[1]))
+    return inverse @ features.T @ seen.reshape(len(features), -1), inverse
+
+
 def causeway(length: int, slip: float = 0.03) -> FactoredMDP:
     """Along a causeway to a place that pays 1 a step: walking is safe and slow, running may fall off for good.
 

@@ -60,7 +60,7 @@ class Solved:
         typed = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
         without = ", ".join(f"{name} = {value}" for name, value in self.without.items())
         means = {1: "higher", -1: "lower"}
-        also = "".join(f" with the {name} {means[sign]}" for name, sign in self.better.items())
+        also = " and".join(f" with the {name} {means[sign]}" for name, sign in self.better.items())
         return (
             f"As shipped, `hocket solve {typed}` ends{also or ' otherwise'} than with {without}, and a run cut in the "
             "middle goes on to the same bits."

@@ -28,7 +28,7 @@ import numpy as np
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.counts import Counts
-from hocket.exact.factored import FactoredMDP, factored
+from hocket.exact.factored import FactoredMDP, estimated, factored
 from hocket.exact.mdp import Array, TabularMDP
 from hocket.exact.solver import EpisodicSolver, SolverMethod, State
 
@@ -125,10 +125,7 @@ class RobustPessimism(EpisodicSolver):
 
 def planned(world: FactoredMDP, seen: Array, how: RobustPessimism) -> tuple[Array, float]:
     """The robust, pessimistic policy from counts of transitions `[S, A, S]`, and what it expects at the start."""
-    features = world.features.reshape(-1, world.features.shape[-1])
-    visits = seen.sum(-1).reshape(-1)
-    inverse = np.linalg.inv(features.T @ (visits[:, None] * features) + np.eye(features.shape[1]))
-    shares = inverse @ features.T @ seen.reshape(len(features), -1)
+    shares, inverse = estimated(world, seen)
     penalty = how.beta * world.features @ np.sqrt(inverse.diagonal())
     value, policy, left = np.zeros(world.states), np.zeros(world.shape), 0.0
     for step in reversed(range(len(policy))):
