@@ -90,8 +90,8 @@ def _() -> Finding:
 
 @claim("A visited pair's optimistic value is not below the true one, and the bonus shrinks as 1 / sqrt(visits).")
 def _() -> Finding:
-    core, pair = np.eye(3), np.array([0.0, 1.0, 0.0])
-    widths = []
+    core: Array = np.eye(3)
+    pair, widths = np.array([0.0, 1.0, 0.0]), []
     for _ in range(4):
         widths.append(math.sqrt(float(sensitivity(core, pair))))
         for _ in range(100):
