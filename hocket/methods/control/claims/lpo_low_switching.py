@@ -101,7 +101,7 @@ def _() -> Finding:
     world = lock(6)
     whole = factored(world)
     shares, inverse = estimated(whole, 3 * world.transition)
-    width = np.sqrt(sensitivity(np.linalg.inv(inverse), whole.features))
+    width = np.sqrt(sensitivity(np.asarray(np.linalg.inv(inverse), np.float64), whole.features))
     *_, (_, value) = climbed(whole, shares, 2 * width, 2.0, 50)
     return Finding(max(gaps) < 1e-12 and value >= world.optimum, say(largest_difference=max(gaps), optimistic=value))
 
