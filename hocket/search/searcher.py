@@ -181,6 +181,10 @@ class Bench:
         """Answers of the target in an episode with these texts, as far as one can tell."""
         return self.target.calls(texts)
 
+    def refuses(self, texts: Texts) -> str | None:
+        """Why these texts cannot be played, or None."""
+        return self.target.refuses(texts)
+
     def practise(
         self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False, again: int = 0
     ) -> list[Played]:
@@ -271,6 +275,13 @@ def _team(texts: Texts) -> Any:
 class Searcher(ABC):
     """How new texts are proposed. A frozen dataclass: its fields are its settings, and it remembers nothing itself."""
 
+    def check(self, bench: Bench) -> None:  # noqa: B027  Most need nothing.
+        """Called before anything is played.
+
+        Raises:
+            ConfigurationError: when the bench, or what is installed, is not what the searcher needs.
+        """
+
     @abstractmethod
     def search(self, bench: Bench) -> None:
         """Proposes texts by `bench.measure` until it has no more to propose; the start is measured already.
@@ -297,6 +308,7 @@ class SearchMethod:
 
 def search(bench: Bench, searcher: Searcher) -> Trial:
     """Measures the start, searches until the budget or the searcher ends, and returns the best trial."""
+    searcher.check(bench)
     bench.begin()
     try:
         searcher.search(bench)

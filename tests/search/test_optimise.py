@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -18,6 +19,7 @@ from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.texts import Texts, problem
 from hocket.lab.texts_worlds import Instructed, Mentors, searched
+from hocket.search.gepa import Gepa
 from hocket.search.plain import RandomMutation, Reflective
 from hocket.search.searcher import SEARCHERS, Bench, Played, search
 from hocket.testing import Part, rehearse
@@ -231,6 +233,77 @@ def test_the_page_shows_every_searcher_and_its_own_one_runs(model: Path, tmp_pat
     own.write_text(page.partition("```python\n")[2].partition("```")[0])
     assert main([*flags(model, tmp_path / "run"), "--searcher", f"{own}:POLITE", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tried"] == 2
+
+
+class Plain:
+    """`Instructed` as a plain function, for the package alone."""
+
+    propose_new_texts = None
+
+    def evaluate(self, batch: Sequence[int], candidate: dict[str, str], capture_traces: bool = False) -> Any:
+        from gepa.core.adapter import EvaluationBatch
+
+        key = Key.of(0)
+        played = Instructed().play(Texts(dict(candidate)), batch, 1, greedy=True, key=key)
+        return EvaluationBatch([None] * len(batch), [one.score for one in played], played if capture_traces else None)
+
+    def make_reflective_dataset(self, candidate: Any, evaluated: Any, components: Sequence[str]) -> Any:
+        shown = [
+            {
+                "Inputs": one.question,
+                "Generated Outputs": one.answer,
+                "Feedback": "This is right." if one.score >= 1 else f"This scored {one.score:g} of 1.",
+            }
+            for one in evaluated.trajectories
+        ]
+        return dict.fromkeys(components, shown)
+
+
+class Quiet:
+    def log(self, message: str) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_gepa_behind_the_bench_is_gepa_on_a_plain_function(merge: bool) -> None:
+    package = pytest.importorskip("gepa")
+
+    def reflect(asked: str) -> str:
+        rules = re.findall(r"Rule \d\.", asked)
+        wrong = re.findall(r"kind (\d)\.(?:(?!kind).)*?scored 0", asked, re.S)
+        return "```" + " ".join(dict.fromkeys([*rules, *(f"Rule {kind}." for kind in wrong[:1])])) + "```"
+
+    key = Key.of(5)
+    bench = Bench(Instructed(), reflect, Texts({"policy": "Be right."}), key, 10_000, 12, 12)
+    best = search(bench, Gepa(proposals=12, merge=merge))
+    found = package.optimize(
+        {"policy": "Be right."},
+        list(range(12)),
+        list(range(12, 24)),
+        adapter=Plain(),
+        reflection_lm=reflect,
+        stop_callbacks=[lambda state: state.i + 1 >= 12],
+        use_merge=merge,
+        logger=Quiet(),
+        seed=key.derive("gepa").word >> 33,
+    )
+    assert [dict(trial.texts.prompts) for trial in bench.trials] == found.candidates
+    assert [trial.score for trial in bench.trials] == found.val_aggregate_scores
+    assert best.score > bench.trials[0].score
+    assert len(found.candidates) > 3
+
+
+def test_gepa_keeps_the_budget_and_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gepa", None)
+    with pytest.raises(ConfigurationError, match=r"hocket\[gepa\]"):
+        searched(Instructed(), Mentors(), Gepa())
+    monkeypatch.undo()
+    pytest.importorskip("gepa")
+    bench = searched(Instructed(), Mentors(), Gepa(), budget=90)
+    assert bench.spent <= 90
+    assert bench.asked > 0
+    with pytest.raises(ConfigurationError, match="returned nothing"):
+        searched(Instructed(), lambda question: "", Gepa())
 
 
 def test_a_team_of_blocks_plays_them_in_order_and_calls_as_many_as_it_says() -> None:

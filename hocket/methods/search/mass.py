@@ -75,9 +75,11 @@ class BlocksToTeams(Searcher):
         if self.first not in get_args(First):
             raise ConfigurationError(f"searcher.first = {self.first!r}; choose from {', '.join(get_args(First))}")
 
-    def search(self, bench: Bench) -> None:
+    def check(self, bench: Bench) -> None:
         if not bench.blocks:
             raise ConfigurationError("mass builds teams of blocks, and the workflow has none; take --workflow blocks")
+
+    def search(self, bench: Bench) -> None:
         alone = {block.name: block.counts[0] for block in bench.blocks}
         start = bench.measure(replace(bench.start, blocks=alone), "a single predictor", bench.trials[0])
         if start is None:
