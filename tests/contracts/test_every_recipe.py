@@ -46,6 +46,8 @@ OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", 
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
+TAUGHT = ("mmedagent-rl",)
+"""They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
 TEXTUAL = ("mpo-mixed-online", "rluf", "toa", "toa-dpo")
 """They read recorded pairs, judge words, or have answers read by others, which no task of control has."""
 COSTLY = ("safe-rlhf-v",)
@@ -121,7 +123,7 @@ def unseen(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT}))
+    "name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *TAUGHT}))
 )
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
@@ -174,7 +176,9 @@ def test_a_task_without_anything_to_search_is_refused(name: str, tmp_path: Path)
         first_steps(name, "sums", tmp_path, reward=True)
 
 
-@pytest.mark.parametrize("name", sorted({*CASTS, *CENTRAL} - {*OFFLINE, *INVENTED, *GUESTS, *LATENT, *SCORERS}))
+@pytest.mark.parametrize(
+    "name", sorted({*CASTS, *CENTRAL} - {*OFFLINE, *INVENTED, *GUESTS, *LATENT, *SCORERS, *TAUGHT})
+)
 def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has one agent" if name in CASTS else "joint state"):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
