@@ -87,7 +87,7 @@ def _show(found: Mapping[str, Any]) -> None:
     table, console = Table(box=None, header_style="dim"), out()
     names = ("method", "world", "steps", "value", "optimum", "gap", "regret", "switches")
     for name in names:
-        table.add_column(name, justify="left" if name in names[:2] else "right")
+        table.add_column(name, justify="left" if name in names[:2] else "right", overflow="fold")
     shown = (f"{one:.6g}" if isinstance(one, float) else escape(str(one)) for one in (found[name] for name in names))
     table.add_row(*shown)
     console.print(table)

@@ -102,7 +102,10 @@ class SolveRun:
             raise ConfigurationError(f"steps = {steps}: it must be at least 1")
         self.settings = replace(settings, world=settings.world or self.method.world, steps=steps)
         self.world, self.steps = world(cast(str, self.settings.world)), steps
-        self.solver.checked(self.world)
+        try:
+            self.solver.checked(self.world)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; the own world of {self.method.name} is {self.method.world}") from error
         self.folder, self.every = folder, every
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(folder)
