@@ -147,6 +147,11 @@ class Recipe:
         return any(getattr(stage, "central", False) for stage in self.stages)
 
     @property
+    def post_decision(self) -> bool:
+        """Whether a stage says (`post_decision`) that values are also of the states between decision and chance."""
+        return any(getattr(stage, "post_decision", False) for stage in self.stages)
+
+    @property
     def wants_reference(self) -> bool:
         return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or self.plays_reference
 

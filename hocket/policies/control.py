@@ -43,7 +43,8 @@ class Spaces(Protocol):
 
     `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
     state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
-    shape in an attribute `shape`.
+    shape in an attribute `shape`; one that knows the state between a decision and chance, its size in an attribute
+    `post` and the function that gives it in `after`.
     """
 
     @property
@@ -93,6 +94,9 @@ class ControlPolicy:
         self.hidden = tuple(self.network.hidden if hidden is None else hidden)
         self.joint: int = getattr(spaces, "joint", 0)
         self.central = False
+        self.post: int = getattr(spaces, "post", 0)
+        self._after = getattr(spaces, "after", None)
+        self.foresees = False
         self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
         self._key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
@@ -143,7 +147,8 @@ class ControlPolicy:
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
         """The weights by part: `actor`, and `critic` where there is one; see `hocket.update.parts`."""
-        critic = [] if self._module.critic is None else list(self._module.critic.parameters())
+        critics = (self._module.critic, self._module.after)
+        critic = [weight for one in critics if one is not None for weight in one.parameters()]
         others = {id(weight) for weight in critic}
         found = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
         return {**found, "critic": critic} if critic else found
@@ -152,6 +157,9 @@ class ControlPolicy:
         """Adds the critic when a value is needed."""
         if Quantity.VALUE in needs and self._module.critic is None:
             self._module.critic = self._network(1, "critic", 1.0)
+            if self.foresees:
+                sizes = (self.post, *self.hidden, 1)
+                self._module.after = Perceptron(sizes, last_gain=1.0, key=self._key.derive("after"))
 
     def centralise(self) -> None:
         """Lets the critic that `require` will add read the joint state beside the observation.
@@ -169,6 +177,21 @@ class ControlPolicy:
         self.central = True
         if self.network.normalise:
             self._module.whole = Normaliser(self.joint)
+
+    def foresee(self) -> None:
+        """Has `require` add a critic of post-decision states: a decision's value is then the smaller of both critics'.
+
+        Raises:
+            ConfigurationError: where the environment knows no such states.
+        """
+        if not self.post:
+            raise ConfigurationError(
+                "a critic of post-decision states reads what a decision leads to before chance, which this environment "
+                "does not tell; use ppo, or a world with `post` and `after` such as lots:sizing"
+            )
+        if self._module.critic is not None and not self.foresees:
+            raise ConfigurationError(f"policy {self.name!r} has a single critic already; train it anew")
+        self.foresees = True
 
     # ------------------------------------------------------------ acting
 
@@ -328,7 +351,16 @@ class ControlPolicy:
         return self._gathered_joint[1]
 
     def _values(self, batch: Batch, chosen: Tensor) -> Tensor:
-        return self._along(self._critic, batch, chosen, self._valued).squeeze(-1)
+        values = self._along(self._critic, batch, chosen, self._valued).squeeze(-1)
+        return values if self._module.after is None else torch.minimum(values, self.post_values(batch, chosen))
+
+    def post_values(self, batch: Batch, chosen: Tensor) -> Tensor:
+        """What the critic of post-decision states says of the chosen decisions, `[K]`; see `foresee`."""
+        assert self._after is not None
+        assert self._module.after is not None
+        rows = self._after(self._observations(batch)[chosen].numpy(), batch.action[chosen].numpy())
+        values: Tensor = self._module.after(torch.from_numpy(rows)).squeeze(-1)
+        return values
 
     @property
     def _critic(self) -> nn.Module:
@@ -411,6 +443,7 @@ class ControlPolicy:
             "discrete": self.discrete,
             "hidden": list(self.hidden),
             **({"joint": self.joint} if self.central else {}),
+            **({"post": self.post} if self.foresees else {}),
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
         }
@@ -441,7 +474,7 @@ class ControlPolicy:
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
-        if any(not name.startswith("critic.") for name in absent):
+        if any(not name.startswith(("critic.", "after.")) for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")
 
 

@@ -86,10 +86,12 @@ class Normaliser(nn.Module):
 class ActorCritic(nn.Module):
     """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
-    `seen` normalises what agents see, `whole` the joint state, where the policy is asked to.
+    `seen` normalises what agents see, `whole` the joint state, where the policy is asked to. `after` is a critic of the
+    state between decision and chance.
     """
 
     critic: nn.Module | None
+    after: nn.Module | None
     log_std: nn.Parameter | None
     seen: Normaliser | None
     whole: Normaliser | None
@@ -98,5 +100,5 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.actor = actor
         self.log_std = None if log_std is None else nn.Parameter(log_std)
-        self.critic = None
+        self.critic = self.after = None
         self.seen = self.whole = None

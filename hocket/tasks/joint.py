@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hocket.core.batch import Level
 from hocket.core.components import has_path
@@ -15,6 +16,14 @@ from hocket.core.worlds import JointWorld
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
+
+After = Callable[[NDArray[np.float32], NDArray[Any]], NDArray[np.float32]]
+"""The states between decision and chance, `[B, post]`, from what is seen `[B, O]` and what is done."""
+
+
+def _between(world: JointWorld) -> tuple[int, After | None]:
+    """How many numbers a post-decision state has, and what tells it; 0 and None in worlds that know of none."""
+    return getattr(world, "post", 0), getattr(world, "after", None)
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,8 @@ class PolicySpaces:
     discrete: bool
     joint: int
     shape: tuple[int, ...] = ()
+    post: int = 0
+    after: After | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,14 @@ class JointTask:
                 f"{of[other].actions}; give each its own with --cast separate"
             )
         told = len(members) if self.identified and len(members) > 1 else 0
-        return PolicySpaces(first.observations + told, first.actions, first.discrete, self.world.joint, first.shape)
+        return PolicySpaces(
+            first.observations + told,
+            first.actions,
+            first.discrete,
+            self.world.joint,
+            first.shape,
+            *_between(self.world),
+        )
 
     # ------------------------------------------------------------ settings
 

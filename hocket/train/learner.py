@@ -40,6 +40,13 @@ class Centralises(Protocol):
 
 
 @runtime_checkable
+class Foresees(Protocol):
+    """A policy that can have a critic of the states between decision and chance."""
+
+    def foresee(self) -> None: ...
+
+
+@runtime_checkable
 class Observes(Protocol):
     """A policy that keeps statistics of what it learnt from, as running normalisation does."""
 
@@ -82,6 +89,8 @@ class Learner:
         self.recipe = recipe
         if recipe.central:
             _centralised(policy)
+        if recipe.post_decision:
+            _foreseeing(policy)
         policy.require(self.needs)
         self.total_steps = total_steps
         self.frozen = frozen
@@ -231,3 +240,12 @@ def _centralised(policy: Policy) -> None:
             "recipe whose critic reads what its agent sees, such as ppo"
         )
     policy.centralise()
+
+
+def _foreseeing(policy: Policy) -> None:
+    if not isinstance(policy, Foresees):
+        raise ConfigurationError(
+            f"a critic of post-decision states needs an environment that tells them, and {type(policy).__name__} acts "
+            "in none; use ppo"
+        )
+    policy.foresee()

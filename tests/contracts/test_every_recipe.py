@@ -56,8 +56,13 @@ SCENES = ("prism-3d-pbrl",)
 """Their labeller reads the scenes of the task that they are for."""
 CASTS = tuple(name for name, recipe in all_recipes().items() if type(recipe.cast) is not Shared)
 """They seat several policies; a task of one agent refuses them in a sentence."""
-CENTRAL = tuple(name for name, recipe in all_recipes().items() if recipe.central)
-"""Their critic reads the joint state of all agents, which a language model and a lone agent have not."""
+READS = {
+    name: ("mpe:spread?length=5", "joint state") if recipe.central else ("lots:sizing?length=5", "post-decision states")
+    for name, recipe in all_recipes().items()
+    if recipe.central or recipe.post_decision
+}
+CENTRAL = tuple(READS)
+"""Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
 JOINT = {"follower": "use mapf:planned"}
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
 OF_WORDS = ("parl", "parl-alternating")
@@ -180,7 +185,7 @@ def test_a_task_without_anything_to_search_is_refused(name: str, tmp_path: Path)
     "name", sorted({*CASTS, *CENTRAL} - {*OFFLINE, *INVENTED, *GUESTS, *LATENT, *SCORERS, *TAUGHT})
 )
 def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has one agent" if name in CASTS else "joint state"):
+    with pytest.raises(ConfigurationError, match="has one agent" if name in CASTS else READS[name][1]):
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 
@@ -192,13 +197,13 @@ def test_what_reads_joint_worlds_is_refused_for_words(name: str, why: str, tmp_p
 
 @pytest.mark.parametrize("name", CENTRAL)
 def test_a_central_critic_is_refused_for_words(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="joint state"):
+    with pytest.raises(ConfigurationError, match=READS[name][1]):
         first_steps(name, "sums", tmp_path, reward=True)
 
 
 @pytest.mark.parametrize("name", CENTRAL)
 def test_a_central_critic_trains_on_a_joint_state(name: str, tmp_path: Path) -> None:
-    rows, changed = first_steps(name, "mpe:spread?length=5", tmp_path, reward=False)
+    rows, changed = first_steps(name, READS[name][0], tmp_path, reward=False)
     assert changed
     assert all(math.isfinite(found) for row in rows for found in measured(row, "loss"))
 
