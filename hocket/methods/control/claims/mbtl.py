@@ -1,0 +1,131 @@
+"""MBTL's claims."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.exact.mdp import Array
+from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.methods.control.mbtl import MBTL, Contexts, TaskChoice, acquisition, posterior, shops, steepness
+
+claim = Claims("mbtl", "the paper, as the catalogue recalls it")
+ROOT = Key.of(0).derive("mbtl")
+
+
+def linear(seed: int, count: int = 12, theta: float = 1.0) -> Contexts:
+    """A family drawn from the model: J from the process with the kernel's length, losses in proportion to distance."""
+    at = np.linspace(0, 1, count)
+    kernel = np.exp(-0.5 * ((at[:, None] - at) / 0.3) ** 2) + 1e-9 * np.eye(count)
+    level = 2 + 0.3 * np.linalg.cholesky(kernel) @ ROOT.derive("process", seed).numpy().normal(size=count)
+    return Contexts("linear", level[:, None] - theta * np.abs(at[:, None] - at), at)
+
+
+def chosen(world: Contexts, trainings: int, solver: TaskChoice, seed: int = 0) -> list[float]:
+    """The value after each training."""
+    state, values = solver.init(world, Key.of(seed)), []
+    for step in range(trainings):
+        state, _ = solver.step(world, state, Key.of(seed).derive(step))
+        values.append(world.value(solver.answer(world, state)))
+    return values
+
+
+@claim("With J and theta known its choice is the greedy one, which comes to 1 - 1/e of the best set at least.")
+def _() -> Finding:
+    same, shares = [], []
+    for seed in range(10):
+        for world in (linear(seed), shops(12, seed=seed)):
+            gains = np.maximum(world.table - world.table.min(), 0)  # From 0 up, as the bound takes it.
+            covered: Array = np.zeros(12)
+            for _ in range(4):
+                covered = np.maximum(covered, gains[int(np.maximum(gains - covered, 0).mean(1).argmax())])
+            best = max(gains[list(some)].max(0).mean() for some in itertools.combinations(range(12), 4))
+            shares.append(float(covered.mean() / best))
+        world = linear(seed)
+        reached: Array = np.zeros(12)
+        for _ in range(4):
+            scores = acquisition(world.table.diagonal(), 1.0, world.apart, reached)
+            means = [float(np.maximum(reached, row).mean() - reached.mean()) for row in world.table]
+            same.append(float(np.abs(scores - means).max()))
+            reached = np.maximum(reached, world.table[int(scores.argmax())])
+    return Finding(max(same) < 1e-12 and min(shares) > 1 - 1 / math.e, say(difference=same, share_of_the_best=shares))
+
+
+@claim("Its process is the Gaussian one: conditioning on one training after the other comes to the same.")
+def _() -> Finding:
+    gaps = []
+    for seed in range(5):
+        noise = ROOT.derive("posterior", seed).numpy()
+        at, trained, seen = np.linspace(0, 1, 9), np.zeros(9, bool), noise.normal(size=3)
+        places = np.sort(noise.choice(9, 3, replace=False))
+        trained[places] = True
+        mean = np.full(9, seen.max())
+        kernel = np.exp(-0.5 * ((at[:, None] - at) / 0.3) ** 2)
+        for place, value in zip(places, seen, strict=True):
+            weight = kernel[:, place] / (kernel[place, place] + 0.1**2)
+            mean = mean + weight * (value - mean[place])
+            kernel = kernel - np.outer(weight, kernel[place])
+        found, deviation = posterior(at, trained, seen, 0.3, 0.1)
+        gaps += [np.abs(found - mean).max(), np.abs(deviation - np.sqrt(kernel.diagonal())).max()]
+    return below(1e-9, largest_difference=float(max(gaps)))
+
+
+@claim("The slope is the true one where losses are in proportion to distance.")
+def _() -> Finding:
+    gaps = []
+    for theta in (0.0, 0.5, 2.0):
+        world, trained = linear(1, theta=theta), np.zeros(12, bool)
+        gaps.append(abs(steepness(world, trained, 0.7) - 0.7))
+        trained[[2, 9]] = True
+        gaps.append(abs(steepness(world, trained, 0.7) - theta))
+    return below(1e-12, largest_difference=max(gaps))
+
+
+@claim("With J drawn from the process its regret grows ever slower, and is below that of a random choice.")
+def _() -> Finding:
+    rows = {}
+    for name in ("model", "random"):
+        solver = TaskChoice(choose=name)
+        lost = [linear(seed).optimum - np.array(chosen(linear(seed), 12, solver, seed)) for seed in range(20)]
+        rows[name] = np.mean(lost, 0)
+    thirds = [float(one.sum()) for one in np.split(rows["model"], 3)]
+    holds = thirds[1] < 0.3 * thirds[0] and thirds[2] < thirds[1] and rows["model"].sum() < 0.8 * rows["random"].sum()
+    return Finding(bool(holds), say(regret_of_each_third=thirds, random=float(rows["random"].sum())))
+
+
+@cache
+def losses() -> dict[str, list[float]]:
+    """On shops, how far from the optimum after 2, 3, 4 and 6 trainings: means over 24 families."""
+    found: dict[str, list[float]] = {}
+    for name in ("model", "random", "even"):
+        for count in (2, 3, 4, 6):
+            solver = TaskChoice(choose=name, trainings=count)
+            lost = []
+            for seed in range(200, 224):
+                world = shops(21, seed=seed)
+                lost.append(world.optimum - chosen(world, count, solver, seed)[-1])
+            found.setdefault(name, []).append(float(np.mean(lost)))
+    return found
+
+
+@claim("On shops it loses at most two thirds of what a random choice does, at equal numbers of trainings.", slow=True)
+def _() -> Finding:
+    rows = zip(losses()["model"], losses()["random"], strict=True)
+    return Finding(all(one < 2 / 3 * other for one, other in rows), f"{_listed('model')}; {_listed('random')}")
+
+
+@claim("Even spacing that knows the number of trainings is better with two, and hardly with more.", slow=True)
+def _() -> Finding:
+    gains = [one - other for one, other in zip(losses()["model"], losses()["even"], strict=True)]
+    return Finding(gains[0] > 0 and max(gains[1:]) < 0.01, f"{_listed('model')}; {_listed('even')}")
+
+
+def _listed(name: str) -> str:
+    return f"{name} loses {', '.join(f'{one:.4f}' for one in losses()[name])} after 2, 3, 4, 6 trainings"
+
+
+claim.solved(MBTL, {"choose": "random"}, better={"regret": -1})
