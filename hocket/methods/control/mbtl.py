@@ -80,8 +80,8 @@ class TaskChoice(Solver):
         if min(self.beta, self.slope) < 0 or min(self.length, self.noise) <= 0 or self.trainings < 1:
             raise ConfigurationError(
                 f"method.beta = {self.beta}, method.slope = {self.slope}, method.length = {self.length}, "
-                f"method.noise = {self.noise}, method.trainings = {self.trainings}: beta and slope are at least 0, length "
-                "and noise positive, trainings at least 1"
+                f"method.noise = {self.noise}, method.trainings = {self.trainings}: beta and slope are at least 0, "
+                "length and noise positive, trainings at least 1"
             )
 
     def init(self, world: Contexts, key: Key) -> State:
