@@ -10,6 +10,7 @@ from typing import Any
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
+from hocket.environments.joint.attacked import Attacked
 from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.messaged import Messaged
@@ -26,9 +27,9 @@ _PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.
 _GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
 
 
-_ALWAYS = {"ids": bool, "sequenced": bool, "messages": int}
+_ALWAYS = {"ids": bool, "sequenced": bool, "messages": int, "attack": str, "budget": float, "collected": int}
 """What every world of this module takes: whether agents of one policy are told apart, whether they decide one by one,
-and of how many symbols a central agent's messages to them are."""
+of how many symbols a central agent's messages to them are, and which attack there is on what they see."""
 
 
 def _task(
@@ -43,10 +44,12 @@ def _task(
     """The task of the world that `make` makes of the settings; `agents` is its count."""
     given = checked(name, settings, {**hints, **_ALWAYS})
     symbols = given.pop("messages", None)
+    attack = {key: given.pop(key) for key in ("attack", "budget", "collected") if key in given}
     told, sequenced = given.pop("ids", identified or bool(symbols)), given.pop("sequenced", False)
     world = make(**{"count" if key == "agents" else key: value for key, value in given.items()})
     world = Sequenced(world) if sequenced else world
     world = world if symbols is None else Messaged(world, symbols)
+    world = Attacked(world, **attack) if attack else world
     return JointTask(world, identified=bool(told), suggested=suggested)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.environments.joint.attacked import Attacked
 from hocket.environments.joint.dilemmas import GAMES, Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.grids import distances, largest_part, shortest
@@ -145,7 +146,15 @@ def test_dilemmas_pay_by_their_tables():
         assert bool(moved.terminated.all()) == (world.length == 1)
 
 
-WORLDS = [Spread(), Foraging(), LifelongPaths(), Dilemma("chicken"), Messaged(Foraging(5, 3, 2), 3), PlannedPaths()]
+WORLDS = [
+    Spread(),
+    Foraging(),
+    LifelongPaths(),
+    Dilemma("chicken"),
+    Messaged(Foraging(5, 3, 2), 3),
+    PlannedPaths(),
+    Attacked(Spread(2), "views", 0.2),
+]
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda one: f"{one.name}-{len(one.agents)}")
@@ -197,6 +206,8 @@ def test_a_module_of_pettingzoos_interface_by_its_full_name():
         ("mpe:spred", "no task mpe:spred; did you mean 'spread'"),
         ("mpe:spread?agnts=2", "no setting 'agnts'; did you mean 'agents'"),
         ("mpe:spread?agents=0", "at least 1"),
+        ("mpe:spread?attack=view", "did you mean 'views'"),
+        ("mpe:spread?agents=1&budget=0.1", "no other's view"),
         ("mpe:spread?messages=1", "at least 2 symbols, and 0 is none"),
         ("forage:8x7-2p-2f", "forage:8x8-2p-2f"),
         ("mapf:lifelong?agents=50", "at most a quarter, 16"),
