@@ -158,7 +158,8 @@ def fitted(played: Hashable, collected: int) -> Contradiction:
     """Linear maps from each view to each other's, by ridge regression on observations of random play of a world."""
     world = cast(JointWorld, played)
     views = _gathered(world, collected)
-    spread = views.std(0) + 1e-6
+    deviation = views.std(0)
+    spread = np.where(deviation > 1e-6, deviation, np.inf)  # What never changes contradicts nothing.
     sizes = [seat.observations for seat in world.seats]
     ends = np.cumsum([0, *sizes])
     rows, offsets = [], []
