@@ -63,7 +63,11 @@ READS = {
 }
 CENTRAL = tuple(READS)
 """Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
-JOINT = {"ami": "choose a task of several agents", "follower": "use mapf:planned"}
+JOINT = {
+    "ami": "choose a task of several agents",
+    "black-box-marl-attacks": "task sums is none",
+    "follower": "use mapf:planned",
+}
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
