@@ -74,6 +74,34 @@ def _() -> Finding:
     return below(1e-9, largest_difference=float(max(gaps)))
 
 
+@claim("Each choice is the rule's, entry by entry; evenly spaced ones are the middles of equal parts of the range.")
+def _() -> Finding:
+    same, moved = [], []
+    for seed in range(6):
+        world, solver = shops(9, seed=seed), TaskChoice(beta=0.25)
+        state, trained = solver.init(world, Key.of(0)), np.zeros(9, bool)
+        for _ in range(5):
+            theta = steepness(world, trained, solver.slope)
+            mean, deviation = posterior(world.at, trained, world.table.diagonal()[trained], 0.3, 0.02)
+            scores = []
+            for place, other in itertools.product(range(9), repeat=2):
+                covered = max((world.table[one, other] for one in np.flatnonzero(trained)), default=0.0)
+                hoped = mean[place] + 0.5 * deviation[place] - theta * abs(world.at[place] - world.at[other])
+                scores.append(max(0.0, hoped - covered))
+            wanted = np.where(trained, -1, np.reshape(scores, (9, 9)).mean(1)).argmax()
+            state, _ = solver.step(world, state, Key.of(0))
+            new = np.flatnonzero((state["trained"] > 0) & ~trained)
+            same.append(new.tolist() == [int(wanted)])
+            trained = state["trained"] > 0
+        moved.append(chosen(world, 5, TaskChoice(beta=4.0)) != chosen(world, 5, TaskChoice(beta=0.0)))
+    even = TaskChoice(choose="even", trainings=2)
+    state = even.init(world, Key.of(0))
+    for _ in range(2):
+        state, _ = even.step(world, state, Key.of(0))
+    places = np.flatnonzero(state["trained"]).tolist()
+    return Finding(all(same) and any(moved) and places == [2, 6], say(same=same, beta_matters=moved, even=str(places)))
+
+
 @claim("The slope is the true one where losses are in proportion to distance.")
 def _() -> Finding:
     gaps = []
