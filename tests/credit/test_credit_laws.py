@@ -35,6 +35,7 @@ from hocket.methods.data_and_rollout.avatar import EndsWeighted
 from hocket.methods.data_and_rollout.eframe import Filtered
 from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
+from hocket.methods.data_and_rollout.tree_opo import PrefixValue, TreeOrdered
 from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo import BetaDensity
@@ -92,6 +93,8 @@ PLAIN = [
     WithoutUnscored(),
     Separately(),
     WithinAndAmong(),
+    PrefixValue(),
+    TreeOrdered(),
     WithoutReplayed(),
     SharedMean(),
     AgainstOwn(),

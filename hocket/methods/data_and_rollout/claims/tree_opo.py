@@ -1,0 +1,186 @@
+"""Tree-OPO's claims."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from statistics import fmean
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.credit.group import GroupRelative
+from hocket.lab.bench import Bench
+from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, runs, say
+from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, solution
+from hocket.lab.toys.rewarded import lines
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.data_and_rollout.tree_opo import (
+    PREFIX,
+    TREE_OPO,
+    TREE_OPO_ORDERED,
+    PrefixTree,
+    PrefixValue,
+    TreeOrdered,
+    ordered,
+    projected,
+)
+from hocket.recipe import Recipe
+from hocket.types import Assignment, Scenario
+
+claim = Claims("tree-opo", "arXiv:2509.09284; forms recalled")
+WAYS = ("0", "0", "0/1", "0/1", "0/1/3", "0/1/3", "0/2", "0/2")
+FLAT = TREE_OPO.but(name="flat", credit=GroupRelative(scale=None))
+
+
+def advantages(recipe: Recipe, rewards: list[float], ways: tuple[str, ...] = WAYS) -> list[float]:
+    """Of one scenario's samples of two decisions each."""
+    rows = [
+        {"group": "q", "scores": {"reward": reward}, "logp": [-1.0, -2.0], "info": {"prefix": way}}
+        for reward, way in zip(rewards, ways, strict=True)
+    ]
+    return [row[0] for row in inspect_rows(recipe, rows)["advantages"]]
+
+
+@claim("A_i = R_i - alpha V(prefix_i): V the mean, the best or the worst return at and below the prefix.")
+def _() -> Finding:
+    subtree = {"0": range(8), "0/1": range(2, 6), "0/1/3": range(4, 6), "0/2": range(6, 8)}
+    kinds: dict[str, Callable[[list[float]], float]] = {"expectation": fmean, "optimistic": max, "pessimistic": min}
+    worst = 0.0
+    for number in range(8):
+        rewards = Key.of(number).numpy().integers(0, 2, 8).astype(float).tolist()
+        for (kind, measure), alpha in itertools.product(kinds.items(), (1.0, 0.4)):
+            recipe = TREE_OPO.but({"credit.value": kind, "credit.alpha": alpha})
+            due = [r - alpha * measure([rewards[n] for n in subtree[w]]) for r, w in zip(rewards, WAYS, strict=True)]
+            worst = max(worst, gap(advantages(recipe, rewards), due))
+    return Finding(worst < 1e-12, say(apart=worst))
+
+
+@claim("Where every sample begins from the bare prompt it is Dr. GRPO's advantage.")
+def _() -> Finding:
+    rewards = [0.0, 1.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.25]
+    return Finding(
+        gap(advantages(TREE_OPO, rewards, ("0",) * 8), advantages(FLAT, rewards, ("0",) * 8)) < 1e-12,
+        say(advantages=str(advantages(TREE_OPO, rewards, ("0",) * 8))),
+    )
+
+
+RATES = {"0": 0.05, "0/1": 0.3, "0/1/3": 0.95, "0/2": 0.6}
+
+
+def enumerated(credit: str, answers: int | None) -> tuple[list[float], float]:
+    """Over all outcomes: the mean gradient's size at each node, and the whole gradient's variance.
+
+    A node's answer is one of two by its log-odds (`answers` None), or one of so many that are equally likely, a share
+    of them right: given its reward r an answer's gradient then has mean `(r - p)/(p (1 - p)) u`, `|u|^2 = p (1 - p)/K`,
+    and the squared norm `1 - 1/K` whatever r.
+    """
+    rates = np.array([RATES[way] for way in WAYS])
+    length = np.sqrt(rates * (1 - rates) / answers) if answers else rates * (1 - rates)
+    mean, square = np.zeros(len(RATES)), 0.0
+    for outcome in itertools.product((0.0, 1.0), repeat=len(WAYS)):
+        rewards = np.array(outcome)
+        chance = float(np.prod(np.where(rewards == 1, rates, 1 - rates)))
+        baseline = {"true": rates, "flat": rewards.mean(), "own": rewards - PrefixValue().of(rewards, WAYS)}[credit]
+        along = (rewards - rates) / (rates * (1 - rates)) * length
+        slopes = (rewards - baseline) * along
+        spread = (rewards - baseline) ** 2 * ((1 - 1 / answers if answers else along**2) - along**2)
+        by_node = np.array([slopes[[way == node for way in WAYS]].sum() for node in RATES])
+        mean, square = mean + chance * by_node, square + chance * float((by_node**2).sum() + spread.sum())
+    return mean.tolist(), square - float((mean**2).sum())
+
+
+@claim(
+    "By enumeration: the prefix's true value leaves the expected gradient as it is, and a group's flat mean gives 7/8 "
+    "of it with a greater variance; samples' own values give (m - 1)/m of it. Where an answer is one of two by its "
+    "log-odds the flat mean's variance is the smaller one, since the best baseline there is 1 - p.",
+    "arXiv:2509.09284; the last sentence derived",
+)
+def _() -> Finding:
+    sizes = [sum(one == way or one.startswith(way + "/") for one in WAYS) for way in RATES]
+    off, spread = 0.0, dict[str, list[float]]()
+    for answers in (20, None):
+        due = [2 * math.sqrt(p * (1 - p) / answers) if answers else 2 * p * (1 - p) for p in RATES.values()]
+        shares = {"true": [1.0] * 4, "flat": [7 / 8] * 4, "own": [(size - 1) / size for size in sizes]}
+        for credit, parts in shares.items():
+            mean, variance = enumerated(credit, answers)
+            off = max(off, gap(mean, [one * part for one, part in zip(due, parts, strict=True)]))
+            spread.setdefault(credit, []).append(variance)
+    (true, true_of_two), (flat, flat_of_two) = spread["true"], [one * (8 / 7) ** 2 for one in spread["flat"]]
+    return Finding(off < 1e-12 and true < flat and true_of_two > flat_of_two, say(off=off, variances=str(spread)))
+
+
+@claim("The projection keeps every order, mean 0 and the norm; no feasible point is nearer to the returns.")
+def _() -> Finding:
+    broken, nearer, credit = 0.0, -math.inf, TreeOrdered(sweeps=5000)
+    for number in range(6):
+        draw = Key.of(number).numpy()
+        rewards = draw.integers(0, 2, 8).astype(np.float64) * (4.0 if number % 2 else 1.0)
+        pairs = ordered(rewards, WAYS)
+        found = credit.of(rewards, WAYS)
+        lacks = [0.05 - found[better] + found[worse] for worse, better in pairs]
+        broken = max(broken, abs(found.sum()), float(found @ found) - 8, *lacks)
+        for _ in range(20):
+            other = projected(draw.normal(size=8) * 2, pairs, 0.05, 5000)
+            nearer = max(nearer, float((rewards - found) @ (other - found)))
+    return Finding(broken < 1e-6 and nearer < 1e-5, say(largest_break=broken, largest_gain_of_another=nearer))
+
+
+@claim("Where no constraint binds it is R - mean R; of equal returns the shorter prefix is not below the longer.")
+def _() -> Finding:
+    free = advantages(TREE_OPO_ORDERED, [0.0, 1.0, 0.0, 1.0], ("0",) * 4)
+    one, two, three = advantages(TREE_OPO_ORDERED, [1.0, 1.0, 0.0], ("0", "0/1", "0"))
+    holds = gap(free, [-0.5, 0.5, -0.5, 0.5]) < 1e-9 and one - two > 0.05 - 1e-6 and two > three
+    return Finding(holds, say(free=str(free), shorter=one, longer=two, failed=three))
+
+
+@claim("Prefixes that traces share are one node, asked once; each stands below the longest that it goes on from.")
+def _() -> Finding:
+    traces = [(1, 2, 3, 4), (1, 2, 5, 6), (7, 2, 3, 4)]
+    scenario = Scenario(id="q", prompt="?", metadata={"traces": traces})
+    nodes = PrefixTree(samples=3).nodes(Assignment(scenario), None)
+    found = {way: one.prefix for way, one in nodes.items()}
+    due = {(): 0, (1,): 1, (7,): 1, (1, 2): 2, (7, 2): 2, (1, 2, 3): 3, (1, 2, 5): 3, (7, 2, 3): 3}
+    depth = {prefix: way.count("/") for way, prefix in found.items()}
+    numbers = [one.first for one in nodes.values()]
+    return Finding(depth == due and numbers == list(range(0, 24, 3)), say(nodes=str(found)))
+
+
+@claim("Every node's samples begin with its prefix, imposed and without gradient; all else is learnt.")
+def _() -> Finding:
+    result = Bench(ALL_HARD, TREE_OPO, lr=0.1).step()
+    batch = result.batch
+    assert batch is not None
+    wrong, seen = 0, dict[str, int]()
+    for one in result.trajectories:
+        turn, way = one.turns[0], PREFIX.get(one)
+        length = [0, 2, 4, 6][way.count("/")]
+        own = solution(int(one.scenario.metadata["question"]))
+        imposed = 0 if turn.forced is None else int(turn.forced.sum())
+        wrong += tuple(turn.action[:length]) != own[:length] or imposed != length or len(turn.action) > LENGTH
+        seen[way] = seen.get(way, 0) + 1
+    imposed_ones = batch.forced[batch.occurrences.decision]
+    weights = batch.occurrences.weight
+    sound = bool((weights[imposed_ones] == 0).all()) and bool((weights[~imposed_ones] != 0).all())
+    return Finding(wrong == 0 and sound and set(seen.values()) == {12}, say(samples=str(seen), wrong=wrong))
+
+
+@claim(
+    "Where the start is right once in 6561, completing prefixes has the bare prompt solved more and more at equal "
+    "samples, and GRPO's success stays 0. Among the same samples the ordered credit is ahead of the flat mean on "
+    "average, and the prefix's own value is behind it.",
+    "arXiv:2509.09284; that the value is ahead of the flat mean was not seen",
+)
+def _() -> Finding:
+    others = (TREE_OPO_ORDERED, FLAT, GRPO.but({"rollout.samples": 16}))
+    made = runs(ALL_HARD, TREE_OPO, *others, steps=60, every=60, seeds=range(3), lr=0.1)
+    found = {name: [bench.success() for bench in group] for name, group in made.items()}
+    value, ordered_, flat = (sum(found[name]) for name in ("tree-opo", "tree-opo-ordered", "flat"))
+    return Finding(
+        min(found["tree-opo"]) > 0.1 and max(found["grpo"]) < 0.01 and value < flat < ordered_, lines(success=found)
+    )
+
+
+claim.shipped(TREE_OPO, "credit", sees=lambda run: {"prefixes": run.mean("rollout/prefixes")})
+claim.shipped(TREE_OPO, without={"credit": GRPO.credit, "rollout": GRPO.rollout})
