@@ -152,6 +152,11 @@ class Recipe:
         return any(getattr(stage, "post_decision", False) for stage in self.stages)
 
     @property
+    def learns_from_teacher(self) -> bool:
+        """Whether a stage says (`learns_from_teacher`) that its reference is meant to be a better model."""
+        return any(getattr(stage, "learns_from_teacher", False) for stage in self.stages)
+
+    @property
     def wants_reference(self) -> bool:
         return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or self.plays_reference
 

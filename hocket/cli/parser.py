@@ -261,6 +261,7 @@ def _train(parser: _Parser) -> None:
             "what the policy may call: calculator, python, search:PATH, mcp:COMMAND; see docs/tools.md",
         ),
         ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
+        ("--teacher", "MODEL", "a model or a run in the reference's place, for recipes that are held against one"),
         ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared"),
         ("--run", "NAME", "name of the run folder (the next free one)"),
         ("--runs", "DIR", "where run folders are (runs)"),

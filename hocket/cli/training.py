@@ -150,7 +150,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 def _flag_pairs(options: argparse.Namespace) -> Pairs:
     names = (
-        *("task", "recipe", "model", "workflow", "tools", "judge", "embedder"),
+        *("task", "recipe", "model", "workflow", "tools", "judge", "teacher", "embedder"),
         *("run", "runs", "steps", "seed", "lessons"),
     )
     pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]

@@ -112,9 +112,33 @@ def build_learners(
             frozen=settings.frozen,
             leaves=config.leaves,
         )
+    _seat_teacher(config, learners)
     if all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners
+
+
+def _seat_teacher(config: Config, learners: Mapping[str, Learner]) -> None:
+    """Makes the configured teacher the reference of whoever is held against one.
+
+    Raises:
+        ConfigurationError: when nobody is, or the policy is no language model.
+    """
+    if config.teacher is None:
+        return
+    held = [one for one in learners.values() if one.reference is not None and not one.frozen]
+    if not held:
+        names = ", ".join(dict.fromkeys(one.recipe.name for one in learners.values()))
+        raise ConfigurationError(
+            f"teacher = {config.teacher!r}: {names} is held against no reference; use dgpo-distillation or grpo-kl"
+        )
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.train.models import load_teacher
+
+    for learner in held:
+        if not isinstance(learner.policy, CausalLM):
+            raise ConfigurationError(f"teacher = {config.teacher!r}: only language models have one")
+        learner.reference = load_teacher(config, learner.policy)
 
 
 def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:

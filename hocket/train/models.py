@@ -100,3 +100,25 @@ def load_scorer(
     policy.module.to(device_of(config))
     policy.end_of_turn = Chat(policy.tokenizer).stops
     return policy
+
+
+def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
+    """The model that `config.teacher` names, frozen, beside a policy that it is to teach.
+
+    Raises:
+        ConfigurationError: when it has other tokens than the policy.
+    """
+    from hocket.policies.causal_lm import CausalLM
+    from hocket.train.machine import device_of
+
+    where = model_folder(str(config.teacher), config.runs)
+    key = Key.of(config.seed).derive("teacher", policy.name)
+    teacher = CausalLM.from_pretrained(
+        where, name=policy.name, precision=policy.precision, chat_template=config.chat_template, key=key
+    )
+    if teacher.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
+        raise ConfigurationError(
+            f"teacher = {config.teacher!r} reads other tokens than {policy.name!r}, choose one with its tokenizer"
+        )
+    teacher.module.requires_grad_(False).to(device_of(config))
+    return teacher

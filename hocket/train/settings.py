@@ -157,6 +157,8 @@ class Config:
 
     Attributes:
         task, model, workflow, reward, judge, embedder: see `hocket train --help`. recipe: the method.
+        teacher: a model, or a run by path or name, that recipes with a reference are held against instead of the policy
+            as it was before training; it has the policy's tokenizer.
         texts: a JSON file of texts that the workflow is played with, as best.json of `hocket optimise`.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
@@ -185,6 +187,7 @@ class Config:
     judge: str = "rule"
     embedder: str | None = None
     workflow: str | None = None
+    teacher: str | None = None
     texts: str | None = None
     steps: int | None = None
     seed: int = 0

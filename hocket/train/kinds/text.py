@@ -75,9 +75,15 @@ class Text(Kind):
         return isinstance(workflow_of(config, task, workflow), SingleTurn)
 
     def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
-        """What lessons teach; tools of the task that its workflow leaves aside."""
+        """What lessons teach; a teacher that is missing; tools of the task that its workflow leaves aside."""
         if isinstance(task, LessonTask):
             return (task.remark(config.total_steps),)
+        alone = next((one for one, _ in config.phases if one.learns_from_teacher and config.teacher is None), None)
+        if alone is not None:
+            return (
+                f"{alone.name} learns from a teacher and none is named (--teacher MODEL), so it is held against the "
+                "policy as it was before training",
+            )
         own, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
         if own is None or not own.tools_of or flow.tools_of:
             return ()
