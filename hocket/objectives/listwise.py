@@ -83,8 +83,8 @@ class Listwise(Objective):
             for members, used in zip(lists, told, strict=True)
         ]
         weight = torch.tensor(told).to(dtype) / max(sum(told), 1)
-        ordered = [ordered(score[m].detach(), label[m]) for m, used in zip(lists, told, strict=True) if used]
-        right = sum(ordered) / len(ordered) if ordered else math.nan
+        shares = [ordered(score[m].detach(), label[m]) for m, used in zip(lists, told, strict=True) if used]
+        right = sum(shares) / len(shares) if shares else math.nan
         return Terms(torch.stack(values), weight, Level.GROUP, {"lists/total": sum(told), "lists/accuracy": right})
 
 
