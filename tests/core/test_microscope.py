@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from unrecorded import recordable
 
 from hocket.cli.parser import main
 from hocket.core.annotators import Annotator
@@ -55,9 +56,7 @@ SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
 RECORDABLE = sorted(
     name
     for name, recipe in all_recipes().items()
-    if name != "prism-3d-pbrl"  # It reads what a controller saw.
-    and not recipe.outputs
-    and not any(isinstance(one, Annotator) for one in recipe.reads)
+    if recordable(name, recipe) and not any(isinstance(one, Annotator) for one in recipe.reads)
 )
 
 

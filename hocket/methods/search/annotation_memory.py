@@ -66,12 +66,13 @@ class Annotator(nn.Module):
 
     def __init__(self, key: Key, width: int = 64, heads: int = 4) -> None:
         super().__init__()
-        self.bits, self.record = nn.Linear(BITS, width), nn.Embedding(_SHOWN + 1, width)
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.0, batch_first=True, norm_first=True)
-            for _ in range(2)
-        )
-        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, 1)
+        with torch.random.fork_rng(devices=()):  # What torch draws for new layers is written over by the key's.
+            self.bits, self.record = nn.Linear(BITS, width), nn.Embedding(_SHOWN + 1, width)
+            self.layers = nn.ModuleList(
+                nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.0, batch_first=True, norm_first=True)
+                for _ in range(2)
+            )
+            self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, 1)
         for name, one in self.named_parameters():
             if one.dim() > 1:
                 values = key.derive(name).numpy().normal(0, 1 / math.sqrt(one.shape[1]), one.shape)
