@@ -118,7 +118,7 @@ def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
     )
     if teacher.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
         raise ConfigurationError(
-            f"teacher = {config.teacher!r} reads other tokens than {policy.name!r}, choose one with its tokenizer"
+            f"teacher = {config.teacher!r} reads other tokens than {policy.name!r}; choose one with its tokenizer"
         )
     teacher.module.requires_grad_(False).to(device_of(config))
     return teacher
