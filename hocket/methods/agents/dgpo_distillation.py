@@ -13,46 +13,30 @@ from typing import ClassVar
 
 import torch
 
-from hocket.core.batch import Batch, Level
-from hocket.core.schedules import Setting, bounds, value_at
+from hocket.core.batch import Batch
+from hocket.core.schedules import Setting, value_at
 from hocket.credit.units import trajectory_units
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.aggregate import HORIZON, Aggregate, check, mean, weights
-from hocket.stages import Objective
+from hocket.objectives.aggregate import mean, weights
+from hocket.objectives.divergence import ExactKL
 from hocket.types import Evaluation, Quantity, Terms
 
 
 @dataclass(frozen=True)
-class GuidedWhereFailed(Objective):
+class GuidedWhereFailed(ExactKL):
     """Adds coefficient * KL(student || teacher), exact at each decision, where a trajectory earned less than `passed`.
 
     The teacher is the learner's reference. Nothing is added at decisions of trajectories that passed, nor where all is
     forgiven (coefficient 0); the mean is over all trajectories, so the fewer fail the weaker is the guidance.
 
     Attributes:
-        coefficient: in units of loss per nat, a number or a schedule. passed: the reward from which a trajectory counts
-            as right. aggregate, horizon: as in the objective it accompanies.
-
-    Raises:
-        ValueError: for a negative coefficient.
+        passed: the reward from which a trajectory counts as right. The others are `ExactKL`'s.
     """
-
-    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
-    learns_from_teacher: ClassVar[bool] = True
 
     coefficient: Setting = 1.0
     passed: float = 1.0
-    aggregate: Aggregate = "sequence-mean"
-    horizon: int = HORIZON
 
-    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.KL_EXACT})
-    couples: ClassVar[Level] = Level.DECISION
-    idle_without_advantage: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check(self.aggregate, self.horizon)
-        if bounds(self.coefficient)[0] < 0:
-            raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
+    learns_from_teacher: ClassVar[bool] = True
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen = batch.occurrences
