@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def arena(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket arena`."""
     from hocket.core.keys import Key
-    from hocket.play.arena import Lineup, lineup_of, places_of, played, seated, unread
+    from hocket.play.arena import Lineup, lineup_of, played, seated, unread
+    from hocket.play.operators import places_of
     from hocket.play.screen import Screen
 
     if options.episodes < 1:
@@ -41,6 +42,10 @@ def arena(options: argparse.Namespace, pairs: Pairs) -> int:
         emit({"task": options.task, "lineups": [_told(lineup) for lineup in lineups]})
     else:
         err().print(_table(lineups))
+        for lineup in lineups:
+            if lineup.unread:
+                who = ", ".join(name for name in lineup.who.values() if name.startswith("model:"))
+                err().print(f"{lineup.unread} answers of {who} named no allowed action; one was drawn in their place")
     return 0
 
 

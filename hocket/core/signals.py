@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hocket.core.batch import Batch, Level
+from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.errors import ConfigurationError
 from hocket.core.segments import segment_sum
@@ -72,6 +72,12 @@ def rewards_by_occurrence(batch: Batch) -> Tensor:
         owned = last >= 0
         rewards = rewards.index_add(0, last[owned], batch.scores[REWARD[Level.TRAJECTORY]].values[owned])
     return rewards
+
+
+def paid_at_decisions(batch: Batch, rewards: Tensor) -> Batch:
+    """The batch whose combined reward is `rewards` `[E]` at its decisions, in place of all that stood at any level."""
+    kept = {name: score for name, score in batch.scores.items() if name not in REWARD.values()}
+    return batch.but(scores={**kept, REWARD[Level.DECISION]: LevelScores(Level.DECISION, rewards)})
 
 
 def standing(batch: Batch, name: str) -> Tensor:

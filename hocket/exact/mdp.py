@@ -197,6 +197,13 @@ class TabularMDP:
         return Episode(states, actions, self.reward[states[:-1], actions])
 
 
+def softmax(logits: Array) -> Array:
+    """Shares in proportion to `exp(logits)`, over the last axis."""
+    raised = np.exp(logits - logits.max(-1, keepdims=True))
+    shares: Array = raised / raised.sum(-1, keepdims=True)
+    return shares
+
+
 def _drawn(shares: Array, uniform: float) -> int:
     """The number that a uniform draw in [0, 1) stands for; never one without probability."""
     edges = shares.cumsum()

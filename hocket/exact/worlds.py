@@ -118,18 +118,25 @@ def chain(length: int) -> TabularMDP:
     return TabularMDP(transition, reward, np.eye(length)[0], discount=0.9, name=f"chain:{length}")
 
 
-def inventory(room: int) -> TabularMDP:
-    """A shop with room for so many pieces: order some each day, sell what is asked for, pay for what is kept."""
+def shop(room: int, asked: float, order_cost: float, keep_cost: float, name: str) -> TabularMDP:
+    """A shop with room for so many pieces: order some each day, sell what is asked for, pay for what is kept.
+
+    A piece sells for 1; one more piece is asked for with the probability `asked`, up to the room.
+    """
     transition, reward = np.zeros((room + 1, room + 1, room + 1)), np.zeros((room + 1, room + 1))
-    asked = 0.5 ** np.arange(1, room + 1)
-    demand = np.append(asked, 1 - asked.sum())
-    for stock in range(room + 1):
-        for order in range(room + 1):
-            there = min(stock + order, room)
-            sold = np.minimum(np.arange(room + 1), there)
-            np.add.at(transition[stock, order], there - sold, demand)
-            reward[stock, order] = demand @ sold - 0.5 * order - 0.05 * there
-    return TabularMDP(transition, reward, np.eye(room + 1)[0], discount=0.9, name=f"inventory:{room}")
+    demand = (1 - asked) * asked ** np.arange(room + 1)
+    demand[-1] = asked**room
+    for stock, order in np.ndindex(room + 1, room + 1):
+        there = min(stock + order, room)
+        sold = np.minimum(np.arange(room + 1), there)
+        np.add.at(transition[stock, order], there - sold, demand)
+        reward[stock, order] = demand @ sold - order_cost * order - keep_cost * there
+    return TabularMDP(transition, reward, np.eye(room + 1)[0], discount=0.9, name=name)
+
+
+def inventory(room: int) -> TabularMDP:
+    """A shop where half of the days ask for one more piece."""
+    return shop(room, 0.5, 0.5, 0.05, f"inventory:{room}")
 
 
 def grid(rows: int, columns: int) -> TabularMDP:

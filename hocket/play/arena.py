@@ -13,36 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket import tasks
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
-from hocket.play.operators import Operator, Place, operator
+from hocket.play.operators import Operator, Place, joint_task, operator, places_of
 from hocket.play.worker import Worker, command_of
 from hocket.rollout.joint import Controller, JointPlayer
-from hocket.tasks.joint import JointTask
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Trajectory
-
-
-def joint_task(name: str) -> JointTask:
-    """A joint task.
-
-    Raises:
-        ConfigurationError: for a task of one agent, or of words.
-    """
-    found = tasks.find(name)
-    if not isinstance(found, JointTask):
-        raise ConfigurationError(f"task {name} is no joint world; take one such as dilemma:prisoners or mpe:spread")
-    return found
-
-
-def places_of(task: str) -> dict[str, Place]:
-    """The places of a joint task, by agent."""
-    world = joint_task(task).world
-    return {
-        agent: Place(task, agent, number, len(world.agents), seat)
-        for number, (agent, seat) in enumerate(zip(world.agents, world.seats, strict=True))
-    }
 
 
 def lineup_of(text: str, places: Mapping[str, Place]) -> dict[str, str]:
@@ -68,13 +45,12 @@ class Seated:
     """An operator as what a `JointPlayer` asks, in one copy of a world.
 
     Attributes:
-        place, one: who sits where. player: asked whose turn it is. asks: how often it was asked.
+        place, one: who sits where. player: asked whose turn it is.
     """
 
     place: Place
     one: Operator
     player: JointPlayer | None = None
-    asks: int = 0
     version: int = 0
     name: str = ""
 
@@ -99,7 +75,6 @@ class Seated:
         turn = None if self.player is None else self.player.environment().acting()
         if turn is not None and not turn[0, self.place.number]:
             return np.zeros(1, np.int64) if seat.discrete else np.zeros((1, seat.actions), np.float32), logp
-        self.asks += 1
         kept = None if allowed is None else allowed[0]
         action = self.one.act(observations[0].copy(), kept, uniforms[0, : self.one.draws])
         return self._checked(action, kept), logp
@@ -149,12 +124,6 @@ class Lineup:
     who: Mapping[str, str]
     episodes: list[Episode] = field(default_factory=list)
     unread: int = 0
-
-    @property
-    def title(self) -> str:
-        """In few words."""
-        different = dict.fromkeys(self.who.values())
-        return next(iter(different)) if len(different) == 1 else ", ".join(f"{a}={w}" for a, w in self.who.items())
 
     def mean(self, agent: str) -> tuple[float, float]:
         """The mean return of an agent, and half of its 95 % interval."""
@@ -208,7 +177,7 @@ def played(player: JointPlayer, task: str, number: int, key: Key) -> Episode:
 
 
 def unread(player: JointPlayer) -> int:
-    """How many answers of language models in this process named no action that was allowed."""
+    """How many answers of language models named no action that was allowed."""
     return sum(getattr(getattr(seat, "one", None), "unread", 0) for seat in player.policies.values())
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket import tasks
 from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.worlds import Seat
+from hocket.tasks.joint import JointTask
 
 if TYPE_CHECKING:
     from hocket.play.screen import Screen
@@ -30,15 +32,32 @@ class Place:
     """Where an operator sits.
 
     Attributes:
-        agent: its name. number: among the agents, of which there are `agents`. seat: what it sees and may do.
-        task: what is played.
+        task: what is played. agent: its name. number: among the agents, from 0. seat: what it sees and may do.
     """
 
     task: str
     agent: str
     number: int
-    agents: int
     seat: Seat
+
+
+def joint_task(name: str) -> JointTask:
+    """A joint task.
+
+    Raises:
+        ConfigurationError: for a task of one agent, or of words.
+    """
+    found = tasks.find(name)
+    if not isinstance(found, JointTask):
+        raise ConfigurationError(f"task {name} is no joint world; take one such as dilemma:prisoners or mpe:spread")
+    return found
+
+
+def places_of(task: str) -> dict[str, Place]:
+    """The places of a joint task, by agent."""
+    world = joint_task(task).world
+    pairs = enumerate(zip(world.agents, world.seats, strict=True))
+    return {agent: Place(task, agent, number, seat) for number, (agent, seat) in pairs}
 
 
 class Operator(Protocol):
@@ -117,7 +136,6 @@ class Trained:
 
 def _policy(place: Place, run: str, runs: str) -> tuple[Controller, NDArray[np.float32]]:
     """The policy of a run that sits in a place, and the one-hot number by which it tells its agents apart."""
-    from hocket import tasks
     from hocket.rollout.joint import JointPlayer
     from hocket.train import config as configuration
     from hocket.train.assemble import build_parts

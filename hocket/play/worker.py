@@ -3,18 +3,18 @@
 Messages are msgpack, each after its length in four bytes (big-endian), over standard input and output. The program
 begins with `Ready`; then for every `Begin` it gets ready, for every `Act` it answers `Acted`, and ends with its input.
 
-    python -m hocket.play.worker SPEC TASK AGENT NUMBER      # an operator of this library
+    python -m hocket.play.worker SPEC TASK AGENT RUNS TEMPERATURE      # an operator of this library
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -23,7 +23,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from hocket.core.errors import HocketError
-from hocket.play.operators import Action, Operator, Place, operator
+from hocket.play.operators import Action, Operator, Place, operator, places_of
 
 VERSION = 1
 """Of the protocol; other programs must speak the same."""
@@ -56,9 +56,10 @@ class Act(Struct, frozen=True, tag="act"):
 
 
 class Acted(Struct, frozen=True, tag="acted"):
-    """The action: a number, or a vector."""
+    """The action: a number, or a vector. unread: how many answers of a language model have named none so far."""
 
     action: int | list[float]
+    unread: int = 0
 
 
 Message = Ready | Begin | Act | Acted
@@ -98,14 +99,14 @@ class Worker:
         command: starts it. place: where it sits, for sentences.
 
     Attributes:
-        draws: as it says.
+        draws, unread: as it says.
 
     Raises:
         HocketError: when it does not start, speaks another version, ends, falls silent, or says what is no answer.
     """
 
     def __init__(self, command: str, place: Place) -> None:
-        self.place, self.command = place, command
+        self.place, self.command, self.unread = place, command, 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
         try:
             self._process = subprocess.Popen(
@@ -133,6 +134,7 @@ class Worker:
         found = self._heard()
         if not isinstance(found, Acted):
             raise self._fault("said what is no action")
+        self.unread = found.unread
         return found.action
 
     def close(self) -> None:
@@ -191,13 +193,6 @@ def command_of(spec: str, place: Place, runs: str, temperature: float) -> str:
     return shlex.join(words)
 
 
-def place_in(task: str, agent: str) -> Place:
-    """Where an agent of a joint task sits."""
-    from hocket.play.arena import places_of
-
-    return places_of(task)[agent]
-
-
 def serve(one: Operator, heard: IO[bytes], said: IO[bytes]) -> None:
     """Plays for whoever asks, until they stop."""
     write(said, Ready(VERSION, one.draws))
@@ -207,25 +202,21 @@ def serve(one: Operator, heard: IO[bytes], said: IO[bytes]) -> None:
         elif isinstance(message, Act):
             allowed = None if message.allowed is None else np.array(message.allowed, bool)
             seen, uniforms = np.array(message.observation, np.float32), np.array(message.uniforms, np.float64)
-            write(said, Acted(one.act(seen, allowed, uniforms)))  # type: ignore[arg-type]
+            action = one.act(seen, allowed, uniforms)
+            write(said, Acted(action if isinstance(action, int) else list(action), getattr(one, "unread", 0)))
 
 
-def main(arguments: list[str]) -> None:
-    """`python -m hocket.play.worker SPEC TASK AGENT [RUNS [TEMPERATURE]]`."""
-    import os
-
-    spec, task, agent, *more = arguments
+def main(spec: str, task: str, agent: str, runs: str, temperature: str) -> None:
+    """An operator of this library, as `command_of` asks for it."""
     # Nothing but messages may be written where messages are read.
     said = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    runs, temperature = (more + ["runs", "1"][len(more) :])[:2]
     try:
-        one = operator(spec, place_in(task, agent), runs=runs, temperature=float(temperature))
+        one = operator(spec, places_of(task)[agent], runs=runs, temperature=float(temperature))
     except HocketError as error:
         sys.exit(str(error))
     serve(one, sys.stdin.buffer, said)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path.cwd()))
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

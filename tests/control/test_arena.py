@@ -11,8 +11,8 @@ import pytest
 from tiny_runs import call
 
 from hocket.core.errors import HocketError
-from hocket.play.arena import lineup_of, places_of
-from hocket.play.operators import Chance, Person, asked, drawn
+from hocket.play.arena import lineup_of
+from hocket.play.operators import Chance, Person, asked, drawn, places_of
 from hocket.play.screen import Screen
 
 DILEMMA = ["arena", "--task", "dilemma:prisoners?rounds=3", "--episodes", "3"]

@@ -6,7 +6,7 @@ weights or rewards. How the perturbations are made is derived here from the abst
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key, uniforms
-from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
+from hocket.core.worlds import CourseAround, JointEnvironment, JointWorld, Moved, Seat, WorldAround
 
 Floats = NDArray[np.float64]
 ATTACKS = ("views", "fixed", "noise")
@@ -25,7 +25,7 @@ ASCENTS, RIDGE = 8, 1e-3
 
 
 @dataclass(frozen=True)
-class Attacked:
+class Attacked(WorldAround):
     """`world`, in which every number that an agent sees is off by `budget` at most; rewards and states are true.
 
     `views`: maps from each agent's view to each other's are fitted to `collected` observations of random play, and the
@@ -36,7 +36,6 @@ class Attacked:
         attack: one of these. budget: the largest change, 0 changes nothing. collected: joint observations, for `views`.
     """
 
-    world: JointWorld
     attack: str = "views"
     budget: float = 0.1
     collected: int = 1000
@@ -55,33 +54,18 @@ class Attacked:
                 f"task {self.world.name}: one agent has no other's view; use attack=noise or fixed"
             )
 
-    @property
-    def name(self) -> str:
-        return self.world.name
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return self.world.agents
-
-    @property
-    def seats(self) -> tuple[Seat, ...]:
-        return self.world.seats
-
-    @property
-    def joint(self) -> int:
-        return self.world.joint
-
     def open(self, width: int) -> JointEnvironment:
         return _Misled(self, width)
 
 
-class _Misled(JointEnvironment):
+class _Misled(CourseAround):
     def __init__(self, world: Attacked, width: int) -> None:
-        self.world, self._course = world, world.world.open(width)
+        super().__init__(world.world.open(width))
+        self.world = world
         self._words, self._time = np.zeros((width, 1), np.uint64), np.zeros(width, np.int64)
         self._sizes = [seat.observations for seat in world.seats]
 
-    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Any:
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Mapping[int, str]:
         for slot, seed in zip(slots, seeds, strict=True):
             self._words[slot], self._time[slot] = Key.of(seed).derive("attack").word, 0
         return self._course.reset(slots, seeds)
@@ -106,18 +90,6 @@ class _Misled(JointEnvironment):
             return np.where(uniforms(self._words, counters) < 0.5, -1.0, 1.0)
         maps = fitted(cast(Hashable, self.world.world), self.world.collected)
         return most_contradicting(maps, true, self.world.budget)
-
-    def acting(self) -> NDArray[np.bool_] | None:
-        return self._course.acting()
-
-    def allowed(self) -> Sequence[NDArray[np.bool_] | None]:
-        return self._course.allowed()
-
-    def state(self) -> NDArray[np.float32] | None:
-        return self._course.state()
-
-    def close(self) -> None:
-        self._course.close()
 
 
 @dataclass(frozen=True, eq=False)

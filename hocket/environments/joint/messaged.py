@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
+from hocket.core.worlds import CourseAround, JointEnvironment, Moved, Seat, WorldAround
 
 VOICE = "messenger"
 """What the names of the central agent's voices begin with."""
 
 
 @dataclass(frozen=True)
-class Messaged:
+class Messaged(WorldAround):
     """`world`, whose every move follows a message to each agent, one symbol of an alphabet.
 
     The central agent has a voice for each agent, `messenger_AGENT`, all of which see what nobody below does: the joint
@@ -31,7 +31,6 @@ class Messaged:
         symbols: of the alphabet, 0 or at least 2.
     """
 
-    world: JointWorld
     symbols: int = 4
 
     def __post_init__(self) -> None:
@@ -44,10 +43,6 @@ class Messaged:
                 f"task {self.world.name}: messages are symbols and moves are vectors, which one batch cannot hold; "
                 "drop messages"
             )
-
-    @property
-    def name(self) -> str:
-        return self.world.name
 
     @property
     def count(self) -> int:
@@ -72,17 +67,17 @@ class Messaged:
         return _Told(self, width)
 
 
-class _Told(JointEnvironment):
+class _Told(CourseAround):
     """`speaking`: whether the voices come next in a copy, `[B]`; `told`: the last messages, `[B, n, M]`."""
 
     def __init__(self, world: Messaged, width: int) -> None:
+        super().__init__(world.world.open(width))
         self.world, self.below = world, len(world.world.agents)
-        self._course = world.world.open(width)
         self.speaking = np.full(width, bool(world.count))
         self.told = np.zeros((width, self.below, world.symbols), np.float32)
         self._gone: NDArray[np.bool_] = np.zeros((2, width, self.below), bool)
 
-    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Any:
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Mapping[int, str]:
         chosen = list(slots)
         self.speaking[chosen] = bool(self.world.count)
         self.told[chosen], self._gone[:, chosen] = 0.0, False
@@ -138,6 +133,3 @@ class _Told(JointEnvironment):
     def state(self) -> NDArray[np.float32] | None:
         state = self._course.state()
         return None if state is None else np.concatenate([state, self.told.reshape(len(state), -1)], 1)
-
-    def close(self) -> None:
-        self._course.close()

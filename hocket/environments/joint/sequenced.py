@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
+from hocket.core.worlds import CourseAround, JointEnvironment, Moved, Seat, WorldAround
 
 
 @dataclass(frozen=True)
-class Sequenced:
+class Sequenced(WorldAround):
     """`world`, whose step takes one time for every agent, in their order; the world moves when the last has decided.
 
     After what it sees an agent is told the moves of those before it in this step, a one-hot number each, zeros for
@@ -22,21 +22,11 @@ class Sequenced:
     a_1..a_{i-1})`, and the product of all is any joint policy. Actions must be discrete.
     """
 
-    world: JointWorld
-
     def __post_init__(self) -> None:
         if not all(seat.discrete for seat in self.world.seats):
             raise ConfigurationError(
                 f"task {self.world.name}: continuous moves cannot be told to others; drop sequenced"
             )
-
-    @property
-    def name(self) -> str:
-        return self.world.name
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return self.world.agents
 
     @property
     def told(self) -> int:
@@ -55,15 +45,15 @@ class Sequenced:
         return _InTurn(self, width)
 
 
-class _InTurn(JointEnvironment):
+class _InTurn(CourseAround):
     def __init__(self, world: Sequenced, width: int) -> None:
-        self._course = world.world.open(width)
+        super().__init__(world.world.open(width))
         sizes = [seat.actions for seat in world.seats]
         self._starts = np.cumsum([0, *sizes])
         self._chosen = np.zeros((width, len(sizes)), np.int64)
         self._turn = np.zeros(width, np.int64)
 
-    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Any:
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Mapping[int, str]:
         self._turn[list(slots)] = 0
         return self._course.reset(slots, seeds)
 
@@ -97,12 +87,6 @@ class _InTurn(JointEnvironment):
         told = self._told()
         return [np.concatenate([sight, told], 1) for sight in self._course.seen()]
 
-    def allowed(self) -> Sequence[NDArray[np.bool_] | None]:
-        return self._course.allowed()
-
     def state(self) -> NDArray[np.float32] | None:
         state = self._course.state()
         return None if state is None else np.concatenate([state, self._told()], 1)
-
-    def close(self) -> None:
-        self._course.close()

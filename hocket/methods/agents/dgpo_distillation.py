@@ -72,5 +72,6 @@ DGPO_DISTILLATION = GRPO.but(
         "beta": "1 (regularisers.0.coefficient), chosen here",
         "cold start": "a phase of `sft` before it (`--lessons`, or a plan); not part of the recipe",
     },
+    note="that it goes further than as many more steps of lessons was not seen: on lookup both come to as much",
     regularisers=(GuidedWhereFailed(),),
 )

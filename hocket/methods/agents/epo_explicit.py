@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from hocket.core.batch import Batch, GroupBy, Level, LevelScores
+from hocket.core.batch import Batch, GroupBy
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.core.signals import REWARD, returns, turn_visits
+from hocket.core.signals import paid_at_decisions, returns, turn_visits
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.conventions import COMMON
 from hocket.methods.base.reinforce import REINFORCE
@@ -97,8 +97,7 @@ class DecisiveTurns(Shaping):
         ends[:-1] = visit[1:] != visit[:-1]
         here = ends & torch.tensor(decided, dtype=torch.bool)[visit]
         earned = torch.where(here, value[seen.trajectory], torch.zeros((), dtype=torch.float64))
-        kept = {name: score for name, score in batch.scores.items() if name not in REWARD.values()}
-        return batch.but(scores={**kept, REWARD[Level.DECISION]: LevelScores(Level.DECISION, earned)})
+        return paid_at_decisions(batch, earned)
 
 
 DECISIVE = InfoColumn("decisive", "The places of the turns that a judge called decisive, a list.")

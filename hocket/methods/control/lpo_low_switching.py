@@ -27,7 +27,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.counts import Counts
 from hocket.exact.factored import FactoredMDP, estimated, factored
-from hocket.exact.mdp import Array, TabularMDP
+from hocket.exact.mdp import Array, TabularMDP, softmax
 from hocket.exact.solver import EpisodicSolver, SolverMethod, State
 
 
@@ -99,7 +99,7 @@ def climbed(world: FactoredMDP, shares: Array, width: Array, rate: float, rounds
     """
     logits = np.zeros(world.shape)
     for _ in range(rounds):
-        policy = _softmax(logits)
+        policy = softmax(logits)
         value, quality, left = np.zeros(world.states), np.zeros(world.shape), 0.0
         for step in reversed(range(len(policy))):
             left = 1 + world.discount * left
@@ -107,13 +107,7 @@ def climbed(world: FactoredMDP, shares: Array, width: Array, rate: float, rounds
             quality[step] = np.clip(world.reward + width + ahead, None, left * world.reward.max())
             value = (policy[step] * quality[step]).sum(-1)
         logits = logits + rate * quality
-        yield _softmax(logits), float(world.start @ value)
-
-
-def _softmax(logits: Array) -> Array:
-    raised = np.exp(logits - logits.max(-1, keepdims=True))
-    shares: Array = raised / raised.sum(-1, keepdims=True)
-    return shares
+        yield softmax(logits), float(world.start @ value)
 
 
 LPO_LOW_SWITCHING = SolverMethod(

@@ -26,7 +26,7 @@ from hocket.core.keys import Key
 from hocket.exact.counts import Counts
 from hocket.exact.mdp import Array, TabularMDP
 from hocket.exact.solver import Solver, SolverMethod, State
-from hocket.exact.worlds import WorldFamily
+from hocket.exact.worlds import WorldFamily, shop
 
 Chosen = NDArray[np.bool_]
 
@@ -136,23 +136,10 @@ def posterior(at: Array, trained: Chosen, seen: Array, length: float, noise: flo
     return mean, np.sqrt(np.maximum(1 - (weight * kernel[:, trained]).sum(1), 0))
 
 
-def shop(asked: float, room: int = 6) -> TabularMDP:
-    """A shop where one more piece is asked for with the probability `asked`: order, sell, pay for what is kept."""
-    demand = (1 - asked) * asked ** np.arange(room + 1)
-    demand[-1] = asked**room
-    transition, reward = np.zeros((room + 1, room + 1, room + 1)), np.zeros((room + 1, room + 1))
-    for stock, order in np.ndindex(room + 1, room + 1):
-        there = min(stock + order, room)
-        sold = np.minimum(np.arange(room + 1), there)
-        np.add.at(transition[stock, order], there - sold, demand)
-        reward[stock, order] = demand @ sold - 0.3 * order - 0.1 * there
-    return TabularMDP(transition, reward, np.eye(room + 1)[0], discount=0.9, name=f"shop:{asked:.2f}")
-
-
 def shops(count: int, *, samples: int = 20, seed: int = 0) -> Contexts:
     """Shops from little demand to much; trained from some samples of each decision, worth relative to the best."""
     at = np.linspace(0, 1, count)
-    tasks = [shop(0.3 + 0.6 * one) for one in at]
+    tasks = [shop(6, 0.3 + 0.6 * one, 0.3, 0.1, f"shop:{0.3 + 0.6 * one:.2f}") for one in at]
     policies = []
     for number, task in enumerate(tasks):
         noise = Key.of(seed).derive("shops", number).numpy()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, Episode, TabularMDP
+from hocket.exact.mdp import Array, Episode, TabularMDP, softmax
 from hocket.exact.solver import Solver, SolverMethod, State
 from hocket.exact.worlds import WorldFamily, grid
 
@@ -164,13 +164,6 @@ def gradient(policy: Array, played: list[Episode], gains: Array) -> Array:
         chosen = np.eye(policy.shape[-1])[one.actions] - policy[steps, one.states[:-1]]
         found[steps, one.states[:-1]] += credit[:, None] * chosen
     return found / len(played)
-
-
-def softmax(logits: Array) -> Array:
-    """Shares over the last axis."""
-    raised = np.exp(logits - logits.max(-1, keepdims=True))
-    shares: Array = raised / raised.sum(-1, keepdims=True)
-    return shares
 
 
 def cover(rows: int, columns: int) -> Coverage:

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from hocket.core.batch import Batch, Level, LevelScores
+from hocket.core.batch import Batch
 from hocket.core.casting import Separate
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.core.signals import REWARD, rewards_by_occurrence
+from hocket.core.signals import paid_at_decisions, rewards_by_occurrence
 from hocket.methods.marl.ippo import IPPO
 from hocket.policies.control_networks import Perceptron
 from hocket.stages import Hook, HookContext, Shaping, State
@@ -73,11 +73,10 @@ def meeting(batch: Batch, attacker: str) -> Meeting:
     seen = batch.occurrences
     agents = batch.names["agent"]
     attacker = attacker or agents[0]
-    if attacker not in agents or len(agents) < 2 or batch.time is None:
-        raise ConfigurationError(
-            f"ami seats {attacker!r} as attacker in a team that acts at once, and the agents here are "
-            f"{', '.join(agents)}{nearest(attacker, agents)}; choose a task such as mpe:spread, and one of its agents"
-        )
+    if len(agents) < 2 or batch.time is None:
+        raise ConfigurationError("ami attacks a team that acts at once, and here is none; choose a task as mpe:spread")
+    if attacker not in agents:
+        raise ConfigurationError(f"shaping.0.attacker: there is no agent {attacker!r} here{nearest(attacker, agents)}")
     agent = batch.agent[batch.turn[seen.decision]].numpy()
     time, row = batch.time[seen.decision].numpy(), seen.trajectory.numpy()
     place = np.full((len(agents), batch.trajectories, int(time.max(initial=0)) + 2), -1)
@@ -134,9 +133,7 @@ class AdversarialInfluence(Shaping):
             reward = reward + bonus
         values = earned.clone()
         values[torch.from_numpy(met.attacker)] = reward
-        others = {REWARD[level] for level in (Level.TRAJECTORY, Level.TURN)}
-        scores = {name: score for name, score in batch.scores.items() if name not in others}
-        return batch.but(scores={**scores, REWARD[Level.DECISION]: LevelScores(Level.DECISION, values)}), state
+        return paid_at_decisions(batch, values), state
 
     def bonus(self, batch: Batch, met: Meeting, shared: Tensor, state: State) -> tuple[Tensor, State]:
         """Both terms `[R]` float64, and the fitted weights. `shared` `[R]` is the victims' mean reward."""

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hocket.core.batch import Batch, Level, LevelScores
+from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
-from hocket.core.signals import REWARD
+from hocket.core.signals import paid_at_decisions
 from hocket.methods.marl.ippo import IPPO
 from hocket.stages import Shaping
 
@@ -55,9 +55,7 @@ class FollowedPath(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         paid = self.reward * torch.from_numpy(followed(batch)).double()[batch.occurrences.decision]
-        others = {REWARD[level] for level in (Level.TRAJECTORY, Level.TURN)}
-        scores = {name: score for name, score in batch.scores.items() if name not in others}
-        return batch.but(scores={**scores, REWARD[Level.DECISION]: LevelScores(Level.DECISION, paid)})
+        return paid_at_decisions(batch, paid)
 
 
 FOLLOWER = IPPO.but(

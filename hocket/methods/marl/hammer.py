@@ -42,6 +42,7 @@ HAMMER = IPPO.but(
         "time": "a step of the world takes two times, and every agent's discount counts its own decisions",
     },
     task="mpe:spread?agents=2&hidden=true&messages=4",
+    note="what is told gains a sixth of what seeing the hidden landmark gains, where the paper's messages come near it",
     requires=(Requirement.AGENTS,),
     cast=TwoLevels(),
 )

@@ -13,4 +13,5 @@ LATTICA = Analysis(
     name="lattica",
     title="Nodes without a coordinator: a registry that merges, pieces named by their content",
     where="docs/cluster.md",
+    kind="system",
 )

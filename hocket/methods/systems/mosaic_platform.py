@@ -14,4 +14,5 @@ MOSAIC_PLATFORM = Analysis(
     name="mosaic-platform",
     title="Policies, language models, scripts and people in one world",
     where="docs/control.md",
+    kind="system",
 )

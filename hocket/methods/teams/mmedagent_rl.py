@@ -133,6 +133,8 @@ MMEDAGENT_RL = GRPO.but(
         "credit": "reward of the turn alone, against the same doctor's turns in the scenario's samples",
         "role weights": "one policy each, as the paper has two models",
     },
+    note="cases in words, and specialists that are records in them; that the order of the curriculum teaches more than "
+    "shuffled cases, as the paper reports, was not seen",
     task="referral",
     requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
     workflow="triage-attending",

@@ -207,7 +207,7 @@ class Averaging:
     def _receive(self, sender: str, since: str, data: bytes, heard: dict[str, tuple[int, dict[str, Tensor]]]) -> None:
         """Takes a message, once; what cannot be used is dropped and counted."""
         try:
-            told = self._read(data)
+            told, values = self._read(data)
         except Malformed:
             self.counts["malformed"] += 1
             return
@@ -219,18 +219,17 @@ class Averaging:
             self.counts["duplicate"] += 1
         else:
             self.counts["received"] += 1
-            heard[sender] = told.count, self._values(told)
+            heard[sender] = told.count, values
 
-    def _read(self, data: bytes) -> Change:
+    def _read(self, data: bytes) -> tuple[Change, dict[str, Tensor]]:
         room = sum(self.blocks.size(len(one), one.dtype) + 1000 for one in self.shared.values.values()) + 1000
         if len(data) > room:
             raise Malformed(f"a change of {len(data)} bytes; at most {room} are read")
         try:
             told = _READER.decode(data)
-            self._values(told)
+            return told, self._values(told)
         except (msgspec.MsgspecError, UnicodeDecodeError, Unreadable) as error:
             raise Malformed(f"no change: {error}") from error
-        return told
 
     def _values(self, told: Change) -> dict[str, Tensor]:
         if told.data.keys() != self.shared.values.keys():

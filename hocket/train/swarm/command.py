@@ -204,6 +204,7 @@ class SwarmRun:
         self.swarm = Swarm(recompute=not settings.trust)
         self.nodes: dict[str, NodeTrainer] = {}
         self._rows: dict[str, list[Metrics]] = {}
+        self._averaged = 0
         try:
             for number in range(settings.nodes):
                 self._add(number, pairs, report)
@@ -249,7 +250,8 @@ class SwarmRun:
     def round(self) -> Metrics:
         """One step of every node that lives; means over the honest ones."""
         self.swarm.round()
-        averaged = self._average() if self.averaging is not None else {}
+        due = self.averaging is not None and self.swarm.rounds % self.settings.average == 0
+        averaged = self._average(self.averaging) if self.averaging is not None and due else {}
         honest = [member.name for member in self.swarm.alive if not self._attacks(member.name)]
         rows = [self._rows[name][-1] for name in honest]
         names = ("reward/own", "reward/shared", "shared/groups", "shared/ratio", "swarm/emitted", "length/mean")
@@ -258,12 +260,10 @@ class SwarmRun:
             told["reward/mean"] = _mean(rows, "reward/mean")
         return told | averaged
 
-    def _average(self) -> Metrics:
-        """The nodes' weights become one, when it is time."""
-        assert self.averaging is not None
-        if self.swarm.rounds % self.settings.average and self.swarm.rounds < self.total_steps:
-            return {}
-        return self.averaging.exchange({one.name: self.nodes[one.name].examples() for one in self.swarm.alive})
+    def _average(self, averaging: Averaging) -> Metrics:
+        """The nodes' weights become one."""
+        self._averaged = self.swarm.rounds
+        return averaging.exchange({one.name: self.nodes[one.name].examples() for one in self.swarm.alive})
 
     def finish(self, reason: str) -> dict[str, Any]:
         """Ends the runs of nodes that live, and writes and returns what came of all."""
@@ -283,11 +283,10 @@ class SwarmRun:
 
     def _end_together(self, averaging: Averaging) -> None:
         """All end with the shared weights, which are measured and kept."""
-        living = [self.nodes[member.name] for member in self.swarm.alive]
-        if self.swarm.rounds % self.settings.average and self.swarm.rounds < self.total_steps:
-            averaging.exchange({one.name: self.nodes[one.name].examples() for one in self.swarm.alive})
-        for trainer in living:
-            trainer.measure_again()
+        if self._averaged < self.swarm.rounds:
+            self._average(averaging)
+        for member in self.swarm.alive:
+            self.nodes[member.name].measure_again()
 
     def _told(self, name: str) -> dict[str, Any]:
         """What came of one node."""

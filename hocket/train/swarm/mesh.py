@@ -14,7 +14,6 @@ import os
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
@@ -82,7 +81,7 @@ class Mesh:
 
     Args:
         node: its name, which no other has. host, port: where it listens; port 0 takes a free one.
-        key: the secret that all nodes share. changed: changes what is handed out, for tests.
+        key: the secret that all nodes share.
 
     Attributes:
         registry: what is known of all. inbox: what was sent, oldest first, with who sent it. pieces: that it keeps.
@@ -99,13 +98,12 @@ class Mesh:
         port: int = 0,
         *,
         key: bytes,
-        changed: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self.node, self.registry = node, Registry(node)
         self.inbox: deque[tuple[str, bytes]] = deque(maxlen=HELD)
         self.pieces: dict[str, bytes] = {}
         self.counts: Counter[str] = Counter()
-        self._key, self._changed, self._lock = key, changed, threading.Lock()
+        self._key, self._lock = key, threading.Lock()
         self._lines: dict[str, Connection] = {}
         self._open: set[Connection] = set()
         self._closed = False
@@ -158,8 +156,17 @@ class Mesh:
     # ------------------------------------------------------------ what is published
 
     def publish(self, name: str, data: bytes) -> str:
-        """Hands a thing's pieces to those that are to keep them, and announces it; its address."""
+        """Hands a thing's pieces to those that are to keep them, and announces it; its address.
+
+        Raises:
+            ConfigurationError: when it has more pieces than a node keeps.
+        """
         manifest, pieces = taken_apart(data)
+        if len(pieces) >= HELD:
+            most = HELD * PIECE // 2**20
+            raise ConfigurationError(
+                f"publish: {name} of {len(data) // 2**20} MiB; nodes keep less than {most} MiB each"
+            )
         written = manifest.written()
         pieces[address(written)] = written
         for piece, part in pieces.items():
@@ -334,7 +341,7 @@ class Mesh:
             return Told(self._entries())
         if isinstance(frame, Asked):
             held = self.pieces.get(frame.name)
-            return Given(None if held is None else self._changed(held))
+            return Given(held)
         if isinstance(frame, Given):
             if frame.data is not None:
                 self._keep(address(frame.data), frame.data)

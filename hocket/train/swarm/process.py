@@ -10,6 +10,7 @@ from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.stages import Metrics, Policy
@@ -50,12 +51,14 @@ def key_of(host: str, variable: str | None) -> bytes:
     return OPEN
 
 
+def _trained(policies: dict[str, Policy]) -> dict[str, Tensor]:
+    """What of policies is trained, by `POLICY|NAME`."""
+    return {f"{p}|{name}": one for p, policy in policies.items() for name, one in taken(policy, whole=False).items()}
+
+
 def weights_of(policies: dict[str, Policy]) -> bytes:
     """What of policies is trained, in the format of safetensors."""
-    every = {
-        f"{p}|{name}": one.cpu() for p, policy in policies.items() for name, one in taken(policy, whole=False).items()
-    }
-    data: bytes = safetensors.torch.save({name: one.contiguous() for name, one in every.items()})
+    data: bytes = safetensors.torch.save({name: one.cpu().contiguous() for name, one in _trained(policies).items()})
     return data
 
 
@@ -69,7 +72,7 @@ def set_weights(policies: dict[str, Policy], data: bytes) -> None:
         found = safetensors.torch.load(data)
     except (SafetensorError, ValueError) as error:
         raise Missing(f"no weights: {error}") from error
-    own = {f"{p}|{name}": one for p, policy in policies.items() for name, one in taken(policy, whole=False).items()}
+    own = _trained(policies)
     shapes = {name: (one.shape, one.dtype) for name, one in found.items()}
     if shapes != {name: (one.shape, one.dtype) for name, one in own.items()}:
         raise Missing("these are weights of another model")

@@ -40,7 +40,8 @@ class Registry:
     a map of registers with one writer each).
 
     Args:
-        node: whose copy it is; nobody else writes entries of its name.
+        node: whose copy it is. Entries of its name are its own to write; nothing but the key that nodes share keeps
+            others from it.
     """
 
     def __init__(self, node: str) -> None:

@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, TabularMDP
+from hocket.exact.mdp import Array, TabularMDP, softmax
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.control.subpo import SUBPO, Coverage, SubmodularGradient, cover, gradient, softmax
+from hocket.methods.control.subpo import SUBPO, Coverage, SubmodularGradient, cover, gradient
 
 claim = Claims("subpo", "the paper, as the catalogue recalls it")
 ROOT = Key.of(0).derive("subpo")

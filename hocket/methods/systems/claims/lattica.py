@@ -125,19 +125,20 @@ def _spared(pieces: Sequence[str], every: Sequence[Mesh]) -> list[Mesh]:
 def _() -> Finding:
     data = Key.of(3).derive("weights").numpy().bytes(700_000)
 
-    def flipped(piece: bytes) -> bytes:
-        return bytes([piece[0] ^ 1]) + piece[1:]
+    def damage(one: Mesh) -> None:
+        for name, piece in one.pieces.items():
+            one.pieces[name] = bytes([piece[0] ^ 1]) + piece[1:]
 
     with meshes(5) as every:
         name = every[0].publish("weights", data)
         for one in every[:3]:
-            one._changed = flipped
+            damage(one)
         new = Mesh("new", key=KEY)
         new.join(every[1].where)
         whole, damaged = new.fetch(name) == data, new.counts["damaged"]
         new.vanish()
-        for one in every:
-            one._changed = flipped
+        for one in every[3:]:
+            damage(one)
         other = Mesh("other", key=KEY)
         other.join(every[1].where)
         try:
