@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tiny_runs import assert_same, resume, rows, train
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "outside_agent.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "outside_agent.py"
 
 SHORT = '''
 import asyncio
@@ -35,13 +37,35 @@ def agent_file(folder: Path) -> str:
     return f"outside:{file}:agent"
 
 
-def test_the_example_is_trained_on_what_was_sampled(tmp_path: Path):
-    train(tmp_path, "example", "--workflow", f"outside:{EXAMPLE}:agent", "--decoding.max_tokens", "60", steps=2)
+@pytest.mark.parametrize(
+    ("example", "task", "needs"),
+    [
+        ("outside_agent", "sums", "openai"),
+        ("agents_sdk", "calculator?digits=3", "agents"),
+        pytest.param("langgraph_agent", "sums", "langgraph", marks=pytest.mark.global_rng),
+    ],
+)
+def test_the_examples_are_trained_on_what_was_sampled(tmp_path: Path, example: str, task: str, needs: str):
+    pytest.importorskip(needs)
+    more = ("--task", task, "--workflow", f"outside:{EXAMPLES / example}.py:agent", "--decoding.max_tokens", "60")
+    train(tmp_path, "example", *more, steps=2)
     found = rows(tmp_path / "example")
     for row in found[1:]:
         assert row["episodes/failed"] == 0
         # Sampler and learner agree about every token of every call.
         assert abs(row["kl/behaviour"]) < 1e-6
+
+
+def test_a_framework_calls_its_own_tool(tmp_path: Path):
+    """The Agents SDK reads the call, carries it out and shows the result; all of it is one conversation here."""
+    pytest.importorskip("agents")
+    more = ("--task", "calculator", "--workflow", f"outside:{EXAMPLES / 'agents_sdk.py'}:agent")
+    train(tmp_path, "tool", *more, "--decoding.max_tokens", "60", steps=1)
+    first = json.loads((tmp_path / "tool" / "rollouts" / "step-000001.jsonl").read_text().splitlines()[0])
+    ask, answer = first["turns"][:2]
+    assert "<tool_call>" in ask["text"]
+    assert answer["parent"] == ask["id"]
+    assert answer["prompt"][-1]["role"] == "tool"
 
 
 @pytest.mark.slow

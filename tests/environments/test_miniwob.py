@@ -1,0 +1,173 @@
+"""Pages in a real browser: told in words, moved in words, the same every time."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.environments import browser as browsing
+from hocket.environments.miniwob import SEAT, MiniWoB
+from hocket.tasks import find
+from hocket.testing import rehearse
+from hocket.types import Scenario
+
+pytestmark = [
+    pytest.mark.skipif(not any(map(shutil.which, browsing.NAMES)), reason="needs the chromium browser"),
+    pytest.mark.skipif(find_spec("miniwob") is None, reason="needs the package miniwob"),
+]
+
+FORM = """<!DOCTYPE html><html><body>
+<div id="query">Write "blue" and tick the box.</div>
+<input id="word"><label><input type="checkbox" id="box">sure</label>
+<select id="size"><option>small</option><option>large</option></select><button id="send">Send</button>
+<div style="display: none">hidden</div>
+<script>
+  Math.seedrandom = (seed) => { window.seeded = seed; };
+  var WOB_DONE_GLOBAL = false, WOB_RAW_REWARD_GLOBAL = 0;
+  addEventListener("beforeunload", (event) => event.preventDefault());
+  const by = (name) => document.getElementById(name);
+  window.core = { cover_div: true, startEpisodeReal() {}, getUtterance: () => by("query").textContent };
+  by("send").onclick = () => {
+    alert("sent");
+    WOB_DONE_GLOBAL = true;
+    const right = by("word").value === "blue" && by("box").checked && by("size").value === "large";
+    WOB_RAW_REWARD_GLOBAL = right ? 1 : -1;
+  };
+</script></body></html>"""
+
+
+def opened(page: str, seed: int = 0, **settings):
+    environment = MiniWoB(page, **settings).make(Scenario("s", ""))
+    environment.reset(Key.of(seed))
+    return environment
+
+
+def played(environment, *moves: str) -> list[float]:
+    return [environment.act({SEAT: move})[SEAT] for move in moves]
+
+
+@pytest.fixture
+def form(tmp_path: Path):
+    (tmp_path / "form.html").write_text(FORM)
+    environment = opened("form", root=str(tmp_path))
+    yield environment
+    environment.close()
+
+
+def test_a_page_of_ones_own_is_told_and_filled_in(form) -> None:
+    assert form.observe(SEAT).text.splitlines() == [
+        'Write "blue" and tick the box.',
+        '1 text field ""',
+        "2 text sure",
+        "3 checkbox",
+        "4 option small (chosen)",
+        "5 option large",
+        "6 button Send",
+    ]
+    assert form.observe(SEAT).actions[-1] == "type 1 blue"
+    assert played(form, "type 1 blue", "click 3", "CLICK 5.") == [0.0, 0.0, 0.0]
+    assert form.elements[0] == 'text field "blue"'
+    assert form.elements[2:5] == ("checkbox (on)", "option small", "option large (chosen)")
+    assert played(form, "click 6") == [1.0]
+    assert form.over
+    assert not form.truncated
+
+
+def test_what_is_no_move_costs_a_move_and_changes_nothing(form) -> None:
+    before = form.observe(SEAT).text
+    assert played(form, "", "click 7", "type 2 blue", "jump") == [0.0] * 4
+    assert form.illegal == {SEAT: 4}
+    assert form.observe(SEAT).text == f"{before}\nThat was no move."
+    assert played(form, "click 6") == [-1.0]
+
+
+def test_an_episode_ends_at_its_limit(form) -> None:
+    assert played(form, *["click 1"] * 5) == [0.0] * 5
+    assert form.over
+    assert form.truncated
+
+
+def test_a_page_that_would_not_let_go_is_left(form) -> None:
+    played(form, "type 1 blue")
+    for _ in range(3):
+        form.reset(Key.of(1))
+        assert form.elements[0] == 'text field ""'
+
+
+def test_equal_keys_are_equal_episodes_whatever_was_before() -> None:
+    first, other = opened("click-button", 3), opened("click-button", 4)
+    told = first.observe(SEAT).text
+    assert told.startswith('Click on the "')
+    assert other.observe(SEAT).text != told
+    played(other, "click 1", "click 2")
+    other.reset(Key.of(3))
+    assert other.observe(SEAT).text == told
+    first.close()
+    other.close()
+
+
+def test_the_packages_pages_pay_what_they_ask_for() -> None:
+    page = opened("click-button", 3)
+    wanted = page.asked.split('"')[1]
+    place = page.elements.index(f"button {wanted}")
+    assert played(page, f"click {place + 1}") == [1.0]
+    page.close()
+    page = opened("enter-text", 5)
+    assert played(page, next(m for m in page.observe(SEAT).actions if m.startswith("type"))) == [0.0]
+    assert played(page, f"click {page.elements.index('button Submit') + 1}") == [1.0]
+    page.close()
+
+
+def test_a_task_plays_it() -> None:
+    task = find("miniwob:click-test?reading=answer&instruct=false")
+    (episode,) = rehearse(task.workflow, task.scenario("train", 0), ["<answer>click 1</answer>"])
+    assert task.success(episode) == 1.0
+
+
+def test_lessons_hold_legal_moves_only() -> None:
+    task = find("miniwob:enter-text")
+    import numpy as np
+
+    talks = task.lessons.play(task.scenario("train", 0), np.random.default_rng(0))
+    assert all(talk.said[0]["content"].split()[0] in ("click", "type") for talk in talks)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("click-buton", "there is no page 'click-buton' in miniwob/; did you mean 'click-button'?"),
+        ("drag-box", "drag-box wants a hand"),
+        ("click-button?limit=0", "limit and concurrent are at least 1"),
+        ("form?root=/nowhere", "there is no page 'form' in nowhere/"),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said.replace("?", r"\?").replace("'", "'")):
+        find(f"miniwob:{name}")
+
+
+def test_a_missing_browser_is_said(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("HOCKET_BROWSER", raising=False)
+    with pytest.raises(ConfigurationError, match="web pages need Chromium"):
+        browsing.Browser()
+    monkeypatch.setenv("HOCKET_BROWSER", "/bin/true")
+    with pytest.raises(ConfigurationError, match="does not start"):
+        browsing.Browser()
+
+
+def test_a_browser_that_dies_fails_its_episode_and_the_next_one_has_another() -> None:
+    page = opened("click-test")
+    browsing.browser()._process.kill()
+    browsing.browser()._process.wait()
+    with pytest.raises(HocketError, match="the browser has ended"):
+        played(page, "click 1")
+    page.close()
+    page = opened("click-test")
+    assert played(page, "click 1") == [1.0]
+    page.close()
