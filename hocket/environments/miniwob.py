@@ -26,26 +26,24 @@ from hocket.types import Scenario
 
 SEAT = "agent"
 
-BEYOND = tuple(
-    [
-        "drag-",
-        "draw-",
-        "bisect-angle",
-        "chase-circle",
-        "circle-center",
-        "find-midpoint",
-        "grid-coordinate",
-        "highlight-text",
-        "hot-cold",
-        "hover-shape",
-        "moving-items",
-        "resize-textarea",
-        "right-angle",
-        "scroll-text",
-        "text-editor",
-        "use-colorwheel",
-        "use-slider",
-    ]
+BEYOND = (
+    "drag-",
+    "draw-",
+    "bisect-angle",
+    "chase-circle",
+    "circle-center",
+    "find-midpoint",
+    "grid-coordinate",
+    "highlight-text",
+    "hot-cold",
+    "hover-shape",
+    "moving-items",
+    "resize-textarea",
+    "right-angle",
+    "scroll-text",
+    "text-editor",
+    "use-colorwheel",
+    "use-slider",
 )
 """Pages that want a hand that drags, draws or points at a place, by how their names begin."""
 
