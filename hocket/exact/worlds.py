@@ -1,4 +1,4 @@
-"""Worlds by name: `lock:10` is the family `lock` at the size 10, `FILE.npz` one of a user's."""
+"""Worlds by name: `lock:10` is the family `lock` at the size 10, `openspiel:kuhn_poker` a game, `FILE.npz` your own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WorldFamily:
 
 
 def world(name: str) -> World:
-    """What `lock:10`, `grid:4x4`, `FILE.npz` or `FILE.py:NAME` names.
+    """What `lock:10`, `grid:4x4`, `openspiel:kuhn_poker`, `FILE.npz` or `FILE.py:NAME` names.
 
     Raises:
         ConfigurationError: for an unknown name, a size that does not fit, or a file that holds no world.
@@ -63,6 +63,10 @@ def world(name: str) -> World:
         made: World = found() if callable(found) else found
         return made
     kind, _, text = name.partition(":")
+    if kind == "openspiel":
+        from hocket.exact.trees import of_openspiel
+
+        return of_openspiel(text)
     family: WorldFamily = WORLDS.find(kind)
     try:
         size = tuple(int(one) for one in text.split("x")) if text else family.size

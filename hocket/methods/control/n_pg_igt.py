@@ -172,7 +172,7 @@ N_PG_IGT = SolverMethod(
     solver=NormalisedAscent(),
     world="episodes:6x3",
     steps=2000,
-    source="Stochastic Policy Gradient Methods: Improved Sample Complexity for Fisher-non-degenerate Policies (recalled)",
-    note="tables only; that its gap falls faster in samples than REINFORCE's at its best step was not seen on a small "
-    "linear regulator",
+    source="Stochastic Policy Gradient Methods: Improved Sample Complexity for Fisher-non-degenerate Policies",
+    note="tables only; that its gap falls faster in samples than that of REINFORCE at its best step was not seen on a "
+    "small linear regulator",
 )
