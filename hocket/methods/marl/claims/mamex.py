@@ -1,0 +1,112 @@
+"""Claims of equilibria of optimistic tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.exact.markov_games import MarkovGame, coarse_equilibrium, doors, gap, strangers
+from hocket.exact.mdp import Array
+from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.methods.marl.mamex import MAMEX, OptimisticTable, loss
+
+claim = Claims("mamex", "recalled")
+
+
+def gaps(game: MarkovGame, solver: OptimisticTable, steps: int, seed: int = 0) -> Array:
+    """The gap of what was played in each round."""
+    state, found = solver.init(game, Key.of(seed)), []
+    for step in range(steps):
+        state, _ = solver.step(game, state, Key.of(seed).derive(step))
+        found.append(-game.value(solver.answer(game, state)))
+    return np.array(found)
+
+
+def growth(found: Array) -> float:
+    """The log-log slope of the summed gaps over their last three quarters: 1 where they stay as they are."""
+    summed, rounds = found.cumsum(), np.arange(1, len(found) + 1)
+    late = rounds > len(found) / 4
+    return float(np.polyfit(np.log(rounds[late]), np.log(summed[late] + 1e-12), 1)[0])
+
+
+@claim("The table of a hypothesis is what its pairs earn, walked path by path.")
+def _() -> Finding:
+    game, off = strangers(2, 3), 0.0
+
+    def earned(kind: int, own: int, other: int, state: int, step: int) -> Array:
+        if step == game.horizon:
+            return np.zeros(2)
+        moves = int(game.policies[own, step, state]), int(game.policies[other, step, state])
+        onward = game.candidates[kind, state, moves[0], moves[1]]
+        after = [share * earned(kind, own, other, to, step + 1) for to, share in enumerate(onward)]
+        return game.reward[:, state, moves[0], moves[1]] + sum(after, np.zeros(2))
+
+    for kind in range(3):
+        for own, other in np.ndindex(len(game.policies), len(game.policies)):
+            off = max(off, float(np.abs(earned(kind, own, other, 0, 0) - game.payoffs[kind, :, own, other]).max()))
+    return below(1e-12, len(game.policies) == 8, off=off)
+
+
+@claim("Nobody gains much by leaving what regret matching finds; where interests are opposed it is worth the value.")
+def _() -> Finding:
+    draw, worst, apart = Key.of(1).derive("tables").numpy(), 0.0, 0.0
+    for _ in range(20):
+        pay = draw.uniform(size=(2, 6, 5))
+        worst = max(worst, gap(pay, coarse_equilibrium(pay)))
+        one = draw.uniform(-1, 1, (2, 2))
+        found = coarse_equilibrium(np.stack([one, -one]), 4000)
+        low, high = one.min(1).max(), one.max(0).min()  # A saddle, or the mixed value of a table of two by two.
+        mixed = (one[0, 0] * one[1, 1] - one[0, 1] * one[1, 0]) / (one[0, 0] + one[1, 1] - one[0, 1] - one[1, 0])
+        apart = max(apart, abs(float((found * one).sum()) - (low if low >= high else mixed)))
+    return below(0.03, gap=worst, from_value=apart)
+
+
+@claim("A gap is what the better-off deviation gains against what the other was told to play.")
+def _() -> Finding:
+    """One of two who are told (0, 0) and (1, 1) evenly, and are paid for differing, gains nothing by either move."""
+    differ = 1 - np.eye(2)
+    even, sure = np.eye(2) / 2, np.diag([1.0, 0.0])
+    pay = np.stack([differ, np.zeros((2, 2))])
+    return below(
+        1e-12, even=gap(pay, even) - 0.5, sure=gap(pay, sure) - 1.0, second=gap(pay[::-1].transpose(0, 2, 1), sure) - 1
+    )
+
+
+@claim("A hypothesis loses by what it thought unlikely, and pays eta for what it is behind the best.")
+def _() -> Finding:
+    game = strangers(3, 12)
+    losses, table = np.zeros(12), np.zeros((2, 16, 16))
+    for episode in range(5):
+        walk = game.walk(37 * episode % 256, Key.of(episode))
+        for kind in range(12):
+            for step in range(2):
+                state, after, (own, other) = walk.states[step], walk.states[step + 1], walk.moves[step]
+                losses[kind] -= np.log(game.candidates[kind, state, own, other, after])
+    summed = sum(loss(game, game.walk(37 * episode % 256, Key.of(episode))) for episode in range(5))
+    table[:] = -np.inf
+    for kind in range(12):
+        table = np.maximum(table, game.payoffs[kind] - 0.3 * (losses[kind] - losses.min()))
+    found = OptimisticTable(eta=0.3).table(game, losses)
+    return below(1e-12, losses=float(np.abs(summed - losses).max()), table=float(np.abs(found - table).max()))
+
+
+@claim("Summed gaps grow more slowly than rounds behind doors, and the gap goes there and among strangers.")
+def _() -> Finding:
+    behind = [gaps(doors(6), OptimisticTable(rounds=400), 120, seed) for seed in range(4)]
+    among = [gaps(strangers(3, 12), OptimisticTable(rounds=400), 60, seed) for seed in range(3)]
+    grown, late = [growth(one) for one in behind], [float(one[-20:].mean()) for one in behind + among]
+    return Finding(max(grown) < 0.8 and max(late) < 0.02, say(growth=grown, late=late))
+
+
+@claim("Without hope no door is tried, and the gap stays; a dear loss leaves only what is likeliest, hope among it.")
+def _() -> Finding:
+    game = doors(3)
+    hoping, dear = (gaps(game, OptimisticTable(eta=eta, rounds=400), 60) for eta in (0.1, 1e6))
+    without = gaps(game, OptimisticTable(optimistic=False, rounds=400), 60)
+    return Finding(
+        hoping[-1] < 0.02 and dear[-1] < 0.02 and without.min() > 0.15 and abs(growth(without) - 1) < 1e-6,
+        say(hoping=float(hoping[-1]), dear=float(dear[-1]), without=float(without[-1])),
+    )
+
+
+claim.solved(MAMEX, {"optimistic": False}, better={"value": 1, "regret": -1})
