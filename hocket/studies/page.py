@@ -173,4 +173,6 @@ def _search(search: Json) -> Json:
         for one in search["candidates"]
     ]
     chosen = ", ".join(f"{key} {value}" for key, value in search["chosen"].items())
+    if search.get("gap") is not None:
+        chosen += f" ({search['tuned']:.3f} on tuning seeds, {search['tested']:.3f} on testing seeds)"
     return {**search, "candidates": candidates, "chosen": chosen}

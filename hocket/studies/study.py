@@ -52,6 +52,7 @@ class Tuning:
 
     Attributes:
         grid: the values tried, by dotted key, e.g. `{update.lr: [1e-4, 3e-4]}`; every combination is a candidate.
+        draws: so many combinations at random instead, where there are more.
         seeds: tuning seeds of every candidate.
         halving: successive halving: the best 1/halving of the candidates go on with `halving` times the seeds, until
             one is left. None settles after the first round.
@@ -61,6 +62,7 @@ class Tuning:
     """
 
     grid: Mapping[str, Any] = field(default_factory=dict)
+    draws: int | None = None
     seeds: int = 1
     halving: int | None = None
     per: Literal["family", "recipe"] = "family"
@@ -69,6 +71,10 @@ class Tuning:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise ValueError(f"seeds must be at least 1, not {self.seeds}")
+        if self.seeds > TUNING_SEEDS:
+            raise ValueError(f"seeds must be at most {TUNING_SEEDS}, not {self.seeds}")
+        if self.draws is not None and self.draws < 1:
+            raise ValueError(f"draws must be at least 1, not {self.draws}")
         if self.halving is not None and self.halving < 2:
             raise ValueError(f"halving must be at least 2, not {self.halving}")
         for key, values in self.grid.items():

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from hocket.core.keys import Key
 from hocket.recipes import find
 from hocket.studies.planning import Planner
 from hocket.studies.study import TUNING_SEEDS, Study, StudyMethod, Tuning
@@ -86,8 +89,22 @@ def _unit(entry: StudyMethod, tuning: Tuning) -> str:
 
 
 def _candidates(tuning: Tuning, planner: Planner, entry: StudyMethod) -> list[Settings]:
-    """Every combination of the grid's values for the settings that the method has and does not set itself."""
+    """Combinations of the grid's values for the settings that the method has and does not set itself."""
     known = {
         key: values for key, values in tuning.grid.items() if planner.has(entry, key) and key not in entry.settings
     }
-    return [dict(zip(known, values, strict=True)) for values in itertools.product(*known.values())]
+    return combinations(known, tuning.draws)
+
+
+def combinations(grid: Mapping[str, Sequence[Any]], draws: int | None = None) -> list[Settings]:
+    """Every combination of a grid's values, the last key the fastest; or so many of them, drawn, where there are more.
+
+    Which are drawn depends on the grid alone.
+    """
+    shape = [len(values) for values in grid.values()]
+    total = math.prod(shape)
+    if draws is None or draws >= total:
+        return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    drawn = Key.of(0).derive("tuning", *grid).numpy().choice(total, draws, replace=False)
+    places = (np.unravel_index(int(number), shape) for number in np.sort(drawn))
+    return [{name: values[int(at)] for at, (name, values) in zip(place, grid.items(), strict=True)} for place in places]

@@ -51,7 +51,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "play": {"train", "serve"} | BASE,
     # What examines them.
     "lab": {"recipe", "recipes", "train"} | BASE,
-    "claims": {"recipe", "recipes", "methods", "train", "nano", "lab", "play", "front"} | BASE,
+    "claims": {"recipe", "recipes", "methods", "train", "nano", "lab", "play", "studies", "front"} | BASE,
     "report": {"recipe", "recipes", "train", "lab", "front"} | BASE,
     "studies": {"recipe", "recipes", "train", "lab", "report", "front"} | BASE,
 }
