@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, HocketError
@@ -35,19 +36,13 @@ _FLAGS = (
     *("--headless", "--no-first-run", "--remote-debugging-pipe", "--disable-gpu", "--disable-quic", "--mute-audio"),
     *("--disable-extensions", "--disable-background-networking", "--disable-sync", "--renderer-process-limit=2"),
     *("--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-dev-shm-usage"),
-    *("--allow-file-access-from-files", "--proxy-server=127.0.0.1:9", "--window-size=500,500"),
+    *("--proxy-server=127.0.0.1:9", "--proxy-bypass-list=<-loopback>", "--window-size=500,500"),
 )
-"""Pages are files: whatever they ask of a network goes to a proxy that is not there."""
+"""Pages are files: what they ask of a network, this machine included, goes to a proxy that is not there."""
 
 
-_UNASKED = """
-window.alert = window.print = () => {}; window.confirm = () => true; window.prompt = () => null;
-const add = EventTarget.prototype.addEventListener;
-EventTarget.prototype.addEventListener = function (kind, ...rest) {
-  if (kind !== "beforeunload") add.call(this, kind, ...rest);
-};
-"""
-"""Nobody is there to close a dialog or to be asked before a page is left; either stops the page."""
+_BEFORE = Path(__file__).with_name("before.js")
+"""What runs before a page's own scripts: its clock stands still until `pageClock.advance`, and dialogs are answered."""
 
 _BECOME = "import os, sys; a, b, *line = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execvp(line[0], line)"
 
@@ -140,11 +135,11 @@ class Browser:
             if there is not None:
                 self._idle.remove(there)
                 return there
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        target = str(self.ask("Target.createTarget", url="about:blank")["targetId"])
         session = str(self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         self.ask("Page.enable", session)
-        self.ask("Page.addScriptToEvaluateOnNewDocument", session, source=_UNASKED)
-        return Page(self, session)
+        self.ask("Page.addScriptToEvaluateOnNewDocument", session, source=_BEFORE.read_text())
+        return Page(self, target, session)
 
     def give_back(self, page: Page) -> None:
         """Keeps a page for the next one who wants one."""
@@ -190,8 +185,9 @@ class Page:
         url: where it is, None before it was opened.
     """
 
-    def __init__(self, browser: Browser, session: str) -> None:
-        self._browser, self._session = browser, session
+    def __init__(self, browser: Browser, target: str, session: str) -> None:
+        self._browser, self._target, self._session = browser, target, session
+        self._sound = True
         self.url: str | None = None
 
     def open(self, url: str, ready: str, script: str) -> None:
@@ -201,19 +197,18 @@ class Page:
             HocketError: when it cannot be reached, or never becomes so.
         """
         self.url = None
-        told = self._browser.ask("Page.navigate", self._session, url=url)
+        told = self._ask("Page.navigate", url=url)
         if told.get("errorText"):
             raise HocketError(f"the page {url} cannot be opened: {told['errorText']}")
         # A document that is on its way answers for the one before; its address tells them apart.
         here = f"location.href === {json.dumps(url)} && document.readyState === 'complete' && !!({ready})"
-        for _ in range(int(ANSWERING / 0.01)):
-            with suppress(HocketError):  # Asked between two documents.
-                if self.evaluate(here):
-                    self.evaluate(script)
-                    self.url = url
-                    return
+        until = time.monotonic() + ANSWERING
+        while not self._told(here).get("value"):  # Also where it was asked between two documents.
+            if time.monotonic() > until:
+                raise HocketError(f"the page {url} did not become ready within {ANSWERING:g} s")
             time.sleep(0.01)
-        raise HocketError(f"the page {url} did not become ready within {ANSWERING:g} s")
+        self.evaluate(script)
+        self.url = url
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page, a promise's when it is kept.
@@ -221,17 +216,34 @@ class Page:
         Raises:
             HocketError: when it throws.
         """
-        told = self._browser.ask(
-            "Runtime.evaluate", self._session, expression=expression, returnByValue=True, awaitPromise=True
-        )
-        if "exceptionDetails" in told:
-            details = told["exceptionDetails"]
-            raise HocketError(f"the page raised {details.get('exception', {}).get('description', details['text'])}")
-        return told["result"].get("value")
+        told = self._told(expression)
+        if "raised" in told:
+            raise HocketError(f"the page raised {told['raised']}")
+        return told.get("value")
 
     def close(self) -> None:
-        """Gives the page back as it is."""
-        self._browser.give_back(self)
+        """Gives the page back as it is; one that has once not answered is shut."""
+        if self._sound:
+            self._browser.give_back(self)
+        elif not self._browser.ended:
+            with suppress(HocketError):
+                self._browser.ask("Target.closeTarget", targetId=self._target)
+
+    def _told(self, expression: str) -> Mapping[str, Any]:
+        """The `value` of an expression, or what it `raised`."""
+        told = self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" not in told:
+            found: Mapping[str, Any] = told["result"]
+            return found
+        details = told["exceptionDetails"]
+        return {"raised": details.get("exception", {}).get("description", details["text"])}
+
+    def _ask(self, method: str, **parameters: Any) -> Mapping[str, Any]:
+        try:
+            return self._browser.ask(method, self._session, **parameters)
+        except HocketError:
+            self._sound = False
+            raise
 
 
 _STARTING = threading.Lock()

@@ -1,10 +1,10 @@
 """Web pages in the manner of MiniWoB++ (Liu et al. 2018, arXiv 1802.08802), in a real browser, told and moved in words.
 
-The pages are those of the package `miniwob` (125 of them), or HTML files of one's own that keep its protocol:
+The pages are those of the package `miniwob` (100 of its 130), or HTML files of one's own that keep its protocol:
 `Math.seedrandom`, `core.startEpisodeReal()`, `core.getUtterance()` and the globals `WOB_DONE_GLOBAL` and
 `WOB_RAW_REWARD_GLOBAL`. A page is shown as a numbered list of what can be seen and acted on. Time does not count: the
-reward is the raw one, and an episode has a number of moves instead of seconds. Episodes repeat where a page's own
-timers do not decide: of 105 pages tried, all but `email-inbox-delete`, which takes rows away in its own time.
+reward is the raw one, and an episode has a number of moves instead of seconds. A page's own clock moves by a second
+with each move, so that its timers do the same in every episode.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BEYOND = (
 )
 """Pages that want a hand that drags, draws or points at a place, by how their names begin."""
 
-LASTING = ("book-flight", "choose-date", "email-inbox", "form-sequence", "use-autocomplete")
+LASTING = ("book-flight", "choose-date", "form-sequence", "simon-says", "use-autocomplete")
 """Pages of the package that remember episodes before, by how their names begin: found by playing all of them, each
 episode on a page just loaded and on one in use. They are loaded anew for every episode, as pages of one's own are,
 which costs five times as much."""
@@ -125,6 +125,8 @@ class MiniWoB:
 class Browsing(Environment):
     """One episode on a page. The reward is the page's, in [-1, 1], when it ends; 0 at the limit of moves.
 
+    The limit is also reached where a page shows nothing that can be acted on.
+
     A move that is not one changes nothing, counts as illegal and as a move.
 
     Attributes:
@@ -135,12 +137,11 @@ class Browsing(Environment):
 
     def __init__(self, world: MiniWoB) -> None:
         self.world, self.agents = world, world.agents
-        self.asked, self.elements, self.moves = "", (), 0
+        self.asked, self.moves = "", 0
+        self.elements: Sequence[str] = ()
         self._page: Page | None = None
         self._fields: frozenset[int] = frozenset()
         self._over, self._wrong, self._notice = True, 0, ""
-
-    elements: Sequence[str]
 
     def reset(self, key: Key) -> None:
         url = (self.world.folder / f"{self.world.page}.html").as_uri()
@@ -159,7 +160,7 @@ class Browsing(Environment):
 
     @property
     def truncated(self) -> bool:
-        return not self._over and self.moves >= self.world.limit
+        return not self._over and (self.moves >= self.world.limit or not self.elements)
 
     @property
     def illegal(self) -> Mapping[str, int]:

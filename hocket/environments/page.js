@@ -8,10 +8,12 @@
   const own = (element) =>
     plain([...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).join(" "));
   const tag = (element) => element.tagName.toLowerCase();
+  // A picture that a style puts there may not be loaded yet; it counts as seen all the same.
+  const pictured = (element) => getComputedStyle(element).content.startsWith("url");
   const visible = (element) => {
+    if (!element.checkVisibility({ visibilityProperty: true })) return false;
     const box = element.getBoundingClientRect();
-    const style = getComputedStyle(element);
-    return box.width > 0 && box.height > 0 && style.visibility !== "hidden" && style.display !== "none";
+    return (box.width > 0 && box.height > 0) || [element, ...element.querySelectorAll("*")].some(pictured);
   };
   const heard = (element) =>
     !!element.onclick || Object.keys(element).some((name) => name.startsWith("__onclick")) ||
@@ -83,9 +85,12 @@
     return plain(typeof found === "string" ? found : found.utterance);
   };
 
+  // What was told last: a move is about that, whatever the page has done since.
+  let shown = [];
+
   const told = () => ({
     asked: asked(),
-    elements: list().map((element) => [
+    elements: (shown = list()).map((element) => [
       words(element),
       (tag(element) === "input" && !["checkbox", "radio", "button", "submit"].includes(element.type)) ||
         tag(element) === "textarea",
@@ -93,18 +98,27 @@
     over: WOB_DONE_GLOBAL,
     reward: WOB_RAW_REWARD_GLOBAL,
   });
-  const settled = () => new Promise((then) => setTimeout(() => then(told()), 0));
+  // A move lasts a second of the page's own clock, and what it made appear is there when it is told.
+  const pause = () => new Promise((then) => pageClock.later(then, 0));
+  const settled = async () => {
+    await pause();
+    pageClock.advance(1000);
+    await pause();
+    await Promise.all([...document.images].map((image) => image.decode().catch(() => null)));
+    return told();
+  };
 
   window.hocket = {
     begin(seed) {
       if (window.jQuery) jQuery.fx.off = true;
+      pageClock.reset();
       core.EPISODE_MAX_TIME = 2e9;
       Math.seedrandom(seed);
       core.startEpisodeReal();
       return settled();
     },
     act(place, text) {
-      const element = list()[place];
+      const element = shown[place];
       if (text === null) click(element);
       else type(element, text);
       return settled();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -40,7 +40,7 @@ class TreeGame:
     known: NDArray[np.int64]
     movers: NDArray[np.int64]
     moves: NDArray[np.int64]
-    labels: Sequence[str] = field(default=())
+    labels: Sequence[str]
 
     @property
     def players(self) -> int:
@@ -68,10 +68,6 @@ class TreeGame:
         for place in sorted(range(1, len(self.parents)), key=lambda one: int(self.taken[one])):
             found[self.parents[place]].append(place)
         return found
-
-    def after(self, history: int, move: int) -> int:
-        """The history that a move leads to."""
-        return self.followers[history][move]
 
     # ------------------------------------------------------------ exact
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hocket.core.errors import ConfigurationError, HocketError
@@ -131,8 +135,6 @@ def test_a_task_plays_it() -> None:
 
 def test_lessons_hold_legal_moves_only() -> None:
     task = find("miniwob:enter-text")
-    import numpy as np
-
     talks = task.lessons.play(task.scenario("train", 0), np.random.default_rng(0))
     assert all(talk.said[0]["content"].split()[0] in ("click", "type") for talk in talks)
 
@@ -171,3 +173,65 @@ def test_a_browser_that_dies_fails_its_episode_and_the_next_one_has_another() ->
     page = opened("click-test")
     assert played(page, "click 1") == [1.0]
     page.close()
+
+
+def test_a_page_that_does_not_answer_is_not_used_again(form, monkeypatch) -> None:
+    monkeypatch.setattr(browsing, "ANSWERING", 0.5)
+    page = form._page
+    with pytest.raises(HocketError, match="gave no answer"):
+        page.evaluate("(() => { const until = Date.now() + 2000; while (Date.now() < until); })()")
+    form.close()
+    assert page not in browsing.browser()._idle
+
+
+def test_pages_reach_nothing_of_this_machine(form) -> None:
+    asked = []
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for host in ("127.0.0.1", "localhost"):
+            reach = f"fetch('http://{host}:{server.server_port}/', {{mode: 'no-cors'}}).then(() => 'in', () => 'out')"
+            assert form._page.evaluate(reach) == "out"
+        server.shutdown()
+    assert not asked
+
+
+def test_a_page_without_anything_to_act_on_ends_its_episode(tmp_path: Path) -> None:
+    start, _, rest = FORM.partition("<input")
+    bare = start + "<script>" + rest.partition("<script>")[2].replace('by("send").onclick', "window.sent")
+    (tmp_path / "bare.html").write_text(bare)
+    page = opened("bare", root=str(tmp_path))
+    assert page.elements == ()
+    assert page.over
+    assert page.truncated
+    page.close()
+
+
+def test_the_clock_of_a_page_moves_by_a_second_with_each_move(tmp_path: Path) -> None:
+    ticking = """startEpisodeReal() {
+      let ticks = 0;
+      setInterval(() => { by("send").textContent = `${++ticks} at ${Date.now() % 10000}`; }, 400);
+      setTimeout(() => by("word").remove(), 2500);
+    }"""
+    (tmp_path / "ticking.html").write_text(FORM.replace("startEpisodeReal() {}", ticking))
+    page = opened("ticking", root=str(tmp_path))
+    told = [page.elements[-1]]
+    for _ in range(2):
+        time.sleep(0.5)  # Of the world's time nothing is seen.
+        played(page, "click 2")
+        told.append(page.elements[-1])
+    assert told == ["button 2 at 800", "button 5 at 2000", "button 7 at 2800"]
+    assert page.elements[0] == "text sure"
+    page.close()
+
+
+def test_a_move_is_about_what_was_told(form) -> None:
+    """Whatever a page took away meanwhile: what was the sixth is still the one that is clicked."""
+    form._page.evaluate("document.getElementById('size').remove(0)")
+    assert played(form, "click 6") == [-1.0]

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key, uniforms
-from hocket.core.worlds import CourseAround, JointEnvironment, JointWorld, Moved, Seat, WorldAround
+from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
+from hocket.environments.joint.around import CourseAround, WorldAround
 
 Floats = NDArray[np.float64]
 ATTACKS = ("views", "fixed", "noise")

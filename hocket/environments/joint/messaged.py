@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import CourseAround, JointEnvironment, Moved, Seat, WorldAround
+from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.environments.joint.around import CourseAround, WorldAround
 
 VOICE = "messenger"
 """What the names of the central agent's voices begin with."""

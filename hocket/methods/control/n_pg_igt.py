@@ -20,15 +20,15 @@ Fisher-non-degenerate where it becomes certain; `eta_t = (2 / (t + 2))^(4/5)` wi
 curvature, and `gamma_t = rate / (t + 1)^(decay)`.
 
 Seen here: both leave REINFORCE behind on tables (`episodes:6x3`, 1,000 episodes: gaps of .61, .72 and .92), and plain
-momentum is as good there (.59). On a small linear regulator transport's gap falls as that of REINFORCE at the best step
-found by hand does, which is lost at a step 2.5 times as long; curvature's own estimate is too noisy there.
+momentum is as good there (.59). On a small linear regulator the gap of transport falls as that of REINFORCE does at a
+step found by hand, which is lost at a longer one; curvature's own estimate is too noisy there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from hocket.exact.solver import EpisodicSolver, SolverMethod, State
 
 Way = Literal["transport", "curvature", "momentum", "none"]
 
-WAYS = ("transport", "curvature", "momentum", "none")
+WAYS: tuple[Way, ...] = get_args(Way)
 """How gradients are averaged; `momentum` is the plain way, `none` is REINFORCE: the last gradient, as long as it is."""
 
 

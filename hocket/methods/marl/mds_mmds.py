@@ -12,7 +12,8 @@ subgame is solved, so the cost does not grow with what is hidden. `pi'` is what 
 
 Source: Sokota et al., "The Update-Equivalence Framework for Decision-Time Planning", recalled. Ours are: the magnet is
 the even policy; a step of the solver searches at every information state and takes what was found as the next
-blueprint, so that many steps are self-play; estimates are of `samples` rollouts for each move, or exact.
+blueprint, so that many steps are self-play; beliefs are read off the arrays of the game, which therefore must be small;
+estimates are of `samples` rollouts for each move, or exact.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def rolled(game: TreeGame, blueprint: Array, info: int, samples: int, key: Key) 
     starts = draw.choice(here, samples, p=game.beliefs(blueprint)[here])
     found, mover = np.zeros(blueprint.shape[1]), int(game.movers[info])
     for move in range(int(game.moves[info])):
-        found[move] = np.mean([_ended(game, blueprint, game.after(int(one), move), mover, draw) for one in starts])
+        found[move] = np.mean([_ended(game, blueprint, game.followers[int(one)][move], mover, draw) for one in starts])
     return found
 
 

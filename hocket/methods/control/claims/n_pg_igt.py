@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 
@@ -191,9 +192,8 @@ def left(way: Way, rate: float, decay: float, steps: int = 2000, seeds: int = 8)
         now = Ascent(np.zeros(2), np.zeros(2), np.zeros(2))
         with np.errstate(all="ignore"):
             for made in range(steps):
-                estimate = lambda gain, draw=draw: sampled(gain, draw)  # noqa: E731
                 share, length = (2 / (made + 2)) ** 0.8, rate / (made + 1) ** decay
-                now = now.step(way, share, length, estimate, lambda point, vector: vector, 0.5)
+                now = now.step(way, share, length, partial(sampled, draw=draw), lambda point, vector: vector, 0.5)
             gaps.append(best - regulated(now.point))
     return float(np.mean(gaps)) if np.isfinite(gaps).all() else np.inf
 

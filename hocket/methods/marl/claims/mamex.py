@@ -63,13 +63,12 @@ def _() -> Finding:
 
 @claim("A gap is what the better-off deviation gains against what the other was told to play.")
 def _() -> Finding:
-    """One of two who are told (0, 0) and (1, 1) evenly, and are paid for differing, gains nothing by either move."""
+    """Told (0, 0) and (1, 1) evenly, who is paid for differing gains a half by either move; told (0, 0), all."""
     differ = 1 - np.eye(2)
     even, sure = np.eye(2) / 2, np.diag([1.0, 0.0])
     pay = np.stack([differ, np.zeros((2, 2))])
-    return below(
-        1e-12, even=gap(pay, even) - 0.5, sure=gap(pay, sure) - 1.0, second=gap(pay[::-1].transpose(0, 2, 1), sure) - 1
-    )
+    second = pay[::-1].transpose(0, 2, 1)
+    return below(1e-12, even=abs(gap(pay, even) - 0.5), sure=abs(gap(pay, sure) - 1), second=abs(gap(second, sure) - 1))
 
 
 @claim("A hypothesis loses by what it thought unlikely, and pays eta for what it is behind the best.")

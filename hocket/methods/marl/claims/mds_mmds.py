@@ -102,6 +102,12 @@ def _() -> Finding:
     return below(1e-9, **off)
 
 
+def worth(mix: Array, policy: Array, quality: Array, magnet: Array, eta: float, alpha: float) -> float:
+    """What a mix earns less what leaving magnet and policy costs."""
+    far, near = (float((mix * np.log(mix / one)).sum()) for one in (magnet, policy))
+    return float(mix @ quality) - alpha * far - near / eta
+
+
 @claim("A step is the one that maximises what moves earn less what leaving policy and magnet costs.")
 def _() -> Finding:
     draw, uneven, gained = Key.of(2).derive("steps").numpy(), 0.0, -np.inf
@@ -110,21 +116,11 @@ def _() -> Finding:
         quality, eta, alpha = draw.normal(size=4), draw.uniform(0.05, 2), draw.uniform(0, 1)
         found = stepped(policy, quality, magnet, eta, alpha)
 
-        def worth(
-            mix: Array,
-            policy: Array = policy,
-            magnet: Array = magnet,
-            quality: Array = quality,
-            eta: float = eta,
-            alpha: float = alpha,
-        ) -> float:
-            far, near = (mix * np.log(mix / one) for one in (magnet, policy))
-            return float(mix @ quality - alpha * far.sum() - near.sum() / eta)
-
         slope = quality - alpha * np.log(found / magnet) - np.log(found / policy) / eta
         uneven = max(uneven, float(np.ptp(slope)))
-        others = (0.9 * found + 0.1 * draw.dirichlet(np.ones(4)) for _ in range(10))
-        gained = max(gained, max(worth(one) for one in others) - worth(found))
+        mixes = [found, *(0.9 * found + 0.1 * draw.dirichlet(np.ones(4)) for _ in range(10))]
+        best, *others = (worth(mix, policy, quality, magnet, eta, alpha) for mix in mixes)
+        gained = max(gained, max(others) - best)
     return below(1e-9, gained < 0, uneven=uneven)
 
 

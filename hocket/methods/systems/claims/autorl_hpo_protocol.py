@@ -130,19 +130,23 @@ def tuned(seeds: int) -> Mapping[str, Any]:
         return found
 
 
-@claim("Tuned on one seed, PPO on CartPole looks better than it is; tuned on five, less so.", slow=True)
+@claim(
+    "Tuned on one seed, PPO on CartPole looks better than on other seeds, and by more than tuned on five.", slow=True
+)
 def _() -> Finding:
-    """The gap of each seed in turn, and of all but each in turn, from one table of eight candidates and six seeds."""
-    search = tuned(6)
+    """From one table of eight candidates and ten seeds: tuned within either half of the seeds, told by the other.
+
+    Of a candidate that wins in both halves the luck of the seeds cancels, so what is left is the choice's.
+    """
+    search = tuned(10)
     table = np.array([one["scores"] for one in search["candidates"]])
-    one, five = [], []
-    for seed in range(6):
-        others = np.delete(table, seed, axis=1).mean(1)
-        alone = int(table[:, seed].argmax())
-        one.append(float(table[alone, seed] - others[alone]))
-        five.append(float(others.max() - table[int(others.argmax()), seed]))
+    one, five = list[float](), list[float]()
+    for tuning, testing in ((table[:, :5], table[:, 5:].mean(1)), (table[:, 5:], table[:, :5].mean(1))):
+        for scores, gaps in [*((scores, one) for scores in tuning.T), (tuning.mean(1), five)]:
+            winner = int(scores.argmax())
+            gaps.append(float(scores[winner] - testing[winner]))
     told = search["tuned"] - search["tested"] - search["gap"]
     return Finding(
-        float(np.mean(one)) > max(float(np.mean(five)), 0.0) and abs(told) < 1e-9 and search["runs"] == 48,
+        float(np.mean(one)) > max(float(np.mean(five)), 0.0) and abs(told) < 1e-9 and search["runs"] == 80,
         say(one=float(np.mean(one)), five=float(np.mean(five)), of_the_study=search["gap"], best=float(table.max())),
     )
