@@ -96,9 +96,8 @@ def treasure(columns: int) -> TwoAims:
                 rewards[row * columns + column, action] = TREASURES[to[1]] if found else 0.0, -1
     moves = np.array([depth + column for column, depth in enumerate(depths)])
     horizon = 3 * int(moves[-1])
-    process = TabularMDP(
-        transition, np.zeros((ended + 1, 4)), np.eye(ended + 1)[0], horizon, name=f"treasure:{columns}"
-    )
+    nothing, start, name = np.zeros((ended + 1, 4)), np.eye(ended + 1)[0], f"treasure:{columns}"
+    process = TabularMDP(transition, nothing, start, horizon, name=name)
     front = np.stack([np.array(TREASURES[:columns]), -moves.astype(np.float64)], -1)
     return TwoAims(process, rewards, np.array([0.0, -horizon]), front, name)
 

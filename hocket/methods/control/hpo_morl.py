@@ -57,7 +57,8 @@ class HypervolumeSearch(Solver):
         if self.seeds < 1 or self.spread < 0 or self.top < 1 or self.weights < 2 or self.moves < 1:
             raise ConfigurationError(
                 f"method.seeds = {self.seeds}, method.spread = {self.spread}, method.top = {self.top}, "
-                f"method.weights = {self.weights}, method.moves = {self.moves}: spread is at least 0, weights at least 2, the others 1"
+                f"method.weights = {self.weights}, method.moves = {self.moves}: spread is at least 0, weights at least "
+                "2, the others 1"
             )
 
     def init(self, world: TwoAims, key: Key) -> State:
