@@ -136,6 +136,24 @@ def _() -> Finding:
     return below(1e-12, place == len(delay), len(delay) > 10, off=off)
 
 
+@claim("The network reads places and speeds near 1, and is two layers of tanh and a sum, never below 0.")
+def _() -> Finding:
+    world, solver, off = crossing(5), InteractionValue(hidden=3), 0.0
+    noise = Key.of(4).derive("layers").numpy()
+    state = {name: noise.normal(size=array.shape) for name, array in solver.init(world, Key.of(0)).items()}
+    found = solver.answer(world, state)
+    for car, own, speed, other, going in itertools.product(range(2), range(8), range(3), range(8), range(3)):
+        told = [2 * car - 1, own / 5, speed - 1, (other - own) / 5, going - 1]
+        for place in range(3):
+            layer = state[f"layer {place}"]
+            units = range(layer.shape[1])
+            sums = [float(sum(layer[row, one] * x for row, x in enumerate(told)) + layer[-1, one]) for one in units]
+            told = [float(np.tanh(one)) for one in sums] if place < 2 else sums
+        delay = 0 if world.through in (own, other) else max(float(told[0]), 0)
+        off = max(off, abs(found[car, own, speed, other, going] - world.free[car, own, speed, other, going] - delay))
+    return below(1e-12, off=off)
+
+
 @claim("With the learned rest there are fewer crashes at the same look ahead, on every seed; a long look needs it not.")
 def _() -> Finding:
     learned, alone = [], float(crossing(8).driving(crossing(8).free)[1].mean())

@@ -1,0 +1,120 @@
+"""Panels: what several experts answered to the same questions, on record, and what a committee of them is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.exact.mdp import Array
+from hocket.exact.worlds import WorldFamily
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Q questions of C kinds, M experts. An answer is `[Q', M]`: for each held-out question the weight of each expert's
+    vote, 0 for those who are not asked. Its value is the share of right answers less what asking cost.
+
+    The last half of the questions is held out.
+
+    Attributes:
+        answers: `[Q, M]`, whole numbers. truth: `[Q]`, the right ones. kinds: `[Q]`, of the questions, from 0.
+        price: of asking one expert one question.
+
+    Raises:
+        ConfigurationError: for records of unequal lengths.
+    """
+
+    answers: Ints
+    truth: Ints
+    kinds: Ints
+    price: float = 0.01
+    name: str = "panel"
+
+    def __post_init__(self) -> None:
+        count = len(self.answers) if self.answers.ndim == 2 else 0
+        if count < 2 or self.truth.shape != (count,) or self.kinds.shape != (count,):
+            raise ConfigurationError(
+                f"{self.name}: answers have the shape {self.answers.shape}, truth {self.truth.shape}, kinds "
+                f"{self.kinds.shape}; give [Q, M], [Q] and [Q], for at least 2 questions"
+            )
+
+    @property
+    def experts(self) -> int:
+        return int(self.answers.shape[1])
+
+    @property
+    def shown(self) -> slice:
+        """The questions to learn from."""
+        return slice(0, len(self.answers) // 2)
+
+    @property
+    def held(self) -> slice:
+        return slice(len(self.answers) // 2, None)
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        """`[Q, M]`."""
+        return np.asarray(self.answers == self.truth[:, None])
+
+    @property
+    def optimum(self) -> float:
+        """A bound: for every question one who knows, where there is one."""
+        return float(self.right[self.held].any(1).mean()) - self.price
+
+    def voted(self, weights: Array, part: slice) -> Ints:
+        """`[Q']`, the answer with the most weight; of equals the lowest."""
+        given = self.answers[part]
+        same = given[:, :, None] == given[:, None, :]
+        support = (same * weights[:, None, :]).sum(-1)
+        best = support >= support.max(-1, keepdims=True) - 1e-12
+        return np.asarray(np.where(best & (weights > 0), given, np.iinfo(np.int64).max).min(-1))
+
+    def value(self, weights: Array) -> float:
+        found = self.voted(weights, self.held) == self.truth[self.held]
+        return float(found.mean() - self.price * (weights > 0).sum(-1).mean())
+
+
+def focal_diversity(right: NDArray[np.bool_]) -> float:
+    """Of members' records `[Q, M]`: 0 where all fail together, 1 where never two do (1 too where nobody fails).
+
+    Of the questions on which a focal member fails let p_j be the share on which exactly j of M do. With
+    `P1 = sum_j (j / M) p_j` and `P2 = sum_j j (j - 1) / (M (M - 1)) p_j` its diversity is `1 - P2 / P1`; the mean over
+    focal members.
+    """
+    members = right.shape[1]
+    failing = (~right).sum(1)
+    found = []
+    for member in range(members):
+        together = failing[~right[:, member]].astype(np.float64)
+        first = float((together / members).mean()) if len(together) else 1.0
+        second = float((together * (together - 1)).mean()) / (members * (members - 1)) if len(together) else 0.0
+        found.append(1 - second / first)
+    return float(np.mean(found))
+
+
+def panel(questions: int) -> Panel:
+    """Six experts, of whom the best three are wrong together, and with one voice; four answers, two kinds of questions.
+
+    Of a kind of questions one of the other three knows all.
+    """
+    draw, experts = Key.of(0).derive("panel", questions).numpy(), 6
+    kinds, truth = draw.integers(0, 2, questions), draw.integers(0, 4, questions)
+    common = draw.random(questions) < 0.78
+    knows = draw.random((questions, experts)) < 0.7
+    knows[:, :3] = common[:, None] & (draw.random((questions, 3)) < 0.98)
+    knows[kinds == 1, 5] = draw.random(int((kinds == 1).sum())) < 0.95
+    wrong = (truth[:, None] + draw.integers(1, 4, (questions, experts))) % 4
+    wrong[:, :3] = wrong[:, :1]
+    return Panel(np.where(knows, truth[:, None], wrong), truth, kinds, name=f"panel:{questions}")
+
+
+PANEL = WorldFamily(
+    name="panel", description="six experts' answers on record, three of whom err together", make=panel, size=(2000,)
+)
