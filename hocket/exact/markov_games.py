@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array
+from hocket.exact.mdp import Array, drawn
 from hocket.exact.worlds import WorldFamily
 
 LARGEST = 20_000
@@ -103,8 +103,7 @@ class MarkovGame:
         for step, draw in enumerate(draws):
             state = states[step]
             moves[step] = self.policies[own, step, state], self.policies[other, step, state]
-            edges = self.candidates[self.truth, state, *moves[step]].cumsum()
-            states[step + 1] = int(np.searchsorted(edges, draw * edges[-1], side="right"))
+            states[step + 1] = drawn(self.candidates[self.truth, state, *moves[step]], draw)
         return Walk(states, moves)
 
 

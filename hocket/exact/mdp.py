@@ -189,11 +189,11 @@ class TabularMDP:
         whole = policy if policy.ndim == 3 else np.broadcast_to(policy, (length, *self.reward.shape))
         draws = key.numpy().random((length, 2))
         states, actions = np.zeros(length + 1, np.int64), np.zeros(length, np.int64)
-        states[0] = _drawn(self.start, key.derive("start").numpy().random())
+        states[0] = drawn(self.start, key.derive("start").numpy().random())
         for step in range(length):
             state = states[step]
-            actions[step] = _drawn(whole[step, state], draws[step, 0])
-            states[step + 1] = _drawn(self.transition[state, actions[step]], draws[step, 1])
+            actions[step] = drawn(whole[step, state], draws[step, 0])
+            states[step + 1] = drawn(self.transition[state, actions[step]], draws[step, 1])
         return Episode(states, actions, self.reward[states[:-1], actions])
 
 
@@ -204,10 +204,12 @@ def softmax(logits: Array) -> Array:
     return shares
 
 
-def _drawn(shares: Array, uniform: float) -> int:
-    """The number that a uniform draw in [0, 1) stands for; never one without probability."""
-    edges = shares.cumsum()
-    return int(np.searchsorted(edges, uniform * edges[-1], side="right").clip(0, np.flatnonzero(shares)[-1]))
+def drawn(shares: Array, uniform: Array | float) -> NDArray[np.int64]:
+    """`[..]`, the numbers that uniform draws `[..]` in [0, 1) stand for, of shares `[.., K]`; none without share."""
+    edges = shares.cumsum(-1)
+    last = (edges < edges[..., -1:]).sum(-1)
+    found = (np.asarray(uniform)[..., None] * edges[..., -1:] >= edges).sum(-1)
+    return np.asarray(np.minimum(found, last))
 
 
 def read(path: Path) -> TabularMDP:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, TabularMDP
+from hocket.exact.mdp import Array, TabularMDP, drawn
 from hocket.exact.worlds import WorldFamily
 
 LARGEST = 4_000_000
@@ -212,10 +212,10 @@ class Network:
         each = np.arange(self.agents)
         for step in range(steps):
             at = states[:, step]
-            actions[:, step] = _drawn(policy[each, at], draw.random(at.shape))
+            actions[:, step] = drawn(policy[each, at], draw.random(at.shape))
             beside = np.pad(at, ((0, 0), (1, 1)), constant_values=self.states)
             onward = self.local[beside[:, :-2], at, beside[:, 2:], actions[:, step]]
-            states[:, step + 1] = _drawn(onward, draw.random(at.shape))
+            states[:, step + 1] = drawn(onward, draw.random(at.shape))
         return Trails(states, actions)
 
 
@@ -223,12 +223,6 @@ def shadow(world: Network, occupancy: Array, multipliers: Array) -> Array:
     """`[n, S, A]`, `df_i/dlambda_i + multiplier_i dg_i/dlambda_i`: the reward whose policy gradient is that of both."""
     found: Array = world.objective.slope(occupancy) + multipliers[:, None, None] * world.constraint.slope(occupancy)
     return found
-
-
-def _drawn(shares: Array, uniform: Array) -> NDArray[np.int64]:
-    """A number for each row of shares `[.., K]`, by a uniform draw each, `[..]`."""
-    edges = shares.cumsum(-1)
-    return np.asarray((uniform[..., None] * edges[..., -1:] >= edges).sum(-1).clip(0, shares.shape[-1] - 1))
 
 
 def patrol(guards: int) -> Network:

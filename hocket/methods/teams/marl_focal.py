@@ -22,7 +22,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, softmax
+from hocket.exact.mdp import Array, drawn, softmax
 from hocket.exact.panels import Ints, Panel, focal_diversity
 from hocket.exact.solver import Solver, SolverMethod, State
 
@@ -66,16 +66,16 @@ class Committees(Solver):
         place = draw.integers(0, world.shown.stop, self.batch)
         kinds, given = world.kinds[place], world.answers[place]
         chances = softmax(np.einsum("kf,ksf->ks", state["decider"], state["figures"]))
-        chosen = _drawn(chances[kinds], draw.random(self.batch))
+        chosen = drawn(chances[kinds], draw.random(self.batch))
         votes = np.where(asked[chosen], state["fuser"][kinds], 0)
         same = given[:, :, None] == given[:, None, :]
         first = asked[chosen] & ~(np.tril(same, -1) & asked[chosen][:, None]).any(-1)  # Each answer is told once.
         shares = softmax(np.where(first, (same * votes[:, None]).sum(-1), -np.inf))
-        speaker = _drawn(shares, draw.random(self.batch))
+        speaker = drawn(shares, draw.random(self.batch))
         said = given[np.arange(self.batch), speaker]
         earned = (said == world.truth[place]) - world.price * asked[chosen].sum(-1)
         better = earned - np.array([earned[kinds == kind].mean() for kind in kinds])
-        seen = state["figures"][kinds, chosen] - np.einsum("bs,bsf->bf", chances[kinds], state["figures"][kinds])
+        seen = state["figures"][kinds, chosen]  # Less the mean over committees, which the baseline takes out.
         voice = asked[chosen] * ((given == said[:, None]) - (same * shares[:, None]).sum(-1))
         return {
             "decider": state["decider"] + self.rate * _summed(better[:, None] * seen, kinds, state["decider"]),
@@ -110,11 +110,6 @@ def figures(world: Panel, asked: Array, focal: bool) -> Array:
     spread = found.std(1, keepdims=True)
     standardised: Array = (found - found.mean(1, keepdims=True)) / np.where(spread > 1e-12, spread, 1)
     return standardised
-
-
-def _drawn(shares: Array, uniform: Array) -> Ints:
-    edges = shares.cumsum(-1)
-    return np.asarray((uniform[:, None] * edges[:, -1:] >= edges).sum(-1).clip(0, shares.shape[1] - 1))
 
 
 def _summed(rows: Array, kinds: Ints, like: Array) -> Array:
