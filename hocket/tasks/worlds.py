@@ -11,6 +11,7 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
 from hocket.environments.joint.attacked import Attacked
+from hocket.environments.joint.chases import SpeakerListener, Tag
 from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.messaged import Messaged
@@ -53,12 +54,20 @@ def _task(
     return JointTask(world, identified=bool(told), suggested=suggested)
 
 
+_MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
+    "spread": (Spread, {"agents": int, "local": float, "length": int, "hidden": bool}),
+    "tag": (Tag, {"hunters": int, "agents": int, "obstacles": int, "length": int}),
+    "speaker-listener": (SpeakerListener, {"length": int}),
+}
+"""The particle worlds, and what their names may set."""
+
+
 def _particles(name: str, settings: Mapping[str, str]) -> JointTask:
     kind = name.removeprefix("mpe:")
-    if kind != "spread":
-        raise ConfigurationError(f"there is no task mpe:{kind}{nearest(kind, ['spread']) or '; choose mpe:spread'}")
-    hints = {"agents": int, "local": float, "length": int, "hidden": bool}
-    return _task(name, settings, hints, Spread, _PARTICLES)
+    if kind not in _MPE:
+        raise ConfigurationError(f"there is no task mpe:{kind}{nearest(kind, _MPE) or '; choose ' + ', '.join(_MPE)}")
+    make, hints = _MPE[kind]
+    return _task(name, settings, hints, make, _PARTICLES)
 
 
 def _dilemma(name: str, settings: Mapping[str, str]) -> JointTask:
@@ -84,7 +93,7 @@ def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
 
 MPE = TaskForm(
     name="mpe:WORLD",
-    description="a particle world for teams of control policies, e.g. mpe:spread or mpe:spread?agents=5",
+    description="a particle world for teams of control policies: mpe:spread?agents=5, mpe:tag or mpe:speaker-listener",
     make=_particles,
 )
 

@@ -8,6 +8,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.environments.joint.attacked import Attacked
+from hocket.environments.joint.chases import SpeakerListener, Tag
 from hocket.environments.joint.dilemmas import GAMES, Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.grids import distances, largest_part, shortest
@@ -17,19 +18,30 @@ from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.zoo import ZooTeam
 
+TAG = {"num_adversaries": 4, "num_good": 2, "num_obstacles": 3}
 
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_spread_is_upstreams(count):
-    upstream = pytest.importorskip("mpe2.simple_spread_v3")
-    world, seeds, rng = Spread(count=count), [3, 8, 100], np.random.default_rng(0)
-    ours, theirs = world.open(3), [upstream.parallel_env(N=count) for _ in seeds]
+
+@pytest.mark.parametrize(
+    ("world", "module", "settings"),
+    [
+        *((Spread(count=count), "simple_spread_v3", {"N": count}) for count in (1, 3, 5)),
+        (Tag(), "simple_tag_v3", {}),
+        (Tag(4, 2, 3), "simple_tag_v3", TAG),
+        (SpeakerListener(), "simple_speaker_listener_v4", {}),
+    ],
+    ids=lambda one: f"{one.name}-{len(one.agents)}" if hasattr(one, "agents") else "",
+)
+def test_particle_worlds_are_upstreams(world, module, settings):
+    upstream = pytest.importorskip(f"mpe2.{module}")
+    seeds, rng = [3, 8, 100], np.random.default_rng(0)
+    ours, theirs = world.open(3), [upstream.parallel_env(**settings) for _ in seeds]
     ours.reset(range(3), seeds)
     seen = [course.reset(seed=seed)[0] for course, seed in zip(theirs, seeds, strict=True)]
     for _ in range(25):
         for slot, sights in enumerate(seen):
             for number, agent in enumerate(world.agents):
                 np.testing.assert_allclose(ours.seen()[number][slot], sights[agent], rtol=0, atol=1e-9)
-        moves = rng.integers(0, 5, (3, count))
+        moves = np.stack([rng.integers(0, seat.actions, 3) for seat in world.seats], 1)
         moved = ours.step(list(moves.T), np.ones(3, bool))
         told = [
             course.step({agent: int(moves[slot, number]) for number, agent in enumerate(world.agents)})
@@ -148,6 +160,8 @@ def test_dilemmas_pay_by_their_tables():
 
 WORLDS = [
     Spread(),
+    Tag(2, 2),
+    SpeakerListener(),
     Foraging(),
     LifelongPaths(),
     Dilemma("chicken"),
