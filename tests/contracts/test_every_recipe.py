@@ -23,6 +23,7 @@ from hocket.methods.teams.cpmobius import Invented
 from hocket.recipes import all_recipes
 from hocket.rewards.functions import load_reward
 from hocket.rollout.nucleus import DelayedNucleus
+from hocket.tools import verilog
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
@@ -139,6 +140,8 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     task = offline_data(tmp_path / "data.jsonl", all_recipes()[name].rollout.replays) if offline else "sums"
     if name in OWN_TASK or offline:
         task = all_recipes()[name].task or task
+    if task.startswith("circuits") and not verilog.installed():
+        pytest.skip("needs the simulator iverilog")
     rows, changed = first_steps(name, task, tmp_path, reward=not offline and name not in OWN_TASK)
     assert changed
     for row in rows:
