@@ -13,10 +13,12 @@
   const beginning = 1.6e12;
   let now = beginning;
   let last = 0;
+  let running = false;
   const due = new Map();
 
   const add = (work, delay, every, rest) => {
-    due.set(++last, { at: now + Math.max(0, Number(delay) || 0), work, every, rest });
+    // Set by another one it takes time, or a page that sets one after the other would never end a move.
+    due.set(++last, { at: now + Math.max(running ? 1 : 0, Number(delay) || 0), work, every, rest });
     return last;
   };
   const drop = (id) => void due.delete(id);
@@ -50,6 +52,7 @@
     // Does all that falls due within so many milliseconds, in its order.
     advance(span) {
       const until = now + span;
+      running = true;
       for (;;) {
         const next = [...due].filter(([, one]) => one.at <= until).sort(([a, x], [b, y]) => x.at - y.at || a - b)[0];
         if (!next) break;
@@ -59,6 +62,7 @@
         else one.at = now + one.every;
         run(one);
       }
+      running = false;
       now = until;
     },
   };

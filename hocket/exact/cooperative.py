@@ -76,6 +76,14 @@ def joint(policies: Sequence[Array]) -> Array:
     return whole
 
 
+def localised(policies: Sequence[Array], quality: Array) -> list[Array]:
+    """Of each agent `Q_i(s, a_1..a_i)`: Q `[S, A_1, .., A_n]` averaged over the moves of those after it."""
+    found = [quality]
+    for own in policies[:0:-1]:
+        found.append((found[-1] * own).sum(-1))
+    return found[::-1]
+
+
 PENALTY = WorldFamily(
     name="penalty", description="two who had better meet, in states where that is elsewhere", make=penalty, size=(2,)
 )

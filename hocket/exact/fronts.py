@@ -31,14 +31,15 @@ def hypervolume(points: Array, reference: Array) -> float:
 class TwoAims:
     """A process whose decisions earn two numbers.
 
-    An answer is `[M, K, S, A]`: M sets of K policies each. Its value is the mean of their sets' hypervolumes.
+    The last state ends an episode: nothing leads out of it, and nothing is earned there. An answer is `[M, K, S, A]`: M
+    sets of K policies each. Its value is the mean of their sets' hypervolumes.
 
     Attributes:
         process: states, actions and the horizon. rewards: `[S, A, 2]`. reference: what every front is held against.
         front: `[N, 2]`, the best returns there are.
 
     Raises:
-        ConfigurationError: for rewards of another shape, or a process without a horizon.
+        ConfigurationError: for rewards of another shape, no horizon, or a last state that ends nothing.
     """
 
     process: TabularMDP
@@ -50,6 +51,8 @@ class TwoAims:
     def __post_init__(self) -> None:
         if self.rewards.shape != (*self.process.reward.shape, 2) or self.process.horizon is None:
             raise ConfigurationError(f"{self.name}: rewards are [S, A, 2], and the process has a horizon")
+        if self.rewards[-1].any() or (self.process.transition[-1, :, -1] != 1).any():
+            raise ConfigurationError(f"{self.name}: its last state must end an episode: it stays there and earns 0")
 
     @cached_property
     def optimum(self) -> float:
@@ -106,10 +109,10 @@ def successors(process: TabularMDP) -> NDArray[np.int64]:
     """`[S, A]`, the next state of a world where nothing is left to chance.
 
     Raises:
-        ConfigurationError: where something is.
+        ConfigurationError: where something is, the start included.
     """
-    if not np.isin(process.transition, (0.0, 1.0)).all():
-        raise ConfigurationError(f"{process.name}: its moves are left to chance; take a world where they are sure")
+    if not np.isin(process.transition, (0.0, 1.0)).all() or process.start.max() < 1:
+        raise ConfigurationError(f"{process.name}: a move or the start is left to chance; take a sure world")
     return np.asarray(process.transition.argmax(-1))
 
 

@@ -36,7 +36,7 @@ class Utility(Protocol):
 
 
 @dataclass(frozen=True)
-class Spread:
+class Entropy:
     """The entropy of where an agent is, in nats."""
 
     def value(self, occupancy: Array) -> Array:
@@ -238,7 +238,7 @@ def patrol(guards: int) -> Network:
         passing = 0.3 if onward in (left, right) else 0.9
         local[left, own, right, 0, own] = 1
         local[left, own, right, 1, [own, onward]] = 1 - passing, passing
-    return Network(local, guards, Spread(), Budget(0.1), name=f"patrol:{guards}")
+    return Network(local, guards, Entropy(), Budget(0.1), name=f"patrol:{guards}")
 
 
 PATROL = WorldFamily(name="patrol", description="guards in a row with posts to walk to", make=patrol, size=(4,))

@@ -28,7 +28,7 @@ class Panel:
         price: of asking one expert one question.
 
     Raises:
-        ConfigurationError: for records of unequal lengths.
+        ConfigurationError: for records of unequal lengths, or kinds of which nothing is shown.
     """
 
     answers: Ints
@@ -43,6 +43,11 @@ class Panel:
             raise ConfigurationError(
                 f"{self.name}: answers have the shape {self.answers.shape}, truth {self.truth.shape}, kinds "
                 f"{self.kinds.shape}; give [Q, M], [Q] and [Q], for at least 2 questions"
+            )
+        if missing := sorted(set(range(int(self.kinds.max()) + 1)) ^ set(self.kinds[self.shown].tolist())):
+            raise ConfigurationError(
+                f"{self.name}: kinds are numbers from 0, and of each there is a question in the first half, which is "
+                f"learnt from; see kind {missing[0]}"
             )
 
     @property
@@ -68,35 +73,17 @@ class Panel:
         """A bound: for every question one who knows, where there is one."""
         return float(self.right[self.held].any(1).mean()) - self.price
 
-    def voted(self, weights: Array, part: slice) -> Ints:
-        """`[Q']`, the answer with the most weight; of equals the lowest."""
-        given = self.answers[part]
+    def voted(self, weights: Array) -> Ints:
+        """`[Q']`, of held-out questions the answer with the most weight; of equals the lowest."""
+        given = self.answers[self.held]
         same = given[:, :, None] == given[:, None, :]
         support = (same * weights[:, None, :]).sum(-1)
         best = support >= support.max(-1, keepdims=True) - 1e-12
         return np.asarray(np.where(best & (weights > 0), given, np.iinfo(np.int64).max).min(-1))
 
     def value(self, weights: Array) -> float:
-        found = self.voted(weights, self.held) == self.truth[self.held]
+        found = self.voted(weights) == self.truth[self.held]
         return float(found.mean() - self.price * (weights > 0).sum(-1).mean())
-
-
-def focal_diversity(right: NDArray[np.bool_]) -> float:
-    """Of members' records `[Q, M]`: 0 where all fail together, 1 where never two do (1 too where nobody fails).
-
-    Of the questions on which a focal member fails let p_j be the share on which exactly j of M do. With
-    `P1 = sum_j (j / M) p_j` and `P2 = sum_j j (j - 1) / (M (M - 1)) p_j` its diversity is `1 - P2 / P1`; the mean over
-    focal members.
-    """
-    members = right.shape[1]
-    failing = (~right).sum(1)
-    found = []
-    for member in range(members):
-        together = failing[~right[:, member]].astype(np.float64)
-        first = float((together / members).mean()) if len(together) else 1.0
-        second = float((together * (together - 1)).mean()) / (members * (members - 1)) if len(together) else 0.0
-        found.append(1 - second / first)
-    return float(np.mean(found))
 
 
 def panel(questions: int) -> Panel:

@@ -11,11 +11,10 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
 from hocket.environments.joint.attacked import Attacked
-from hocket.environments.joint.chases import SpeakerListener, Tag
 from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.messaged import Messaged
-from hocket.environments.joint.particles import Spread
+from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.sequenced import Sequenced

@@ -8,12 +8,11 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.environments.joint.attacked import Attacked
-from hocket.environments.joint.chases import SpeakerListener, Tag
 from hocket.environments.joint.dilemmas import GAMES, Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.grids import distances, largest_part, shortest
 from hocket.environments.joint.messaged import Messaged
-from hocket.environments.joint.particles import Spread
+from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.zoo import ZooTeam

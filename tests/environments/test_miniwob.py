@@ -235,3 +235,9 @@ def test_a_move_is_about_what_was_told(form) -> None:
     """Whatever a page took away meanwhile: what was the sixth is still the one that is clicked."""
     form._page.evaluate("document.getElementById('size').remove(0)")
     assert played(form, "click 6") == [-1.0]
+
+
+def test_a_page_that_sets_timer_after_timer_goes_on(form) -> None:
+    form._page.evaluate("(() => { window.ticks = 0; const on = () => { ticks++; setTimeout(on, 0); }; on(); })()")
+    played(form, "click 3")
+    assert 500 < form._page.evaluate("ticks") < 2000

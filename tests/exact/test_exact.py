@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from hocket.cli.parser import main
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.counts import Counts
 from hocket.exact.mdp import Array, TabularMDP
+from hocket.exact.panels import Panel
 from hocket.exact.solver import SOLVERS
 from hocket.exact.worlds import WORLDS, random, world
 
@@ -170,3 +172,26 @@ def test_the_page_shows_every_method_and_its_own_one_runs(tmp_path: Path, capsys
     own.write_text(page.partition("```python\n")[2].partition("```")[0])
     assert main(["solve", "--method", f"{own}:SOFTLY", "--out", str(tmp_path / "run"), "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gap"] < 0.05
+
+
+def test_experts_of_ones_own(tmp_path: Path, capsys: Any) -> None:
+    """Two of three are always right; asking two of them costs .02."""
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "from hocket.exact.panels import Panel\n"
+        "truth = np.arange(40) % 4\n"
+        "answers = np.stack([truth, truth, (truth + 1) % 4], 1)\n"
+        "PANEL = Panel(answers, truth, np.zeros(40, int), name='mine')\n"
+    )
+    given = ["--method", "marl-focal", "--world", f"{tmp_path / 'mine.py'}:PANEL", "--steps", "50"]
+    assert main(["solve", *given, "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["value"] == pytest.approx(0.98)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [([0] * 20 + [1] * 20, "see kind 1"), ([-1, 0] * 20, "see kind -1"), ([0] * 39, "give [Q, M]")],
+)
+def test_records_that_cannot_be_learnt_from_are_refused(kinds: list[int], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        Panel(np.zeros((40, 3), np.int64), np.zeros(40, np.int64), np.array(kinds))

@@ -24,6 +24,12 @@ and how large an agent is."""
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.float64)
 """Stay, left, right, down, up."""
 
+HUNTER, PREY, OBSTACLE = 0.075, 0.05, 0.2
+"""Radii."""
+
+COLOURS = 0.15 + 0.5 * np.eye(3)
+"""By which a speaker knows the goal."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -79,7 +85,7 @@ class _Spread(JointEnvironment):
         self.place, self.speed, self.landmark = (np.zeros((width, count, 2)) for _ in range(3))
         self.place += np.arange(count)[:, None]  # Idle copies are apart, so that nothing is divided by 0.
         self.time = np.zeros(width, np.int64)
-        self.pairs = np.triu_indices(count, 1)
+        self.pairs, self.radius = np.triu_indices(count, 1), np.full(count, RADIUS)
         self.others = [[other for other in range(count) if other != number] for number in range(count)]
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
@@ -91,15 +97,7 @@ class _Spread(JointEnvironment):
 
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
         force = PUSH * MOVES[np.stack(actions, 1)]
-        one, other = self.pairs
-        if len(one):
-            gap = self.place[:, one] - self.place[:, other]
-            apart = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2)
-            depth = np.logaddexp(0, (2 * RADIUS - apart) / SOFTNESS) * SOFTNESS
-            push = gap * (FORCE * depth / np.maximum(apart, 1e-300))[..., None]
-            for pair in range(len(one)):
-                force[:, one[pair]] += push[:, pair]
-                force[:, other[pair]] -= push[:, pair]
+        repel(force, self.place, self.radius, self.pairs)
         self.place = self.place + self.speed * STEP
         self.speed = self.speed * (1 - DAMPING) + force * STEP
         self.time = self.time + live
@@ -136,6 +134,206 @@ class _Spread(JointEnvironment):
     def state(self) -> NDArray[np.float32]:
         parts = (self.place, self.speed, self.landmark)
         return np.concatenate([part.reshape(len(self.time), -1) for part in parts], 1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Tag:
+    """Slow hunters together catch faster prey among obstacles (`simple_tag_v3`).
+
+    Every touch of a hunter and a prey earns all hunters 10 and costs that prey 10; leaving the field costs prey more
+    the farther out it is. An agent sees its velocity and position, and where obstacles and others are from there, and
+    the velocities of prey other than itself. The joint state is all positions, velocities and obstacles.
+
+    Attributes:
+        hunters, count, obstacles: how many hunters, prey and obstacles. length: steps of an episode.
+    """
+
+    hunters: int = 3
+    count: int = 1
+    obstacles: int = 2
+    length: int = 25
+
+    def __post_init__(self) -> None:
+        if self.hunters < 1 or self.count < 1 or self.length < 1 or self.obstacles < 0:
+            raise ConfigurationError(
+                f"task mpe:tag needs hunters, prey (agents) and length of at least 1 and no negative obstacles, not "
+                f"{self.hunters}, {self.count}, {self.length} and {self.obstacles}"
+            )
+
+    @property
+    def name(self) -> str:
+        return "mpe:tag"
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        hunters = (f"adversary_{number}" for number in range(self.hunters))
+        return (*hunters, *(f"agent_{number}" for number in range(self.count)))
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        others, common = self.hunters + self.count - 1, 4 + 2 * self.obstacles
+        hunter = Seat(common + 2 * others + 2 * self.count, len(MOVES))
+        prey = Seat(common + 2 * others + 2 * (self.count - 1), len(MOVES))
+        return (hunter,) * self.hunters + (prey,) * self.count
+
+    @property
+    def joint(self) -> int:
+        return 4 * (self.hunters + self.count) + 2 * self.obstacles
+
+    def open(self, width: int) -> JointEnvironment:
+        return _Tag(self, width)
+
+
+class _Tag(JointEnvironment):
+    def __init__(self, world: Tag, width: int) -> None:
+        self.world, self.size = world, world.hunters + world.count
+        bodies = self.size + world.obstacles
+        hunts = np.arange(bodies) < world.hunters
+        self.radius = np.where(hunts, HUNTER, np.where(np.arange(bodies) < self.size, PREY, OBSTACLE))
+        self.push = np.where(hunts[: self.size], 3.0, 4.0)[:, None]
+        self.fastest = np.where(hunts[: self.size], 1.0, 1.3)
+        self.place, self.speed = np.zeros((width, bodies, 2)), np.zeros((width, self.size, 2))
+        self.place += np.arange(bodies)[:, None]  # Idle copies are apart, so that nothing is divided by 0.
+        self.time = np.zeros(width, np.int64)
+        one, other = np.triu_indices(bodies, 1)
+        self.pairs = one[one < self.size], other[one < self.size]
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        for slot, seed in zip(slots, seeds, strict=True):
+            draw = drawn_from(seed)
+            self.place[slot, : self.size] = draw.uniform(-1, 1, (self.size, 2))
+            self.place[slot, self.size :] = draw.uniform(-0.9, 0.9, (self.world.obstacles, 2))
+            self.speed[slot], self.time[slot] = 0.0, 0
+        return {}
+
+    def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+        force = self.push * MOVES[np.stack(actions, 1)]
+        repel(force, self.place, self.radius, self.pairs)
+        self.place[:, : self.size] += self.speed * STEP
+        self.speed = self.speed * (1 - DAMPING) + force * STEP
+        fast = np.sqrt(self.speed[..., 0] ** 2 + self.speed[..., 1] ** 2)
+        slowed = self.speed / np.maximum(fast, 1e-300)[..., None] * self.fastest[:, None]
+        self.speed = np.where((fast > self.fastest)[..., None], slowed, self.speed)
+        self.time = self.time + live
+        over = np.repeat((self.time >= self.world.length)[:, None], self.size, 1)
+        return Moved(self._rewards(), np.zeros_like(over), over)
+
+    def _rewards(self) -> Floats:
+        hunters = self.world.hunters
+        prey = self.place[:, hunters : self.size]
+        gap = self.place[:, :hunters, None] - prey[:, None]
+        touching = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2) < HUNTER + PREY
+        out = np.abs(prey)
+        cost = np.where(out < 0.9, 0.0, np.where(out < 1, 10 * (out - 0.9), np.minimum(np.exp(2 * out - 2), 10)))
+        caught = 10.0 * touching.sum((1, 2))
+        hunted = np.repeat(caught[:, None], hunters, 1)
+        return np.concatenate([hunted, -10.0 * touching.sum(1) - cost.sum(-1)], 1)
+
+    def seen(self) -> list[NDArray[np.float32]]:
+        width, found = len(self.time), []
+        for number in range(self.size):
+            here = self.place[:, number]
+            others = [other for other in range(self.size) if other != number]
+            running = [other for other in others if other >= self.world.hunters]
+            obstacles = (self.place[:, self.size :] - here[:, None]).reshape(width, -1)
+            near = (self.place[:, others] - here[:, None]).reshape(width, -1)
+            told = [self.speed[:, number], here, obstacles, near, self.speed[:, running].reshape(width, -1)]
+            found.append(np.concatenate(told, 1).astype(np.float32))
+        return found
+
+    def state(self) -> NDArray[np.float32]:
+        width = len(self.time)
+        return np.concatenate([self.place.reshape(width, -1), self.speed.reshape(width, -1)], 1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class SpeakerListener:
+    """One knows which of three landmarks is the goal and may say one of three words; the other hears it and walks.
+
+    Both earn less the squared distance of the listener from the goal (`simple_speaker_listener_v4`). The speaker sees
+    the goal's colour; the listener its velocity, where the landmarks are from there, and the word of the step before.
+    The joint state is what both see.
+
+    Attributes:
+        length: steps of an episode.
+    """
+
+    length: int = 25
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ConfigurationError(f"task mpe:speaker-listener needs a length of at least 1, not {self.length}")
+
+    @property
+    def name(self) -> str:
+        return "mpe:speaker-listener"
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("speaker_0", "listener_0")
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return (Seat(3, 3), Seat(11, len(MOVES)))
+
+    @property
+    def joint(self) -> int:
+        return 14
+
+    def open(self, width: int) -> JointEnvironment:
+        return _SpeakerListener(self, width)
+
+
+class _SpeakerListener(JointEnvironment):
+    def __init__(self, world: SpeakerListener, width: int) -> None:
+        self.world = world
+        self.goal, self.time = np.zeros(width, np.int64), np.zeros(width, np.int64)
+        self.place, self.speed, self.word = np.zeros((width, 2)), np.zeros((width, 2)), np.zeros((width, 3))
+        self.landmark = np.zeros((width, 3, 2))
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        for slot, seed in zip(slots, seeds, strict=True):
+            draw = drawn_from(seed)
+            self.goal[slot] = draw.integers(3)
+            places = draw.uniform(-1, 1, (5, 2))  # The first is the speaker's, which nobody sees.
+            self.place[slot], self.landmark[slot] = places[1], places[2:]
+            self.speed[slot], self.word[slot], self.time[slot] = 0.0, 0.0, 0
+        return {}
+
+    def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+        self.place = self.place + self.speed * STEP
+        self.speed = self.speed * (1 - DAMPING) + PUSH * MOVES[actions[1]] * STEP
+        self.word = np.eye(3)[actions[0]]
+        self.time = self.time + live
+        gap = self.place - self.landmark[np.arange(len(self.goal)), self.goal]
+        paid = np.repeat(-(gap[:, 0] ** 2 + gap[:, 1] ** 2)[:, None], 2, 1)
+        over = np.repeat((self.time >= self.world.length)[:, None], 2, 1)
+        return Moved(paid, np.zeros_like(over), over)
+
+    def seen(self) -> list[NDArray[np.float32]]:
+        marks = (self.landmark - self.place[:, None]).reshape(len(self.goal), -1)
+        heard = np.concatenate([self.speed, marks, self.word], 1)
+        return [COLOURS[self.goal].astype(np.float32), heard.astype(np.float32)]
+
+    def state(self) -> NDArray[np.float32]:
+        return np.concatenate(self.seen(), 1)
+
+
+def repel(force: Floats, place: Floats, radius: Floats, pairs: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+    """Adds to the forces `[B, n, 2]` what discs that touch do to each other, pair by pair in their order.
+
+    Args:
+        place: `[B, E, 2]`, of n that move and others that do not. radius: `[E]`. pairs: their numbers, movers first.
+    """
+    one, other = pairs
+    gap = place[:, one] - place[:, other]
+    apart = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2)
+    depth = np.logaddexp(0, (radius[one] + radius[other] - apart) / SOFTNESS) * SOFTNESS
+    push = gap * (FORCE * depth / np.maximum(apart, 1e-300))[..., None]
+    for pair in range(len(one)):
+        force[:, one[pair]] += push[:, pair]
+        if other[pair] < force.shape[1]:
+            force[:, other[pair]] -= push[:, pair]
 
 
 def drawn_from(seed: int) -> np.random.Generator:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hocket.core.keys import Key
+from hocket.exact.cooperative import joint
+from hocket.exact.mdp import Array, softmax
 
-Array = NDArray[np.float64]
 InTurn = Sequence[Array]
 """Of each agent i, `pi_i(a_i | s, a_1..a_{i-1})`: an array `[S, A_1, .., A_i]` that sums to 1 over its last axis."""
 
@@ -32,34 +32,20 @@ class CooperativeGame:
         """A random policy that decides in turn."""
         noise = Key.of(seed).derive("policy").numpy()
         shapes = [(self.states, *self.moves[: agent + 1]) for agent in range(len(self.moves))]
-        return [_softmax(sharp * noise.normal(size=shape)) for shape in shapes]
+        return [softmax(sharp * noise.normal(size=shape)) for shape in shapes]
 
     def even(self) -> list[Array]:
         """Every action with equal probability."""
         return self.random(0, 0.0)
 
-    def joint(self, policy: InTurn) -> Array:
-        """pi(a | s), `[S, A_1, .., A_n]`."""
-        whole: Array = np.ones((self.states, *self.moves))
-        for agent, own in enumerate(policy):
-            whole = whole * own.reshape(own.shape + (1,) * (len(self.moves) - agent - 1))
-        return whole
-
     def solved(self, policy: InTurn) -> tuple[float, Array, Array]:
         """Return J, values of joint actions Q `[S, A_1, .., A_n]`, and discounted visits `[S]` (they sum to 1)."""
-        joint = self.joint(policy).reshape(self.states, -1)
-        move = np.einsum("sa,sat->st", joint, self.transition.reshape(self.states, -1, self.states))
+        shares = joint(policy).reshape(self.states, -1)
+        move = np.einsum("sa,sat->st", shares, self.transition.reshape(self.states, -1, self.states))
         system = np.eye(self.states) - self.discount * move
-        value = np.linalg.solve(system, (joint * self.reward.reshape(self.states, -1)).sum(1))
+        value = np.linalg.solve(system, (shares * self.reward.reshape(self.states, -1)).sum(1))
         visits = (1 - self.discount) * np.linalg.solve(system.T, self.start)
         return float(self.start @ value), self.reward + self.discount * self.transition @ value, visits
-
-    def localised(self, policy: InTurn, quality: Array) -> list[Array]:
-        """Q_i(s, a_1..a_i): Q averaged over the moves of those after i, of each agent."""
-        found = [quality]
-        for own in policy[:0:-1]:
-            found.append((found[-1] * own).sum(-1))
-        return found[::-1]
 
     def best(self) -> float:
         """The return of the best joint policy, by value iteration."""
@@ -72,10 +58,4 @@ class CooperativeGame:
 
 def softened(policy: InTurn, value: Sequence[Array], step: float) -> list[Array]:
     """pi_i exp(step Q_i) / Z of every agent."""
-    return [_softmax(np.log(np.maximum(own, 1e-300)) + step * of) for own, of in zip(policy, value, strict=True)]
-
-
-def _softmax(logits: Array) -> Array:
-    raised = np.exp(logits - logits.max(-1, keepdims=True))
-    whole: Array = raised / raised.sum(-1, keepdims=True)
-    return whole
+    return [softmax(np.log(np.maximum(own, 1e-300)) + step * of) for own, of in zip(policy, value, strict=True)]

@@ -32,7 +32,11 @@ from hocket.exact.solver import Solver, SolverMethod, State
 DEFAULT = np.array([0.05, 0.1, 0.1])
 """The learner's step, its chance of a random action, and how far z lies beyond the best seen, in scaled aims."""
 
-SEARCH, FRESH, HELD = "search", "fresh", "held out"
+KINDS = SEARCH, FRESH, HELD = range(3)
+"""Of seeds: those that trials are compared on, those the best are compared on again, and those of the answer."""
+
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -69,21 +73,23 @@ class HypervolumeSearch(Solver):
             "worth": np.zeros(0),  # Of each trial on the search's seeds.
             "again": np.zeros(0),  # On fresh ones; not a number where it was not run there.
             "chosen": np.array(-1),
+            "seeds": key.derive("seeds").numpy().integers(2**62, size=(len(KINDS), self.seeds)),
             "answer": even,
         }
 
     def step(self, world: TwoAims, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
+        seeds = state["seeds"]
         trials = np.concatenate([state["trials"], self.proposed(state, key.derive("trial"))[None]])
-        worth = np.append(state["worth"], self.tried(world, trials[-1], SEARCH))
+        worth = np.append(state["worth"], self.tried(world, trials[-1], seeds[SEARCH]))
         again = np.append(state["again"], np.nan)
         for place in np.argsort(-worth, kind="stable")[: self.top]:
             if np.isnan(again[place]):
-                again[place] = self.tried(world, trials[place], FRESH)
+                again[place] = self.tried(world, trials[place], seeds[FRESH])
         chosen, answer = int(np.nanargmax(again)), state["answer"]
         if chosen != state["chosen"]:
-            answer = self.learnt(world, trials[chosen], HELD)
-        kept = {"trials": trials, "worth": worth, "again": again, "chosen": np.array(chosen), "answer": answer}
-        return kept, {
+            answer = self.learnt(world, trials[chosen], seeds[HELD])
+        found = {"trials": trials, "worth": worth, "again": again, "chosen": np.array(chosen), "answer": answer}
+        return {**found, "seeds": seeds}, {
             "worth": float(worth[-1]),
             "best_worth": float(worth.max()),
             "chosen": float(chosen),
@@ -104,13 +110,13 @@ class HypervolumeSearch(Solver):
         found: Array = DEFAULT * 10 ** (self.spread * powers)
         return found
 
-    def tried(self, world: TwoAims, trial: Array, kind: str) -> float:
-        """The mean hypervolume on the seeds of a kind."""
-        return world.value(self.learnt(world, trial, kind))
+    def tried(self, world: TwoAims, trial: Array, seeds: Ints) -> float:
+        """The mean hypervolume on some seeds."""
+        return world.value(self.learnt(world, trial, seeds))
 
-    def learnt(self, world: TwoAims, trial: Array, kind: str) -> Array:
-        """`[seeds, K, S, A]`, the policies that a trial learns on each seed of a kind, which are the same for all."""
-        keys = [Key.of(0).derive(kind, seed) for seed in range(self.seeds)]
+    def learnt(self, world: TwoAims, trial: Array, seeds: Ints) -> Array:
+        """`[seeds, K, S, A]`, the policies that a trial learns on each seed."""
+        keys = [Key.of(int(seed)) for seed in seeds]
         return np.stack([chebyshev(world, trial, self.weights, self.moves, key) for key in keys])
 
     def answer(self, world: TwoAims, state: State) -> Array:
@@ -134,7 +140,7 @@ def chebyshev(world: TwoAims, trial: Array, weights: int, moves: int, key: Key) 
     start = int(process.start.argmax())
     at, age = np.full(weights, start), np.zeros(weights, np.int64)
 
-    def far(states: NDArray[np.int64]) -> Array:
+    def far(states: Ints) -> Array:
         behind = np.abs(quality[each, states] - (best + beyond)[:, None])
         found: Array = (weighing[:, None] * behind).max(-1)
         return found

@@ -23,7 +23,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.cooperative import Cooperative, joint
+from hocket.exact.cooperative import Cooperative, joint, localised
 from hocket.exact.mdp import Array, softmax
 from hocket.exact.solver import Solver, SolverMethod, State
 
@@ -101,24 +101,20 @@ def gradient(world: Cooperative, state: State, left: float) -> tuple[dict[str, A
     whole = joint(chain)
     flat = whole.reshape(world.process.states, -1)
     visits = world.process.visits(flat).sum(-1) / (1 - world.process.discount)
-    value = world.process.solved(flat).quality.reshape(whole.shape)
+    quality = world.process.solved(flat).quality.reshape(whole.shape)
     found: dict[str, Array] = {}
     met: dict[str, Array] = {}
-    for agent in reversed(range(len(chain))):
-        own, before = chain[agent], joint(chain[:agent]) if agent else np.ones(len(visits))
-        mean = (own * value).sum(-1)
-        seen = (before * visits.reshape(-1, *(1,) * agent))[..., None] * own
-        weight = seen * (value - mean[..., None])
-        name = f"base {agent}"
-        found[name], met[name] = _gathered(weight, (agent,)), _gathered(seen, (agent,))
+    seen = visits
+    for agent, (own, value) in enumerate(zip(chain, localised(chain, quality), strict=True)):
+        seen = seen[..., None] * own
+        weight = seen * (value - (own * value).sum(-1, keepdims=True))
+        found[f"base {agent}"], met[f"base {agent}"] = _gathered(weight, (agent,)), _gathered(seen, (agent,))
         for parent in range(agent):
             pair, name = _gathered(weight, (parent, agent)), f"{parent} {agent}"
-            met[f"word {name}"], met[f"gate {name}"] = _gathered(seen, (parent, agent)), visits
-            share = 1 / (1 + np.exp(-state[f"gate {name}"]))
-            word = state[f"word {name}"]
+            share, word = 1 / (1 + np.exp(-state[f"gate {name}"])), state[f"word {name}"]
             found[f"word {name}"] = left * share[:, None, None] * pair
             found[f"gate {name}"] = left * share * (1 - share) * (pair * word).sum((1, 2))
-        value = mean
+            met[f"word {name}"], met[f"gate {name}"] = _gathered(seen, (parent, agent)), visits
     return found, met
 
 

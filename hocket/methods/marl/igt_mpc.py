@@ -134,4 +134,5 @@ IGT_MPC = SolverMethod(
     steps=20,
     source="Learning Two-agent Motion Planning Strategies from Generalized Nash Equilibrium for Model Predictive "
     "Control, abstract",
+    note="cars on a grid of places and speeds; the linear-quadratic game and continuous motion are not built",
 )

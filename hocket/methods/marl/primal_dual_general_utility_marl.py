@@ -91,9 +91,10 @@ class PrimalDual(Solver):
         return found
 
     def critic(self, world: Network, seen: Trails, rewards: Array, agent: int) -> Array:
-        """`[E, T]`, the agent's Q of what those within reach were and did; the last decision's is its reward's worth.
+        """`[E, T]`, the agent's Q of what those within reach were and did.
 
-        An episode is broken off, so after its last decision a state like it is taken to follow.
+        An episode is broken off, so its last decision tells only what followed the one before. It has the value of
+        decisions like it, and 0 where there is none.
         """
         near = neighbours(world.agents, self.kappa)[agent]
         size = world.states * world.actions

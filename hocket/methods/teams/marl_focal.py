@@ -1,7 +1,7 @@
 """Multi-agent RL with focal diversity: who is asked, and whose word counts how much, by two agents that learn.
 
 The decider picks a committee for each question, `pi(S | kind) ~ exp(w_kind . x_S)`, where x_S is the committee's focal
-diversity (see `hocket.exact.panels.focal_diversity`), its members' mean accuracy and its size, on questions of that
+diversity (see `focal_diversity`), its members' mean accuracy and its size, on questions of that
 kind seen so far. The fuser weighs votes, `p(answer) ~ exp(sum of v_kind,m over members with that answer)`. Both are
 paid for the fused answer, 1 where it is right less the price of asking, and climb by REINFORCE over committees and
 answers drawn; executed, the likeliest committee is asked and the likeliest answer given.
@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array, drawn, softmax
-from hocket.exact.panels import Ints, Panel, focal_diversity
+from hocket.exact.panels import Ints, Panel
 from hocket.exact.solver import Solver, SolverMethod, State
 
 SURE, LEAST = 4.0, 1e-6
@@ -58,7 +59,7 @@ class Committees(Solver):
         return {
             "decider": np.zeros((kinds, 3)),
             "fuser": np.full((kinds, world.experts), SURE),
-            "figures": figures(world, members(world, self.largest), self.focal),
+            "figures": figures(world, members(world, self.largest), self.focal),  # Kept, since they are dear.
         }
 
     def step(self, world: Panel, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
@@ -87,6 +88,24 @@ class Committees(Solver):
         kinds, asked = world.kinds[world.held], members(world, self.largest)
         best = np.einsum("kf,ksf->ks", state["decider"], state["figures"]).argmax(-1)
         return np.where(asked[best], np.maximum(state["fuser"], LEAST), 0)[kinds]
+
+
+def focal_diversity(right: NDArray[np.bool_]) -> float:
+    """Of members' records `[Q, M]`: 0 where all fail together, 1 where never two do (1 too where nobody fails).
+
+    Of the questions on which a focal member fails let p_j be the share on which exactly j of M do. With
+    `P1 = sum_j (j / M) p_j` and `P2 = sum_j j (j - 1) / (M (M - 1)) p_j` its diversity is `1 - P2 / P1`; the mean over
+    focal members.
+    """
+    members = right.shape[1]
+    failing = (~right).sum(1)
+    found = []
+    for member in range(members):
+        together = failing[~right[:, member]].astype(np.float64)
+        first = float((together / members).mean()) if len(together) else 1.0
+        second = float((together * (together - 1)).mean()) / (members * (members - 1)) if len(together) else 0.0
+        found.append(1 - second / first)
+    return float(np.mean(found))
 
 
 def members(world: Panel, largest: int) -> Array:
@@ -126,4 +145,5 @@ MARL_FOCAL = SolverMethod(
     world="panel:2000",
     steps=800,
     source="Multi-Agent Reinforcement Learning with Focal Diversity Optimization, the index recalled",
+    note="seen with experts that are made up, not with answers of language models on record",
 )

@@ -116,29 +116,29 @@ def _() -> Finding:
     off, chosen = float(np.abs(trials[0] - DEFAULT).max()), int(state["chosen"])
     for kind, held in ((SEARCH, worth), (FRESH, again)):
         for place in np.flatnonzero(~np.isnan(held)):
-            keys = [Key.of(0).derive(kind, seed) for seed in range(2)]
+            keys = [Key.of(int(seed)) for seed in state["seeds"][kind]]
             each = [
                 hypervolume(world.returns(chebyshev(world, trials[place], 4, 300, key)), world.reference)
                 for key in keys
             ]
             off = max(off, abs(float(np.mean(each)) - float(held[place])))
-    off = max(off, float(np.abs(state["answer"] - SMALL.learnt(world, trials[chosen], HELD)).max()))
+    off = max(off, float(np.abs(state["answer"] - SMALL.learnt(world, trials[chosen], state["seeds"][HELD])).max()))
     off = max(off, abs(told["optimism"] - (worth.max() - world.value(state["answer"]))))
     right = again[chosen] == np.nanmax(again) and set(np.argsort(-worth, kind="stable")[:3]) <= set(
         np.flatnonzero(~np.isnan(again))
     )
     inside = bool((np.abs(np.log10(trials / DEFAULT)) <= 1 + 1e-12).all())
-    return below(1e-12, bool(right), inside, len({SEARCH, FRESH, HELD}) == 3, off=off)
+    return below(1e-12, bool(right), inside, len(np.unique(state["seeds"])) == 6, off=off)
 
 
 @claim("Trials are drawn in turn from the whole space and near one of the best; the answer is always the chosen one's.")
 def _() -> Finding:
-    """By twice the space, so that it shows where one is near: a fifth of a power of the scale, for two out of three."""
+    """In twice the space, so that being near shows: .4 of a power of ten from one of the best two, never from others."""
     solver, draws = HypervolumeSearch(spread=2.0, top=2), range(300)
-    trials = DEFAULT * 10 ** np.array([[0.0, 0, 0], [1.0, -1, 0.4], [-1.2, 1.2, 0.0]])
-    three = {"trials": trials, "worth": np.array([3.0, 5.0, 1.0])}
-    first = {"trials": trials[:2], "worth": three["worth"][:2]}
-    near = np.stack([np.log10(solver.proposed(first, Key.of(draw)) / DEFAULT) for draw in draws])
+    trials = DEFAULT * 10 ** np.array([[0.0, 0, 0], [1.0, -1, 0.4], [-1.2, 1.2, 0.0], [1.5, 1.5, 1.5]])
+    four = {"trials": trials, "worth": np.array([3.0, 5.0, 1.0, 0.0])}
+    three = {"trials": trials[:3], "worth": four["worth"][:3]}
+    near = np.stack([np.log10(solver.proposed(four, Key.of(draw)) / DEFAULT) for draw in draws])
     wide = np.stack([np.log10(solver.proposed(three, Key.of(draw)) / DEFAULT) for draw in draws])
     away = np.stack([near - np.log10(trials[place] / DEFAULT) for place in (0, 1)])
     own = np.where((np.abs(away[0]).sum(-1) < np.abs(away[1]).sum(-1))[:, None], away[0], away[1])
@@ -146,8 +146,11 @@ def _() -> Finding:
     follows, world, state = True, treasure(3), SMALL.init(treasure(3), Key.of(1))
     for step in range(5):
         state, told = SMALL.step(world, state, Key.of(1).derive(step))
-        kept = SMALL.learnt(world, state["trials"][int(state["chosen"])], HELD)
+        kept = SMALL.learnt(world, state["trials"][int(state["chosen"])], state["seeds"][HELD])
         follows &= bool((state["answer"] == kept).all()) and told["best_worth"] == state["worth"].max()
+    high = {**state, "worth": state["worth"] + np.array([100.0, 0, 0, 0, 0])}
+    state, told = SMALL.step(world, high, Key.of(2))
+    follows &= told["best_worth"] == high["worth"][0] and told["optimism"] > 50
     return Finding(
         follows
         and abs(spread - 0.4) < 0.05
@@ -158,19 +161,19 @@ def _() -> Finding:
     )
 
 
-@claim("Thirty trials beat the default on held-out seeds, whatever was drawn; the winner's own figure is too high.")
+@claim("Thirty trials beat the default on held-out seeds in four runs; the winner's own figure is too high on average.")
 def _() -> Finding:
-    world, default, tuned, optimism = treasure(5), 0.0, [], []
+    world, default, tuned, optimism = treasure(5), [], [], []
     for seed in range(4):
         solver = HypervolumeSearch(moves=1000, seeds=2)
         state = solver.init(world, Key.of(seed))
-        default = world.value(solver.learnt(world, DEFAULT, HELD))
+        default.append(world.value(solver.learnt(world, DEFAULT, state["seeds"][HELD])))
         for step in range(30):
             state, told = solver.step(world, state, Key.of(seed).derive(step))
         tuned.append(world.value(solver.answer(world, state)))
         optimism.append(told["optimism"])
     return Finding(
-        min(tuned) > default and float(np.mean(optimism)) > 0,
+        all(better > first for better, first in zip(tuned, default, strict=True)) and float(np.mean(optimism)) > 0,
         say(default=default, tuned=tuned, optimism=optimism, optimum=world.optimum),
     )
 

@@ -22,8 +22,10 @@ from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.exact.cooperative import joint
+from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
-from hocket.lab.toys.joint_games import Array, CooperativeGame
+from hocket.lab.toys.joint_games import CooperativeGame
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.decentralized_policy_optimization import (
     DECENTRALIZED_POLICY_OPTIMIZATION,
@@ -58,8 +60,7 @@ def _surrogates(game: CooperativeGame, old: Product, new: Product, *, root: bool
     count, rate = len(old), game.discount
     before, quality, visits = game.solved(_in_turn(game, old))
     rise = game.solved(_in_turn(game, new))[0] - before
-    joint = game.joint(_in_turn(game, old))
-    value = (joint * quality).reshape(game.states, -1).sum(1)
+    value = (joint(_in_turn(game, old)) * quality).reshape(game.states, -1).sum(1)
     advantage = quality - value.reshape(-1, *(1,) * count)
     flat = advantage.reshape(game.states, -1)
     spread, largest = float((flat.max(1) - flat.min(1)).max()), float(np.abs(flat).max())

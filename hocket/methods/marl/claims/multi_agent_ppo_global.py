@@ -9,9 +9,11 @@ import numpy as np
 import torch
 
 from hocket.core.signals import returns
+from hocket.exact.cooperative import localised
+from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.toys.joint_games import Array, CooperativeGame, softened
+from hocket.lab.toys.joint_games import CooperativeGame, softened
 from hocket.methods.marl.multi_agent_ppo_global import MULTI_AGENT_PPO_GLOBAL
 from hocket.objectives.drift import DriftSurrogate
 
@@ -30,7 +32,7 @@ def _() -> Finding:
             after, _, visits = game.solved(new)
             gain, wrong = 0.0, 0.0
             past: Array = np.ones(states)
-            for own, changed, local in zip(old, new, game.localised(old, quality), strict=True):
+            for own, changed, local in zip(old, new, localised(old, quality), strict=True):
                 term = (local * (changed - own)).sum(-1)
                 gain += _weighed(visits, past * term)
                 wrong += _weighed(visits, term) / math.prod(term.shape[1:])
@@ -58,7 +60,7 @@ def _() -> Finding:
             for _ in range(256):
                 reached, quality, _ = game.solved(policy)
                 gaps.append(best - reached)
-                policy = softened(policy, game.localised(policy, quality), 2.0)
+                policy = softened(policy, localised(policy, quality), 2.0)
             worst = min(worst, -float(np.diff(gaps).max()))
             scaled.append((math.sqrt(16) * gaps[15], math.sqrt(256) * gaps[255]))
     falls = all(late < early or late < 1e-9 for early, late in scaled)
@@ -81,7 +83,7 @@ def _() -> Finding:
     for _ in range(400):
         values = (pay @ alone[1], pay.T @ alone[0])
         alone = softened(alone, values, 0.1)
-        turns = softened(turns, game.localised(turns, game.solved(turns)[1]), 0.1)
+        turns = softened(turns, localised(turns, game.solved(turns)[1]), 0.1)
     apart, together = float(alone[0] @ pay @ alone[1]), game.solved(turns)[0]
     return Finding(abs(apart - 2) < 1e-3 and together > 9.99, say(independent=apart, in_turn=together, best=10.0))
 

@@ -9,7 +9,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array, softmax
-from hocket.exact.networks import Budget, Network, Spread, Trails, patrol, shadow
+from hocket.exact.networks import Budget, Entropy, Network, Trails, patrol, shadow
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
 from hocket.methods.marl.primal_dual_general_utility_marl import (
@@ -26,7 +26,7 @@ def crowd(agents: int, seed: int, sharp: float = 1.0) -> tuple[Network, Array]:
     """A line of agents with drawn transitions of two states and actions, and drawn policies' logits."""
     noise = Key.of(seed).derive("crowd").numpy()
     local = noise.dirichlet(np.ones(2), size=(3, 2, 3, 2))
-    return Network(local, agents, Spread(), Budget(0.3)), sharp * noise.normal(size=(agents, 2, 2))
+    return Network(local, agents, Entropy(), Budget(0.3)), sharp * noise.normal(size=(agents, 2, 2))
 
 
 def lagrangian(world: Network, logits: torch.Tensor, multipliers: Array) -> torch.Tensor:
@@ -153,6 +153,27 @@ def _() -> Finding:
     close = float(np.abs(found - exact).max())
     whole = float(np.abs(exact.sum((1, 2)) - 1).max())
     return Finding(close < 0.005 and small < 1e-12 and whole < 1e-12 and reach, say(off=close, small=small))
+
+
+@claim("A step climbs by the rate, lets multipliers fall by what is left, within 0 and the price, and tells both.")
+def _() -> Finding:
+    world, solver = patrol(3), PrimalDual(rate=0.7, dual=2.0)
+    noise = Key.of(6).derive("state").numpy()
+    state = {"logits": noise.normal(size=(3, 3, 2)), "multipliers": np.array([0.0, 4.9, 1.0])}
+    after, told = solver.step(world, state, Key.of(9))
+    policy = softmax(state["logits"])
+    seen = world.trails(policy, 64, 40, Key.of(9))
+    at, fading = counted(world, seen), 0.9 ** np.arange(40)
+    left = np.array([0.1 - (fading * (seen.actions[..., one] == 1)).sum() / 64 / fading.sum() for one in range(3)])
+    moved = state["multipliers"] - 2 * left
+    climb = solver.gradient(world, policy, seen, shadow(world, at, state["multipliers"]))
+    off = {
+        "logits": float(np.abs(after["logits"] - state["logits"] - 0.7 * climb).max()),
+        "multipliers": float(np.abs(after["multipliers"] - np.minimum(np.maximum(moved, 0), 5)).max()),
+        "least_left": abs(told["least_left"] - min(left)),
+        "objective": abs(told["objective"] + sum(float((p * np.log(p)).sum()) for p in at.sum(-1))),
+    }
+    return below(1e-12, moved.max() > 5, **off)
 
 
 @claim("The optimum told is above every value, and one guard alone comes to it.")

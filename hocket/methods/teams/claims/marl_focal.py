@@ -10,9 +10,17 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array
-from hocket.exact.panels import Panel, focal_diversity, panel
+from hocket.exact.panels import Panel, panel
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.teams.marl_focal import LEAST, MARL_FOCAL, SURE, Committees, figures, members
+from hocket.methods.teams.marl_focal import (
+    LEAST,
+    MARL_FOCAL,
+    SURE,
+    Committees,
+    figures,
+    focal_diversity,
+    members,
+)
 
 claim = Claims("marl-focal", "recalled")
 
