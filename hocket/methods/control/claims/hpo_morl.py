@@ -133,7 +133,7 @@ def _() -> Finding:
 
 @claim("Trials are drawn in turn from the whole space and near one of the best; the answer is always the chosen one's.")
 def _() -> Finding:
-    """In twice the space, so that being near shows: .4 of a power of ten from one of the best two, never from others."""
+    """In twice the space, so that being near shows: .4 of a power of ten from one of the best two, never others."""
     solver, draws = HypervolumeSearch(spread=2.0, top=2), range(300)
     trials = DEFAULT * 10 ** np.array([[0.0, 0, 0], [1.0, -1, 0.4], [-1.2, 1.2, 0.0], [1.5, 1.5, 1.5]])
     four = {"trials": trials, "worth": np.array([3.0, 5.0, 1.0, 0.0])}
