@@ -71,7 +71,7 @@ class Settings:
     """How a side is run.
 
     Attributes:
-        ours: whether it is this library. compute: of products, `fp32` or `bf16` (autocast, in TRL).
+        ours: whether it is this library. compute: of products, `fp32` or `bf16` (autocast, in TRL); ours also `auto`.
         checkpointing, precompute: TRL's settings of these names.
     """
 

@@ -10,8 +10,9 @@ it. A step of ours is everything from asking to changed weights; one of TRL's wh
 rounds.
 
 `ours` sees every pair for the first time, `ours again` sees pairs whose reference log-probs it has met before, as from
-the second epoch on: it stands beside TRL with `precompute_ref_log_probs`. TRL has no gradient checkpointing except in
-`trl checkpointing`, which is its default; bf16 autocast, its default too, is `trl bf16`.
+the second epoch on: it stands beside TRL with `precompute_ref_log_probs`. TRL has no gradient checkpointing there.
+`--defaults` puts both sides beside each other as they come instead: ours in the precision that `hocket train` chooses
+on this machine, TRL with checkpointing and bf16 autocast (`trl bf16`: without checkpointing).
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ def cases() -> dict[str, Data]:
 
 
 def wanted(data: Data, *, defaults: bool) -> dict[str, tuple[Settings, Data]]:
-    """The sides of a case; `defaults` adds TRL as it is when nothing is set."""
-    plain = Settings(ours=False)
-    found = {"ours": (Settings(ours=True), data), "trl": (plain, data)}
+    """The sides of a case; with `defaults` both as they are when nothing is set."""
+    ours = Settings(ours=True, compute="auto" if defaults else "fp32")
+    theirs = Settings(ours=False, compute="bf16" if defaults else "fp32", checkpointing=defaults)
+    found = {"ours": (ours, data), "trl": (theirs, data)}
     if data.kind == "dpo":
-        found["ours again"] = (Settings(ours=True), replace(data, batches=1))
-        found["trl precomputed"] = (replace(plain, precompute=True), replace(data, batches=2))
+        found["ours again"] = (ours, replace(data, batches=1))
+        found["trl precomputed"] = (replace(theirs, precompute=True), replace(data, batches=2))
     if defaults:
-        found["trl checkpointing"] = (replace(plain, checkpointing=True), data)
-        found["trl bf16"] = (replace(plain, compute="bf16"), data)
+        found["trl bf16"] = (replace(theirs, checkpointing=False), data)
     return found
 
 
@@ -115,7 +116,7 @@ def main() -> None:
     known = cases()
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(known)}; all when none is named")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--defaults", action="store_true", help="TRL with checkpointing and with bf16 besides")
+    parser.add_argument("--defaults", action="store_true", help="both sides as they come, not in fp32")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that workers, frozen or not, are ended.
