@@ -43,6 +43,11 @@ class Survey:
         return sum(self.noticed.values()) + len(self.unnoticed)
 
 
+def is_of_now(row: str, survey: Survey) -> bool:
+    """Whether neither the method nor what its claims share has changed since."""
+    return survey.made_from == made_from(row)
+
+
 def made_from(row: str) -> str:
     """What a survey of the row as it is would be made from."""
     return hashed(digest("hocket.lab.claims.mutants") + _sources(row).ground)
@@ -51,7 +56,7 @@ def made_from(row: str) -> str:
 def standing(row: str) -> Survey | None:
     """What is kept of a row as it is; None when it is to be tried anew."""
     survey = kept(row)
-    if survey is None or survey.made_from != made_from(row):
+    if survey is None or not is_of_now(row, survey):
         return None
     known = {digest_of(check) for check in checks_of(row)} | {UNSAID}
     return survey if known.issuperset(survey.noticed) else None
