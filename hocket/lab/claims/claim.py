@@ -131,5 +131,5 @@ class Claims(list[Check]):
     def spares(self, mutant: str, reason: str) -> None:
         """Says why the claims may hold for a wrong version of the method, by its name (`hocket recipes --mutate`).
 
-        `hocket.lab.claims.survey` reads it from the file: two texts as they stand.
+        `hocket.lab.claims.survey` reads it from the file: texts as they stand, or the name of one.
         """
