@@ -99,22 +99,29 @@ def _check(options: argparse.Namespace) -> int:
 
 def _mutate(options: argparse.Namespace) -> int:
     """Runs the claims of rows on wrong versions of their methods; exit 1 when one survives without a reason."""
-    from hocket.lab.claims.mutation import mutate
+    from hocket.lab.claims import survey
+    from hocket.lab.claims.mutation import mutate, surveyed
 
     console = err()
     found: dict[str, list[Outcome]] = {}
+    slow = not options.quick
     for row in options.mutate:
-        for one in mutate(row, slow=not options.quick, workers=options.workers):
-            found.setdefault(row, []).append(one)
+        known = survey.standing(row) if options.keep else None
+        found[row] = []
+        for one in mutate(row, slow=slow, workers=options.workers, known=known):
+            found[row].append(one)
             if one.killed is None:
                 mark = "[yellow]spared[/]" if one.reason else "[red]survives[/]"
                 where = f"line {one.line}: " if one.line else ""
                 console.print(f"{mark} {row}: {where}{escape(one.mutant)}{escape(_because(one.reason))}")
+        after = surveyed(row, found[row], slow=slow, known=known)
+        if options.keep:
+            survey.keep(row, after)
+        spared = sum(one.reason is not None for one in found[row])
+        noticed = after.tried - len(after.unnoticed)
+        console.print(f"{row}: {noticed} of {after.tried} wrong versions noticed, {spared} spared for a reason")
     if options.json:
         emit([{"id": row, "mutants": [dataclasses.asdict(one) for one in ones]} for row, ones in found.items()])
-    for row, ones in found.items():
-        killed, spared = sum(one.killed is not None for one in ones), sum(one.reason is not None for one in ones)
-        console.print(f"{row}: {killed} of {len(ones)} wrong versions noticed, {spared} spared for a reason")
     return 0 if all(one.killed or one.reason for ones in found.values() for one in ones) else 1
 
 

@@ -180,7 +180,8 @@ def build_parser() -> _Parser:
     recipes.add_argument("--stale", action="store_true", help="with --check: rows whose code has changed since")
     recipes.add_argument("--quick", action="store_true", help="with --check or --mutate: leave out what trains")
     recipes.add_argument("--workers", type=int, default=1, metavar="N", help="so many claims or mutants at a time")
-    recipes.add_argument("--keep", action="store_true", help="with --check: keep the verdicts, which the list shows")
+    keep = "with --check: keep the verdicts, which the list shows; with --mutate: keep what was noticed, for --docs"
+    recipes.add_argument("--keep", action="store_true", help=keep)
     recipes.add_argument(
         "--docs", metavar="DIR", help="write the generated pages and the cards that lists are read from"
     )

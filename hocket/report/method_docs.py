@@ -14,12 +14,13 @@ from hocket.report import cards
 from hocket.report.cards import card_of
 from hocket.report.catalogue import catalogue_page
 from hocket.report.methods import status
+from hocket.report.mutants import mutants_page
 from hocket.report.primitives import ROOMS, primitives
 from hocket.stages import Stage
 
 
 def write_docs(folder: Path) -> list[Path]:
-    """Writes `recipes.md`, `catalogue.md`, `primitives.md`, `equivalences.md` and `theorems.md`; returns their paths.
+    """Writes the generated pages and returns their paths.
 
     The cards of the library's recipes are made anew first.
     """
@@ -30,6 +31,7 @@ def write_docs(folder: Path) -> list[Path]:
         "primitives.md": primitives_page(),
         "equivalences.md": equivalences_page(),
         "theorems.md": theorems_page(),
+        "mutation.md": mutants_page(),
     }
     for name, text in pages.items():
         (folder / name).write_text(text)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hocket.cli.parser import main
 from hocket.core.errors import ConfigurationError
+from hocket.lab.claims import record, survey
 from hocket.lab.claims.mutants import of_code, of_recipe
-from hocket.lab.claims.mutation import mutate, within
+from hocket.lab.claims.mutation import asked, mutate, surveyed, within
+from hocket.lab.claims.registry import checks_of
+from hocket.lab.claims.survey import Survey
 from hocket.recipes import find
+from hocket.report import mutants
+from hocket.report.mutants import OPEN, mutants_page
 
 SOURCE = """
 class Stage:
@@ -84,3 +92,58 @@ def test_a_mutant_ends_although_it_takes_every_error_for_a_failed_episode() -> N
     assert within(5.0, lambda: "a claim") == "a claim"
     assert within(5.0, lambda: None) is None
     assert within(5.0, lambda: str(1 / 0)) == "ZeroDivisionError: division by zero"
+
+
+@pytest.fixture
+def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the methods' sources whose surveys are read and kept; the file of gmpo's method."""
+    methods = tmp_path / "hocket" / "methods"
+    shutil.copytree(record.METHODS, methods, ignore=shutil.ignore_patterns("__pycache__", "*.json"))
+    for place in (record, mutants):
+        monkeypatch.setattr(place, "METHODS", methods)
+    record._read.cache_clear()
+    yield methods / "group_relative" / "gmpo.py"
+    record._read.cache_clear()
+
+
+def test_a_survey_stands_while_the_method_and_the_claims_that_noticed_something_do(kept_here: Path) -> None:
+    first, *others = map(survey.digest_of, checks_of("gmpo"))
+    whole = Survey(survey.made_from("gmpo"), frozenset([first]), {first: 16}, {3: "a + b -> a"})
+    survey.keep("gmpo", whole)
+    assert survey.standing("gmpo") == whole == survey.kept("gmpo")
+    new = asked("gmpo", slow=True, known=whole)
+    assert {survey.digest_of(check) for check in new} == set(others)  # Only those that are new are run.
+
+    survey.keep("gmpo", replace(whole, noticed={"a claim that is gone": 16}))
+    assert survey.standing("gmpo") is None
+
+    survey.keep("gmpo", whole)
+    text = kept_here.read_text()
+    kept_here.write_text(text.replace("low=0.4", "low=0.5"))
+    record._read.cache_clear()
+    assert text != kept_here.read_text()
+    assert survey.standing("gmpo") is None
+    assert survey.kept("gmpo") == whole
+    assert "| gmpo (its method has changed since) | 17 | 16 | 0 | 1 |" in mutants_page()
+
+
+def test_only_what_nothing_noticed_is_tried_again() -> None:
+    everything = list(mutate("maxrl"))
+    place = next(one.place for one in everything if one.killed is not None and one.line)
+    before = Survey(survey.made_from("maxrl"), frozenset(), {"": 3}, {place: everything[place].mutant})
+    (again,) = mutate("maxrl", known=before)
+    assert again == everything[place]
+    after = surveyed("maxrl", [again], slow=False, known=before)
+    assert (after.tried, after.unnoticed, after.noticed) == (4, {}, {"": 3, again.by: 1})
+
+
+def test_the_page_tells_reasons_where_claims_give_them(kept_here: Path) -> None:
+    claims = kept_here.parent / "claims" / "gmpo.py"
+    claims.write_text(claims.read_text() + '\nclaim.spares("a + b -> a", "b is 0")\n')
+    unnoticed = {3: "a + b -> a", 5: "-a -> a", 7: "a + b -> a"}
+    survey.keep("gmpo", Survey(survey.made_from("gmpo"), frozenset(), {"": 14}, unnoticed))
+    page = mutants_page()
+    assert "17 wrong versions of 1 rows; 14 noticed, 2 spared, 1 unexplained." in page
+    assert "| gmpo | 17 | 14 | 2 | 1 |" in page
+    assert page.count("- `a + b -> a`: b is 0") == 1
+    assert f"- `-a -> a`: {OPEN}" in page

@@ -16,6 +16,7 @@ from hocket.report.catalogue import catalogue, catalogue_page
 from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.report.methods import differences, relations
 from hocket.report.microscope import html
+from hocket.report.mutants import mutants_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -28,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("primitives.md", primitives_page),
         ("equivalences.md", equivalences_page),
         ("theorems.md", theorems_page),
+        ("mutation.md", mutants_page),
     ],
 )
 def test_the_docs_say_what_the_code_says(name, page):

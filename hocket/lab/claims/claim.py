@@ -84,7 +84,6 @@ class Claims(list[Check]):
     def __init__(self, row: str, source: str = "") -> None:
         super().__init__()
         self.row, self.source = row, source
-        self.reasons: dict[str, str] = {}
 
     def __call__(
         self, sentence: str, source: str = "", *, slow: bool = False
@@ -130,5 +129,7 @@ class Claims(list[Check]):
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
 
     def spares(self, mutant: str, reason: str) -> None:
-        """Says why the claims may hold for a wrong version of the method, by its name (`hocket recipes --mutate`)."""
-        self.reasons[mutant] = reason
+        """Says why the claims may hold for a wrong version of the method, by its name (`hocket recipes --mutate`).
+
+        `hocket.lab.claims.survey` reads it from the file: texts as they stand, or the name of one.
+        """

@@ -11,8 +11,9 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import torch
@@ -20,7 +21,9 @@ import torch
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.mutants import Mutant, of_method
-from hocket.lab.claims.registry import checks_of, claims_of, files
+from hocket.lab.claims.record import verdicts_of
+from hocket.lab.claims.registry import checks_of, files
+from hocket.lab.claims.survey import UNSAID, Survey, digest_of, made_from, reasons
 
 PATIENCE = 20.0
 """Seconds until a mutant counts as killed, beside five times those that the claims take of the method as it is."""
@@ -32,45 +35,74 @@ class Outcome:
 
     Attributes:
         mutant: its change. line: where in the method's file, 0 for a setting. killed: the claim that does not hold, or
-            what went wrong; None for a survivor. reason: why the claims spare it, as they say themselves.
+            what went wrong; None for a survivor. reason: why the claims spare it, as they say themselves. place: in the
+            order of `of_method`. by: the digest of the claim that does not hold.
     """
 
     mutant: str
     line: int
     killed: str | None
     reason: str | None = None
+    place: int = 0
+    by: str = UNSAID
 
 
 @dataclass(frozen=True)
 class _Task:
-    """One mutant by its place, for a process of its own; -1 is the method as it is."""
+    """One mutant by its place, for a process of its own, and the claims to run on it, by their sentences, in order.
+
+    A place of -1 is the method as it is.
+    """
 
     row: str
     place: int
-    slow: bool
+    claims: tuple[str, ...]
     limit: float
 
 
-def mutate(row: str, *, slow: bool = False, workers: int = 1) -> Iterator[Outcome]:
+def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | None = None) -> Iterator[Outcome]:
     """What becomes of each mutant of a row's method, under its quick claims; with `slow` under all.
+
+    With `known`, of those that it says nothing noticed, under the claims that it was not made with.
 
     Raises:
         ConfigurationError: for a row without claims, or whose claims do not hold for the method as it is.
     """
     if row not in files():
         raise ConfigurationError(f"no check is known for {row!r}{nearest(row, files())}")
+    checks = asked(row, slow=slow, known=known)
+    claims = tuple(check.claim for check in checks)
+    digests = {check.claim: digest_of(check) for check in checks}
     context = multiprocessing.get_context("forkserver")  # Whose children have imported no method yet.
-    context.set_forkserver_preload([__name__, "hocket.lab.claims.harness"])
+    context.set_forkserver_preload([__name__, "hocket.lab.claims.harness", "hocket.lab.claims.shipped"])
     with context.Pool(workers, maxtasksperchild=1) as pool:
         started = time.perf_counter()
-        _, count, killed = pool.apply(_tried, (_Task(row, -1, slow, 0.0),))
+        _, count, killed = pool.apply(_tried, (_Task(row, -1, claims, 0.0),))
         if killed is not None:
             raise ConfigurationError(f"the claims of {row} do not hold as it is: {killed}")
         limit = PATIENCE + 5 * (time.perf_counter() - started)
-        tasks = [_Task(row, place, slow, limit) for place in range(count)]
+        places = range(count) if known is None else sorted(known.unnoticed)
+        tasks = [_Task(row, place, claims, limit) for place in places]
         for outcome, _, _ in pool.imap(_tried, tasks):
             assert outcome is not None
-            yield outcome
+            yield replace(outcome, by=digests.get(outcome.killed or "", UNSAID))
+
+
+def asked(row: str, *, slow: bool, known: Survey | None = None) -> list[Check]:
+    """The claims of a row to run on wrong versions, those that took least first."""
+    seconds = {verdict.claim: verdict.seconds for verdict in verdicts_of(row)}
+    checks = [check for check in checks_of(row) if slow or not check.slow]
+    new = [check for check in checks if known is None or digest_of(check) not in known.claims]
+    return sorted(new, key=lambda check: (_cost(check), seconds.get(check.claim, 0.0)))
+
+
+def surveyed(row: str, outcomes: Sequence[Outcome], *, slow: bool, known: Survey | None = None) -> Survey:
+    """What is known of a row after these outcomes of `mutate`."""
+    before = Survey(made_from(row)) if known is None else known
+    noticed = Counter(one.by for one in outcomes if one.killed is not None) + Counter(before.noticed)
+    unnoticed = {one.place: one.mutant for one in outcomes if one.killed is None}
+    claims = before.claims.union(digest_of(check) for check in asked(row, slow=slow, known=known))
+    return Survey(before.made_from, claims, noticed, unnoticed)
 
 
 def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
@@ -88,8 +120,8 @@ def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
         return _killed(task)
 
     killed = within(task.limit, run)
-    reason = None if killed is not None else _reason(task.row, mutant)
-    return Outcome(mutant.name, mutant.line, killed, reason), len(mutants), killed
+    reason = None if killed is not None else reasons(task.row).get(mutant.name)
+    return Outcome(mutant.name, mutant.line, killed, reason, task.place), len(mutants), killed
 
 
 class _Expired(BaseException):
@@ -130,10 +162,10 @@ def _put_in_place(name: str, mutant: Mutant) -> None:
 
 
 def _killed(task: _Task) -> str | None:
-    """The first claim that does not hold, the quick ones first."""
-    checks = [check for check in checks_of(task.row) if task.slow or not check.slow]
-    for check in sorted(checks, key=_cost):
-        verdict = check()
+    """The first of the claims that does not hold."""
+    stated = {check.claim: check for check in checks_of(task.row)}
+    for claim in task.claims:
+        verdict = stated[claim]()
         if not verdict.holds:
             return verdict.claim
     return None
@@ -141,8 +173,3 @@ def _killed(task: _Task) -> str | None:
 
 def _cost(check: Check) -> int:
     return 1 if check.shipped else 2 if check.slow else 0
-
-
-def _reason(row: str, mutant: Mutant) -> str | None:
-    """What the row's claims say of a mutant that they spare."""
-    return next((one.reasons[mutant.name] for one in claims_of(row) if mutant.name in one.reasons), None)

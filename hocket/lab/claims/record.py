@@ -53,7 +53,7 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     if not file.is_file():
         return "", "", ()
     text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    return _hash(text), _hash(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
+    return hashed(text), hashed(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
 
 
 def _code(text: str) -> str:
@@ -61,7 +61,8 @@ def _code(text: str) -> str:
     return _REMARK.sub("", _STRING.sub(lambda found: "" if found["docstring"] else found[0], text))
 
 
-def _hash(text: str) -> str:
+def hashed(text: str) -> str:
+    """A short digest of a text."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -74,7 +75,7 @@ def digest(*modules: str, words: bool = False) -> str:
             whole, code, used = _read(module)
             known[module] = whole if words else code
             waiting += used
-    return _hash("".join(f"{module} {known[module]}\n" for module in sorted(known)))
+    return hashed("".join(f"{module} {known[module]}\n" for module in sorted(known)))
 
 
 # ---------------------------------------------------------------- what is kept
@@ -89,7 +90,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class _Sources:
+class Sources:
     """Digests of what the verdicts of a row are made from.
 
     Attributes:
@@ -115,41 +116,42 @@ class _Sources:
         return not wanted <= kept <= wanted | {self.ground}
 
 
-def _claims(row: str) -> Path | None:
+def claims_file(row: str) -> Path | None:
     """The file of a row's claims."""
     return next(METHODS.glob(f"*/claims/{row.replace('-', '_')}.py"), None)
 
 
-def _sources(claims: Path) -> _Sources:
+def sources_of(claims: Path) -> Sources:
+    """The digests of a row by its file of claims."""
     text = claims.read_text(encoding="utf-8")
     method = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
     shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
     ground = _code(_IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text)))))
     base = digest(method, *_IMPORT.findall(text)) + ground
-    return _Sources(
-        _hash(base),
-        {one: _hash(base + one) for one in map(_code, functions)},
-        _hash(digest(method) + shipped) if shipped else "",
+    return Sources(
+        hashed(base),
+        {one: hashed(base + one) for one in map(_code, functions)},
+        hashed(digest(method) + shipped) if shipped else "",
     )
 
 
 @functools.cache
 def recorded(row: str) -> Record | None:
     """What is kept of a row; None for one without claims."""
-    claims = _claims(row)
+    claims = claims_file(row)
     if claims is None:
         return None
     file = claims.with_suffix(".json")
     if not file.is_file():
         return Record((), stale=True)
     verdicts = tuple(Verdict(row, **one) for one in json.loads(file.read_text(encoding="utf-8"))["verdicts"])
-    return Record(verdicts, _sources(claims).stale(verdicts))
+    return Record(verdicts, sources_of(claims).stale(verdicts))
 
 
 def is_fresh(check: Check) -> bool:
     """Whether the kept verdict of a check is of the code as it is."""
-    claims = _claims(check.row)
-    made_from = "" if claims is None else _sources(claims).of(check)
+    claims = claims_file(check.row)
+    made_from = "" if claims is None else sources_of(claims).of(check)
     return any((one.claim, one.made_from) == (check.claim, made_from) for one in verdicts_of(check.row))
 
 
@@ -191,10 +193,10 @@ def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> 
     for verdict in verdicts:
         new.setdefault(verdict.row, {})[verdict.claim] = verdict
     for row, found in new.items():
-        file, old = _claims(row), recorded(row)
+        file, old = claims_file(row), recorded(row)
         if file is None or old is None or row not in checks:  # A file of a user's has verdicts, but no place for them.
             continue
-        sources, rows = _sources(file), []
+        sources, rows = sources_of(file), []
         for check in checks[row]:
             made_from = sources.of(check)
             before = (one for one in old.verdicts if (one.claim, one.made_from) == (check.claim, made_from))

@@ -20,6 +20,7 @@ from hocket.testing import rehearse, tool_call
 from hocket.tools.corpus import Document
 from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario, Trajectory
+from hocket.workflows.library import find as find_workflow
 
 claim = Claims("r1-router", "the abstract of arXiv:2505.22095; rewards of steps are our own")
 
@@ -178,6 +179,13 @@ def _() -> Finding:
     after = asked_rightly(pupil.run(25))
     saw = say(right_base_before=before[0], after_25_steps=after[0], success_before=before[1], success_after=after[1])
     return Finding(after[0] > before[0] + 0.15 and after[1] > before[1], saw)
+
+
+@claim("As shipped a turn earns by what its calls bring; there are eight, and no base is described.", "chosen here")
+def _() -> Finding:
+    flow = find_workflow(str(R1_ROUTER.workflow))
+    holds = isinstance(flow, RoutedCalls) and (flow.turns, flow.listed, flow.useful) == (8, False, 1.0)
+    return Finding(holds, str(R1_ROUTER.workflow))
 
 
 claim.shipped(

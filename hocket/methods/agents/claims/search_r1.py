@@ -227,6 +227,13 @@ def _() -> Finding:
     return Finding(after > 0.7 and after > before + 0.2 and alone < 0.06, saw)
 
 
+@claim("As shipped searches stand within the response, and exact match is all that it earns.")
+def _() -> Finding:
+    (reward,) = SEARCH_R1.rewards
+    holds = isinstance(reward, NormalisedMatch) and reward.weight == 1.0 and SEARCH_R1.workflow == SearchWithin.name
+    return Finding(holds, str(SEARCH_R1.workflow))
+
+
 claim.shipped(
     SEARCH_R1,
     without={"workflow": "search-within?masked=false"},

@@ -52,6 +52,29 @@ def _() -> Finding:
     return Finding(gap(charged, [-0.2, -0.2, -0.1 - 0.5, 0.0]) < EXACT and by_metadata == charged, saw)
 
 
+@claim(
+    "Where nobody knows, thinking is needed if less than half of a group's own straight answers are right.",
+    "chosen here",
+)
+def _() -> Finding:
+    thought = "<think>why</think>yes"
+    groups: dict[str, tuple[tuple[str, float, bool], ...]] = {
+        "needless": (("a", 1.0, True), ("b", 1.0, True), ("c", 0.9, True), (thought, 1.0, True)),
+        "needed": (("a", 1.0, True), ("b", 0.0, True), ("c", 0.9, True), (thought, 0.0, True), ("d", 1.0, False)),
+        "even": (("a", 1.0, True), ("b", 0.0, True), (thought, 0.0, True)),
+        "all think": ((thought, 1.0, True), (thought, 0.0, True)),
+    }
+    rows = [
+        sample(name, reward, [-1.0], value=[0.0], text=text, trained=[counts], info={"pieces": [text]})
+        for name, ones in groups.items()
+        for text, reward, counts in ones
+    ]
+    charged = returns(ADACOT.shaping[0](ADACOT.combine(RecordedBatch(document(rows)).batch, {}))).tolist()
+    paid = [round(after - row["scores"]["reward"], 9) for after, row in zip(charged, rows, strict=True)]
+    wanted = [0, 0, 0, -0.2, *[-0.2] * 3, 0, -0.2, *[0] * 5]
+    return Finding(gap(paid, wanted) < 1e-9, say(charged=str(paid)))
+
+
 def thinking_world(*, hard: bool = False) -> World:
     """Questions 0 to 7 of rising difficulty q/7: thinking is always right, answering straight with chance 1 - q/7.
 

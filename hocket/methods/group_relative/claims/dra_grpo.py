@@ -91,4 +91,14 @@ def _() -> Finding:
     return Finding(min(diverse) > max(plain) + 0.1, lines(entropy_of_dra_grpo=diverse, grpo=plain, most=math.log(4)))
 
 
+@claim("The released sum may be 0, where an answer stands against its opposite; epsilon then divides alone.", "derived")
+def _() -> Finding:
+    rows = [said("q", f"t{n}", 1.0, embedding=[side, 0.0]) for n, side in enumerate((1.0, -1.0))]
+    found = shaped(DRA_GRPO.but({"shaping.0.nonnegative": False}), rows)
+    return Finding(gap(found, [1e6, 1e6]) < 1e-3, lines(weights=found))
+
+
+claim.spares("-1 -> 1", "the last of two dimensions")
+
+
 claim.shipped(DRA_GRPO, "shaping")

@@ -38,6 +38,7 @@ from hocket.methods.group_relative.sapo_swarm import SAPO_SWARM
 from hocket.recipe import Recipe
 from hocket.rewards.judging import JudgedBy
 from hocket.rewards.shaping import OverlongPenalty
+from hocket.rewards.verifiers import ExactMatch
 from hocket.train.assemble import build_parts
 from hocket.train.swarm.node import join
 from hocket.train.swarm.swarm import Swarm
@@ -240,6 +241,31 @@ def _() -> Finding:
     # Only what is right and plain earns more than what is wrong.
     ordered = advantages[0] > 0 and all(one < 0 for one in advantages[1:])
     return Finding(said == [1.0, 0.0, 1.0] and ordered, say(verdicts=str(said), advantages=str(advantages)))
+
+
+@claim("Where nothing is received nothing is left out.", "derived here")
+def _() -> Finding:
+    rows = _rows(("own", "replay", "own"), (1.0, 0.0, 0.0), ([-1.0], [-20.0], [-1.0]))
+    advantages = [row[0] for row in inspect_rows(HAIL_TO_THE_THIEF, rows)["advantages"]]
+    off = max(abs(one - other) for one, other in zip(advantages, group_relative((1.0, 0.0, 0.0)), strict=True))
+    return Finding(off < 1e-9, say(off_with_all_counted=off))
+
+
+@claim(
+    "As shipped verifier and judge weigh alike; the attacker takes in nothing, adds the text once and hardly learns."
+)
+def _() -> Finding:
+    verifier, judge = HAIL_JUDGE.rewards
+    holds = isinstance(verifier, ExactMatch) and isinstance(judge, JudgedBy) and not judge.scale
+    rollout: Any = HAIL_ATTACKER.rollout
+    update: Any = HAIL_ATTACKER.update
+    holds &= verifier.weight == judge.weight == 1.0 and rollout.shared == 0 and rollout.publish == InjectedAnswers()
+    seen = say(received=rollout.shared, times=rollout.publish.times, step=update.lr)
+    return Finding(holds and rollout.publish.times == 1 and update.lr == 1e-9, seen)
+
+
+claim.spares("hail-to-the-thief-judge: rewards.1.rule.weight = 40.0", "a verdict is read as it is")
+claim.spares("hail-to-the-thief-judge: rewards.1.rule.weight = 0.0", "a verdict is read as it is")
 
 
 # ---------------------------------------------------------------- what comes of it

@@ -6,6 +6,7 @@ from statistics import mean, variance
 import torch
 from torch import Tensor
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
@@ -79,6 +80,31 @@ def _() -> Finding:
     falls = [advantage for _, advantage in sorted(zip(sure, advantages, strict=True))] == sorted(advantages)[::-1]
     saw = f"GRPO 0; advantages {[round(a, 2) for a in advantages]} at confidences {[round(s, 2) for s in sure]}"
     return Finding(not any(map(any, plain)) and falls and min(advantages) < 0, saw)
+
+
+@claim("Where none is right D is at most 1, and what earns more than 1 counts as right.", "derived here")
+def _() -> Finding:
+    logps = ([-0.9], [-1.3], [-1.1], [-1.6])
+    wrong = [{"group": "g", "scores": {"reward": 0.0}, "logp": logp} for logp in logps]
+    rich = [{**row, "scores": {"reward": 2.0}} for row in wrong]
+    found, kept = shaped(LENS, wrong), shaped(LENS, rich)
+    wanted = [-math.exp(*logp) for logp in logps]  # (c mean)/(0.5/5) is beyond 1, so that the penalty is c itself.
+    return Finding(gap(found, wanted) < 1e-12 and kept == [2.0] * 4, say(wrong_ones=found, right_ones=kept))
+
+
+@claim("Without a bound it is the formula itself, and refused where a probability reaches D.")
+def _() -> Finding:
+    rows = [{"group": "g", "scores": {"reward": 0.0}, "logp": [logp]} for logp in (-1.0, -2.0)]
+    plain = LENS.but({"shaping.0.difficulty": 0.9, "shaping.0.limit": None})
+    sure, refused = [math.exp(-1.0), math.exp(-2.0)], False
+    off = gap(shaped(plain, rows), [-c / (0.9 - c) for c in sure])
+    try:
+        shaped(plain.but({"shaping.0.difficulty": 0.3}), rows)
+    except ConfigurationError:
+        refused = True
+    bounded = shaped(LENS.but({"shaping.0.difficulty": 0.3}), rows)
+    off = max(off, gap(bounded, [-1.0, -sure[1] / 0.3]))
+    return Finding(off < 1e-12 and refused, say(off=off, refused=refused, with_a_bound=bounded))
 
 
 RARE = choosing(16, 12, lambda question, token: float(token == question % 11 + 1))

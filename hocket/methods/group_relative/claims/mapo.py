@@ -5,7 +5,7 @@ from statistics import fmean
 
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.enumerable_groups import GRPO_EXACT, binary_advantages, binary_groups
 from hocket.lab.toys.quick_worlds import guessing, mixed
 from hocket.recipes import GRPO, MAPO
@@ -64,6 +64,20 @@ def _() -> Finding:
         success[recipe.name] = [bench.success() for bench in benches]
     holds = fmean(success["mapo"]) > fmean(success["grpo"]) - 0.03 and sizes["mapo"] < 0.8 * sizes["grpo"]
     return Finding(holds, say(success=success, mean_size_of_A_on_prompts_more_than_half_solved=sizes))
+
+
+@claim("As shipped sigma has G - 1, 1e-6 is added to sigma and mu, and p counts returns above a half.", "the release")
+def _() -> Finding:
+    off = 0.0
+    for rewards in ([1.0, 0.6, 0.5, 0.0, 0.2], [1.0, 0.0, 0.0], [0.9, 0.7, 0.4, 1.0]):
+        mu = fmean(rewards)
+        sigma = math.sqrt(sum((r - mu) ** 2 for r in rewards) / (len(rewards) - 1))
+        p = sum(r > 0.5 for r in rewards) / len(rewards)
+        lam = 1 - 4 * p * (1 - p)
+        wanted = [(1 - lam) * (r - mu) / (sigma + 1e-6) + lam * (r - mu) / (mu + 1e-6) for r in rewards]
+        rows = [{"group": "q", "scores": {"reward": r}, "logp": [-1.0]} for r in rewards]
+        off = max(off, gap([row[0] for row in inspect_rows(MAPO, rows)["advantages"]], wanted))
+    return below(1e-10, off_by_hand=off)
 
 
 claim.shipped(MAPO, "credit")

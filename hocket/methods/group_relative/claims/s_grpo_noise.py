@@ -47,6 +47,24 @@ def _() -> Finding:
     return Finding(gap(weights, wanted) < 1e-6, say(weights_of_1_7_2_and_4_of_8=weights, off=gap(weights, wanted)))
 
 
+@claim("The weight by hand, e inside both roots; q beyond what flips explain is no more than all right, and weighs 0.")
+def _() -> Finding:
+    off = 0.0
+    for epsilon in (1e-8, 0.01):
+        for observed in (0.2, 0.5, 0.75):
+            true = (observed - 0.15) / 0.7
+            first, second = (math.sqrt(one * (1 - one) + epsilon) for one in (observed, true))
+            found = float(noise_weight(torch.tensor(observed, dtype=torch.float64), 0.15, epsilon))
+            off = max(off, abs(found - 0.7 * true * (1 - true) / (first * second)))
+    beyond = noise_weight(torch.tensor([0.0, 0.1, 0.9, 1.0], dtype=torch.float64), 0.15, 1e-8).tolist()
+    groups = binary_groups(8)
+    weighed = (
+        first_advantages(S_GRPO_NOISE, recorded([groups[4]]))[0] / first_advantages(GRPO, recorded([groups[4]]))[0]
+    )
+    shipped = abs(weighed - 0.7 * 0.25 / (0.25 + 1e-8))
+    return Finding(off < 1e-12 and shipped < 1e-12 and beyond == [0.0] * 4, say(off=off, shipped=shipped, at=beyond))
+
+
 @claim("The weight minimises E[(w A_noisy - A_true)^2]")
 def _() -> Finding:
     rng, count, weights = Key.of(8).numpy(), 400_000, {}

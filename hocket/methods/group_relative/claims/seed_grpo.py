@@ -72,6 +72,27 @@ def _() -> Finding:
     return Finding(worst < EXACT and likelihood > math.log(4), saw)
 
 
+@claim(
+    "The other form is 1/(1 + alpha x); likelihoods too small for a float are compared all the same.", "derived here"
+)
+def _() -> Finding:
+    labels, rewards = "aab", (1.0, 0.0, 0.0)
+    logps = (-2000.0, -2001.0, -2000.5)
+    a, again, b = (math.exp(logp + 2000) for logp in logps)
+    shares = ((a + again) / (a + again + b), b / (a + again + b))
+    x = min(-math.fsum(map(math.log, shares)) / 2 / math.log(3), 1.0)
+    base = first_advantages(DR_GRPO, answered(labels, rewards, logps))
+    found = first_advantages(seed_grpo(alpha=0.5, form="reciprocal"), answered(labels, rewards, logps))
+    off = gap(found, [value / (1 + 0.5 * x) for value in base])
+    return Finding(off < EXACT and 0 < x < 1, say(x=x, factor=found[0] / base[0], off=off))
+
+
+claim.spares(
+    "size > 1 and len(meanings) > 1 -> size > 1 or len(meanings) > 1",
+    "one cluster has no entropy, and a group of one has one cluster",
+)
+
+
 @claim("Semantic entropy rises with error on a small language model", slow=True)
 def _() -> Finding:
     source = tasks.find("sums")

@@ -13,7 +13,8 @@ from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.instances import Instances, Judged, nothing
 from hocket.lab.toys.training import on, starting, trained
 from hocket.lab.world import Answer, answer_of
-from hocket.methods.group_relative.sem import SEM, GuessThenSearch, SearchTable
+from hocket.methods.group_relative.sem import SEM, GuessThenSearch, KnownOrSought, SearchTable
+from hocket.tasks.split import split_of
 from hocket.testing import rehearse
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
@@ -57,6 +58,32 @@ def _() -> Finding:
         (episode,) = rehearse(GuessThenSearch(), Scenario("s", "What is 2 * 3?", "6"), {"policy": replies})
         saw[name] = len(episode.turns), TOOL_CALLS.get(episode), SearchTable().judge(episode)
     return Finding(saw == {"searched": (3, 1, 0.8), "not": (2, 0, 1.0)}, say(**{k: str(v) for k, v in saw.items()}))
+
+
+@claim("As shipped it earns 1, 0.8, 0.3, 0.1, 0 and -0.2, in the order of the table's cases.", "chosen here")
+def _() -> Finding:
+    (table,) = SEM.rewards
+    paid = run_async(table([spoken(text) for text in CASES.values()], key=Key.of(0)))
+    return Finding(list(paid) == [1.0, 0.8, 0.3, 0.1, 0.0, -0.2] and table.weight == 1.0, say(paid=str(list(paid))))
+
+
+@claim(
+    "Half of the shipped task's questions are known, splits share none, and an episode tells if a search was needed."
+)
+def _() -> Finding:
+    task = KnownOrSought()
+    drawn = {split: [task.scenario(split, number) for number in range(200)] for split in ("train", "eval")}
+    own = all((split_of(str(one.prompt)) == "eval") == (split == "eval") for split in drawn for one in drawn[split])
+    share = fmean(one.metadata["known"] for ones in drawn.values() for one in ones)
+    sums = all(("*" in str(one.prompt)) != one.metadata["known"] for ones in drawn.values() for one in ones)
+    told = [task.describe(spoken(text)) for text in (*CASES.values(), *BROKEN)]
+    needed, searches = ([int(one[name]) for one in told] for name in ("needed", "searched"))
+    holds = own and sums and 0.4 < share < 0.6
+    holds &= needed == [0, 1, 0, 1, 1, 0, 1, 1, 1, 0] and searches == [0, 1, 1, 1, 0, 1, 0, 0, 1, 1]
+    return Finding(holds, say(known=share, needed=str(needed), searched=str(searches)))
+
+
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "known and unknown are equally likely")
 
 
 def searched(question: int, answer: Answer) -> float:

@@ -17,7 +17,12 @@ from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
 from hocket.lab.toys.rewarded import answer, line, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, World
-from hocket.methods.group_relative.train_long_think_short import TRAIN_LONG_THINK_SHORT, budget_reward, shrinking_budget
+from hocket.methods.group_relative.train_long_think_short import (
+    TRAIN_LONG_THINK_SHORT,
+    budget_reward,
+    shrinking_budget,
+    with_line,
+)
 from hocket.tasks.sums import Sums
 from hocket.train.ledger import Ledger
 
@@ -59,6 +64,35 @@ def _() -> Finding:
         (asked,) = config.recipe.curriculum(task, 0, 1, Ledger(), Key.of(1))
         saw[config.decoding.max_tokens] = asked.metadata["budget"]
     return Finding(all(longest == 2 * budget for longest, budget in saw.items()), f"budgets by longest response: {saw}")
+
+
+@claim("The budget stands under the last user message, in one of its own where there is none; no prompt stays none.")
+def _() -> Finding:
+    told = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    again, last = [*told, {"role": "user", "content": "r"}, {"role": "tool", "content": "t"}], with_line
+    found = [last(tuple(told), "L"), last(tuple(again), "L"), last(tuple(told[:1]), "L")]
+    wanted = [
+        (told[0], {"role": "user", "content": "q\nL"}, told[2]),
+        (*told, {"role": "user", "content": "r\nL"}, again[4]),
+        (told[0], {"role": "user", "content": "L"}),
+    ]
+    plain = [last(None, "L"), last("q", ""), last("q", "L")]
+    return Finding(found == wanted and plain == [None, "q", "q\nL"], lines(of_text=str(plain)))
+
+
+@claim(
+    "As shipped the budget is 0.8 of what it was every 20 steps of 16; half a point is for tags, a half of it for each."
+)
+def _() -> Finding:
+    world = World(40, 2, 2, nothing)
+    made = TRAIN_LONG_THINK_SHORT.curriculum
+    asked = [one.metadata["budget"] for one in made(world, 20 * 16 - 2, 4, Ledger(), Key.of(1))]
+    start = shrinking_budget(0, asked[0], 0.8, 20)
+    texts = ("<think></think><answer>4</answer>", "<think>a</think>4", "<answer>4</answer>", "4")
+    rows = [{**answer(0.0, 8, f"g{text}", info={"metadata": {"budget": 4}}), "text": text} for text in texts]
+    earned = shaped(TRAIN_LONG_THINK_SHORT, rows)
+    holds = asked == [start, start, round(0.8 * start), round(0.8 * start)]
+    return Finding(holds and gap(earned, [0.5, 0.25, 0.25, 0.0]) < EXACT, lines(budgets=str(asked), tags=earned))
 
 
 END = 4

@@ -160,6 +160,12 @@ def _() -> Finding:
     return Finding(first < 0.6 and last > 0.75, say(first_step=first, last_step=last, ALOHA_at_best=aloha(2)))
 
 
+@claim("As shipped a batch is learnt from twice over, in two parts.", "chosen here")
+def _() -> Finding:
+    made: Any = LLM4MAC.update
+    return Finding((made.epochs, made.minibatches) == (2, 2), say(epochs=made.epochs, parts=made.minibatches))
+
+
 claim.shipped(
     LLM4MAC,
     "credit",

@@ -124,6 +124,11 @@ def _() -> Finding:
     return below(1e-12, [row[0] for row in own["weight"]] == [0.0, 0.0, 0.0], advantages_off_those_by_hand=off)
 
 
+@claim("As shipped its modules are a planner and a worker.", "chosen here")
+def _() -> Finding:
+    return Finding(MMGRPO.workflow == "planner-worker", str(MMGRPO.workflow))
+
+
 claim.spares("mmgrpo: credit.seed = 40", "nothing is drawn where groups are as long as the fewest calls")
 
 

@@ -1,0 +1,117 @@
+"""What the last run of a row's claims on wrong versions of its method found, kept beside them.
+
+`methods/GROUP/claims/ROW.mutants.json` holds how many wrong versions each claim noticed, and those that none did. The
+digest of it covers the method, the pieces it uses and what the claims of the row share; while that stands, only claims
+that are new are run, on what nothing noticed. When it changes, or a claim goes that noticed something, the row is
+tried anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hocket.lab.claims.claim import Check
+from hocket.lab.claims.record import Sources, claims_file, digest, hashed, sources_of
+from hocket.lab.claims.registry import checks_of
+
+UNSAID = ""
+"""Stands for the claim that noticed a wrong version which could not be read or did not end."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What became of the wrong versions of a row's method.
+
+    Attributes:
+        made_from: a digest of the method and of what its claims share. claims: those that were run on all that no
+            earlier one noticed, by digest. noticed: how many wrong versions each was the first to notice. unnoticed:
+            the names of the others, by their place in the order of `hocket.lab.claims.mutants.of_method`.
+    """
+
+    made_from: str
+    claims: frozenset[str] = frozenset()
+    noticed: Mapping[str, int] = field(default_factory=dict)
+    unnoticed: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        """How many wrong versions there are."""
+        return sum(self.noticed.values()) + len(self.unnoticed)
+
+
+def is_of_now(row: str, survey: Survey) -> bool:
+    """Whether neither the method nor what its claims share has changed since."""
+    return survey.made_from == made_from(row)
+
+
+def made_from(row: str) -> str:
+    """What a survey of the row as it is would be made from."""
+    return hashed(digest("hocket.lab.claims.mutants") + _sources(row).ground)
+
+
+def standing(row: str) -> Survey | None:
+    """What is kept of a row as it is; None when it is to be tried anew."""
+    survey = kept(row)
+    if survey is None or not is_of_now(row, survey):
+        return None
+    known = {digest_of(check) for check in checks_of(row)} | {UNSAID}
+    return survey if known.issuperset(survey.noticed) else None
+
+
+def digest_of(check: Check) -> str:
+    """Of one claim of a row; what the row's claims share is in `made_from`."""
+    return hashed(_sources(check.row).of(check) + check.claim)
+
+
+def _sources(row: str) -> Sources:
+    claims = claims_file(row)
+    assert claims is not None, row
+    return sources_of(claims)
+
+
+def kept(row: str) -> Survey | None:
+    """What is kept of a row, whatever it was made from."""
+    file = _file(row)
+    if file is None or not file.is_file():
+        return None
+    read = json.loads(file.read_text(encoding="utf-8"))
+    unnoticed = {int(place): name for place, name in read["unnoticed"].items()}
+    return Survey(read["made_from"], frozenset(read["claims"]), read["noticed"], unnoticed)
+
+
+def keep(row: str, survey: Survey) -> None:
+    """Keeps it."""
+    file = _file(row)
+    assert file is not None, row
+    plain = {
+        "made_from": survey.made_from,
+        "claims": sorted(survey.claims),
+        "noticed": dict(sorted(survey.noticed.items())),
+        "unnoticed": dict(sorted(survey.unnoticed.items())),
+    }
+    file.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _file(row: str) -> Path | None:
+    claims = claims_file(row)
+    return None if claims is None else claims.with_suffix(".mutants.json")
+
+
+def reasons(row: str) -> dict[str, str]:
+    """Why the claims of a row spare wrong versions, by their names, as its file says."""
+    claims = claims_file(row)
+    tree = ast.parse(claims.read_text(encoding="utf-8")) if claims is not None else ast.Module([], [])
+    named, found = dict[str, str](), dict[str, str]()
+    for node in tree.body:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Constant(str(text))):
+                named[name] = text
+            case ast.Expr(ast.Call(ast.Attribute(_, "spares"), [ast.Constant(str(mutant)), ast.Constant(str(reason))])):
+                found[mutant] = reason
+            case ast.Expr(ast.Call(ast.Attribute(_, "spares"), [ast.Constant(str(mutant)), ast.Name(name)])):
+                found[mutant] = named[name]
+    return found
