@@ -1,12 +1,19 @@
 """What many episodes of many turns cost: how full the engine is, Python per call, memory.
 
-    python benchmarks/workflows.py                     all three, a few minutes, one thread
+    python benchmarks/workflows.py                     all four, a few minutes, one thread
     python benchmarks/workflows.py overhead --json     one of them, one JSON object
     python benchmarks/workflows.py --setup             verifiers in an environment of its own, build/verifiers
 
 `occupancy`: 256 episodes of a workflow of four turns, played by the nano model and the local engine, over all passes
 but those of the last tenth of tokens. `waves` runs whole batches instead, one after the other, as engines do whose
 answers depend on their batch; `tools` has each episode wait 20 ms between turns, as for a tool outside.
+`slow`: 512 episodes of eight turns, each of which waits for a tool in between: log-normal, 2 s in the mean, and one call
+in a hundred hangs until its limit of 30 s. The clock is simulated: the shipped model decides, a pass of the engine takes
+as long as is said, nobody else takes time, and waiting for tools is skipped. So the figures are the same on every
+machine. `10 s` is what an answer takes where a model of 7 B parameters writes 300 tokens at 35 ms a
+pass; `0.25 s` is the shipped model on a core, which no such tools can keep busy: 512 calls take 2 s, and their answers
+0.5 s in two batches. `of_capacity` is rows over the most that are decoded together (256), until the last tenth of
+tokens; `working`, the share of that time in which the engine works; `to_the_end`, of the whole time.
 `overhead`: 256 episodes on a model that answers at once, 12 tokens each time: everything between two answers. Histories
 are rendered, encoded and recorded; verifiers leaves that to its server. Its rounds alternate with ours.
 `memory`: bytes per turn of what is recorded, by the length of a conversation, and pages of keys and values by how many
@@ -20,11 +27,14 @@ import argparse
 import asyncio
 import gc
 import json
+import math
 import sys
 import time
 import tracemalloc
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import side_verifiers
@@ -40,6 +50,7 @@ from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
+from hocket.tools import Call, carried_out
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
@@ -134,6 +145,98 @@ def occupancy(rounds: int) -> dict[str, Any]:
     return {
         name: {measure: spread([one[measure] for one in several[1:]]) for measure in several[0]}
         for name, several in found.items()
+    }
+
+
+@dataclass(frozen=True)
+class SlowTool:
+    """Answers after some seconds; those that are more than `LIMIT` end in an error then."""
+
+    seconds: float
+    name = "lookup"
+    schema: ClassVar[dict[str, Any]] = {}
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> str:
+        await asyncio.sleep(min(self.seconds, LIMIT))
+        return str(arguments["n"]) if self.seconds < LIMIT else "error: no answer"
+
+
+class SlowTools(Workflow):
+    """Turns with a tool's answer between any two."""
+
+    roles = ("policy",)
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+
+    async def play(self, scenario: Scenario, team: Team) -> None:
+        said, n = scenario.prompt or "", scenario.metadata["round"]
+        for turn in range(self.turns):
+            await team.policy(said)
+            rng = team.key.derive("tool", turn).numpy()
+            seconds = math.inf if rng.random() < HANGING else float(rng.lognormal(math.log(MEAN) - 0.5, 1.0))
+            told = await carried_out(Call("lookup", {"n": n}), [SlowTool(seconds)])
+            said = f"It says {told}. What is {turn + 3} + {scenario.seed}, in round {n}?"
+
+
+MEAN, LIMIT, HANGING = 2.0, 30.0, 0.01
+"""Seconds of a tool's call in the mean and at most, and the share of calls that hang."""
+
+
+class Simulated(asyncio.SelectorEventLoop):
+    """An event loop that skips what is only waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        wait: Any = self._selector.select  # type: ignore[attr-defined]
+
+        def skipped(timeout: float | None = None) -> Any:
+            self.now += max(0.0, timeout or 0.0)
+            return wait(None if timeout is None else 0.0)
+
+        self._selector.select = skipped  # type: ignore[attr-defined]
+
+    def time(self) -> float:
+        return self.now
+
+
+def slow(rounds: int) -> dict[str, Any]:
+    """How full the engine is beside slow tools, by the seconds that an answer takes; the same in every round."""
+    policy = CausalLM.from_pretrained(str(BASE), name="main", key=Key.of(0))
+    chat = Chat(policy.tokenizer)
+    return {f"{seconds:g} s": beside_tools(policy, chat, seconds) for seconds in (10.0, 2.5, 0.25)}
+
+
+def beside_tools(policy: CausalLM, chat: Chat, seconds: float, tokens: float = 8.5) -> dict[str, float]:
+    """Shares of the engine's time and rows where an answer, `tokens` long in the mean, takes `seconds`."""
+    engine, loop = LocalEngine(policy), Simulated()
+    step, each = Scheduler.step, seconds / tokens
+    rows, ends = list[int](), list[float]()
+
+    def stepped(batch: Scheduler) -> list[int]:
+        before = engine.counts.rows
+        answered = step(batch)
+        if engine.counts.rows > before:
+            loop.now += each
+            rows.append(engine.counts.rows - before)
+            ends.append(loop.now)
+        return answered
+
+    Scheduler.step = stepped  # type: ignore[method-assign]
+    try:
+        player = TextPlayer(SlowTools(8), {"policy": Actor("main", engine, chat)}, Limits(turns=None))
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            found = runner.run(player.play(asked(512, 0), key=Key.of(0)))
+    finally:
+        Scheduler.step = step  # type: ignore[method-assign]
+    assert all(one.failure is None and "limit" not in one.info for one in found)
+    early = int((np.cumsum(rows) <= 0.9 * sum(rows)).sum())
+    return {
+        "of_capacity": sum(rows[:early]) / early / engine.max_rows,
+        "working": early * each / ends[early - 1],
+        "to_the_end": len(rows) * each / ends[-1],
+        "tokens": sum(rows) / (8 * 512),
     }
 
 
@@ -242,7 +345,7 @@ async def few_at_a_time(engine: LocalEngine, chat: Chat, episodes: int) -> None:
 
 # ---------------------------------------------------------------- the command line
 
-PARTS = {"occupancy": occupancy, "overhead": overhead, "memory": memory}
+PARTS = {"occupancy": occupancy, "slow": slow, "overhead": overhead, "memory": memory}
 
 
 def main() -> None:

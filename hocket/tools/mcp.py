@@ -1,8 +1,8 @@
 """Tools of a server of the Model Context Protocol: `--tools "mcp:COMMAND"`.
 
 The server is a process of one's own that is spoken to through its input and output; a run starts one in each of its
-processes, at the first need, and again when it has ended. What it answers is the world's word: a server whose answers
-depend on time or on earlier calls makes episodes that cannot be repeated.
+processes, at the first need, and again when it has ended. What it answers is the world's word: it is kept in the run's
+journal (`hocket.tools.outside`), since a server whose answers depend on time or on earlier calls cannot be asked again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import logging
 import shlex
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError, HocketError
 
@@ -28,8 +29,8 @@ STARTING = 30.0
 ANSWERING = 30.0
 """Seconds that a call may take."""
 
-LONGEST = 20_000
-"""Characters of an answer; the rest is cut off."""
+RESTING = 60.0
+"""Seconds for which a server that has ended and could not be started again is not tried anew."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class McpTool:
     name: str
     schema: Mapping[str, Any]
     server: Server
+    outside: ClassVar[bool] = True
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
         """What the server answers, in words; `error: ...` for all that goes wrong."""
         try:
-            answer = await asyncio.to_thread(self.server.call, self.name, arguments)
-            return await asyncio.wait_for(asyncio.wrap_future(answer), ANSWERING)
+            return await asyncio.wait_for(self.server.call(self.name, arguments), ANSWERING)
         except TimeoutError:
             return f"error: {self.name} gave no answer within {ANSWERING:g} s"
         except HocketError as error:
@@ -68,8 +69,15 @@ class Server:
         self._session: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
+        self._ready: Future[None] | None = None
+        self._refused, self._again = "", 0.0
         self.listed: Sequence[Any] = ()
-        self._start()
+        try:
+            self._begin().result(STARTING + 5)
+        except Exception:
+            self.close()
+            why = self._refused or f"the tool server {command!r} did not start"
+            raise ConfigurationError(f"{why}; run it by hand to see what is wrong") from None
         if not self.listed:
             self.close()
             raise ConfigurationError(f"the tool server {command!r} has no tools; see what it is meant to serve")
@@ -92,18 +100,32 @@ class Server:
             for one in self.listed
         )
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> Future[str]:
-        """The answer of a tool, in the future. A server that has ended is started again first.
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """The answer of a tool. A server that has ended is started again first.
 
         Raises:
             HocketError: when it cannot be.
         """
         with self._lock:
-            if self._session is None:
-                self._start()
-            session, loop = self._session, self._loop
-        assert loop is not None
-        return asyncio.run_coroutine_threadsafe(self._answer(session, name, dict(arguments)), loop)
+            if self._session is None and (self._ready is None or self._ready.done()):
+                if time.monotonic() < self._again:
+                    raise HocketError(self._refused)
+                self._begin()
+            ready = self._ready
+        assert ready is not None
+        try:
+            await asyncio.shield(asyncio.wrap_future(ready))
+        except Exception:
+            raise HocketError(self._refused) from None
+        session, loop = self._session, self._loop
+        if session is None or loop is None:
+            return _ended(name)
+        work = self._answer(session, name, dict(arguments))
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        except RuntimeError:  # Its thread has ended meanwhile.
+            work.close()
+            return _ended(name)
 
     def close(self) -> None:
         """Ends the server."""
@@ -118,30 +140,26 @@ class Server:
 
         try:
             found = await session.call_tool(name, arguments)
-        except MCPError as error:
-            if error.error.code != CONNECTION_CLOSED:
+        except (Exception, asyncio.CancelledError) as error:  # Cancelled where its thread ends, or nobody waits.
+            if isinstance(error, MCPError) and error.error.code != CONNECTION_CLOSED:
                 return f"error: {error}"
+            if isinstance(error, asyncio.CancelledError):
+                return _ended(name)
             with self._lock:
                 if session is self._session:
                     self._session = None
                     self.close()
-            return f"error: the server of {name} has ended"
-        text = "\n".join(part.text for part in found.content if part.type == "text")[:LONGEST]
+            return _ended(name)
+        text = "\n".join(part.text for part in found.content if part.type == "text")
         return f"error: {text}" if found.is_error else text
 
     # ------------------------------------------------------------ its thread
 
-    def _start(self) -> None:
-        ready: Future[None] = Future()
-        thread = threading.Thread(target=self._run, args=(ready,), name="hocket-mcp", daemon=True)
-        thread.start()
-        try:
-            ready.result(STARTING + 5)
-        except Exception as error:
-            self.close()
-            raise ConfigurationError(
-                f"the tool server {self.command!r} {self._trouble(error)}; run it by hand to see what is wrong"
-            ) from None
+    def _begin(self) -> Future[None]:
+        """Starts the server, and says when it has told what tools it has."""
+        self._ready = Future()
+        threading.Thread(target=self._run, args=(self._ready,), name="hocket-mcp", daemon=True).start()
+        return self._ready
 
     def _trouble(self, error: BaseException) -> str:
         """What went wrong at its start, in words."""
@@ -158,9 +176,13 @@ class Server:
         try:
             asyncio.run(self._serve(ready))
         except BaseException as error:
-            self._session = None
+            with self._lock:
+                if ready is self._ready:  # No other has been started since.
+                    self._session = None
             if not ready.done():
-                ready.set_exception(_innermost(error))
+                self._refused = f"the tool server {self.command!r} {self._trouble(_innermost(error))}"
+                self._again = time.monotonic() + RESTING
+                ready.set_exception(HocketError(self._refused))
 
     async def _serve(self, ready: Future[None]) -> None:
         """Speaks with the server until it is to end, or has."""
@@ -177,6 +199,10 @@ class Server:
             self._session = session
             ready.set_result(None)
             await self._ending.wait()
+
+
+def _ended(name: str) -> str:
+    return f"error: the server of {name} has ended"
 
 
 def _innermost(error: BaseException) -> BaseException:

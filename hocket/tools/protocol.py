@@ -10,13 +10,18 @@ from typing import Any, Protocol
 
 from hocket.core.errors import nearest
 from hocket.core.markup import THOUGHT
+from hocket.tools.outside import ANSWERS, asked
 
 _CALL = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
 FORM = '{"name": "...", "arguments": {...}}'
 
 
 class Tool(Protocol):
-    """Something an agent may call by name. It answers in words, and never raises for what it was asked."""
+    """Something an agent may call by name. It answers in words, and never raises for what it was asked.
+
+    One that says `outside = True` asks something that may answer otherwise another time, and leaves no trace in this
+    process. What it answers in a run is kept in the journal, and a resumed run hears that in place of a call.
+    """
 
     @property
     def name(self) -> str: ...
@@ -65,10 +70,15 @@ def _read(text: str) -> Call:
 
 
 async def carried_out(call: Call, tools: Sequence[Tool]) -> str:
-    """What a tool answers; what is wrong with the call is told."""
+    """What a tool answers; what is wrong with the call is told.
+
+    Raises:
+        ToolFailed: when the tool itself breaks, see `hocket.tools.outside`.
+    """
     if call.problem is not None:
         return call.problem
     for tool in tools:
         if tool.name == call.name:
-            return await tool(call.arguments)
+            answers = ANSWERS.get()
+            return await (asked(tool, call.arguments) if answers is None else answers.of(tool, call.arguments))
     return f"error: there is no tool {call.name[:40]!r}{nearest(call.name[:40], [tool.name for tool in tools])}"

@@ -31,6 +31,7 @@ class PythonTool:
     most: int = 1000
 
     name: ClassVar[str] = "python"
+    outside: ClassVar[bool] = True
     schema: ClassVar[Mapping[str, Any]] = {
         "type": "function",
         "function": {

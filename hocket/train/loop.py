@@ -9,6 +9,7 @@ hooks remember, and a checkpoint holds exactly these.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ from hocket.train.ledger import Ledger
 from hocket.train.team_metrics import team_metrics
 from hocket.types import Assignment, Decoding, Experience, Trajectory
 from hocket.workflows.cast import recast
+from hocket.workflows.episode import CLOCKS
 
 
 @dataclass
@@ -390,10 +392,7 @@ def credit_metrics(batch: Batch) -> Metrics:
 
 def messages(experience: Experience, parts: RunContext) -> list[str]:
     """What a person should be told about this step, in sentences."""
-    found = []
-    failed = [trajectory for trajectory in experience.trajectories if trajectory.failure is not None]
-    if failed:
-        found.append(f"{len(failed)} of {len(experience.trajectories)} episodes failed: {failed[0].failure}")
+    found = faults(experience)
     judged = [trajectory for trajectory in experience.trajectories if trajectory.scores and not trajectory.failure]
     if judged and not any(usable(trajectory) for trajectory in judged):
         found.append("no reward had an opinion on any sample, so there was nothing to learn from")
@@ -408,6 +407,25 @@ def messages(experience: Experience, parts: RunContext) -> list[str]:
         if cause:
             found.append(cause)
     return found
+
+
+KINDS = 8
+"""Kinds of faults of one step that are told one by one."""
+
+
+def faults(experience: Experience) -> list[str]:
+    """How many episodes failed, or were ended by a clock, for each reason; reasons that differ in numbers are one."""
+    several, kinds = len(experience.trajectories), dict[tuple[str, str], list[str]]()
+    for trajectory in experience.trajectories:
+        limit = str(LIMIT.get(trajectory) or "")
+        told = [("failed", trajectory.failure)] if trajectory.failure is not None else []
+        told += [("were cut short", limit)] if any(name in limit for name in CLOCKS) else []
+        for what, why in told:
+            kinds.setdefault((what, re.sub(r"\d+", "0", why)), []).append(why)
+    most = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    found = [f"{len(why)} of {several} episodes {what}: {why[0]}" for (what, _), why in most[:KINDS]]
+    left = sum(len(why) for _, why in most[KINDS:])
+    return found + ([f"{left} of {several} episodes failed or were cut short for other reasons"] if left else [])
 
 
 def unmet(parts: RunContext, experience: Experience) -> list[str]:

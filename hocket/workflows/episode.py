@@ -12,6 +12,7 @@ from hocket.core.columns import CALL, CONVERSATION
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Engine, Request, Sample
+from hocket.tools.outside import Answers
 from hocket.types import PAUSED, Assignment, Message, Turn
 from hocket.workflows.candidates import Candidate
 from hocket.workflows.ending import ended
@@ -54,6 +55,9 @@ class Limits:
         return replace(other, **chosen)
 
 
+CLOCKS = ("limits.seconds", "limits.call_seconds", "limits.idle_seconds")
+"""By what the reason is known of an episode that a limit of time ended."""
+
 REFUSALS = 100
 """A workflow that has been refused so many calls, and goes on asking, is ended."""
 
@@ -64,15 +68,25 @@ class Episode:
     Attributes:
         key: of this attempt. common: of all samples of the scenario. draws: for what the workflow draws itself; the
             attempt's unless another one is replayed.
+
+    Args:
+        answers: of its tools, to tell which of them it waits for.
     """
 
     def __init__(
-        self, assignment: Assignment, limits: Limits, key: Key, common: Key | None = None, draws: Key | None = None
+        self,
+        assignment: Assignment,
+        limits: Limits,
+        key: Key,
+        common: Key | None = None,
+        draws: Key | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.assignment = assignment
         self.key = key
         self.common = common or key
         self.draws = draws or key
+        self._answers = answers
         self._limits = limits
         budgets = [limit for limit in (limits.tokens, assignment.budget) if limit is not None]
         self._tokens = min(budgets, default=None)
@@ -194,15 +208,21 @@ class Episode:
         while True:
             now = time.monotonic()
             if most is not None and now - begun >= most:
-                return f"the episode took more than limits.seconds = {most} s"
+                return f"the episode took more than limits.seconds = {most} s{self._held_up}"
             active = now if self._calls else self._active
             if idle is not None and now - active >= idle:
-                return f"the workflow called no agent for more than limits.idle_seconds = {idle} s"
+                return f"the workflow called no agent for more than limits.idle_seconds = {idle} s{self._held_up}"
             waits = [begun + most] if most is not None else []
             waits += [active + idle] if idle is not None else []
             done, _ = await asyncio.wait([playing], timeout=min(waits) - now if waits else None)
             if done:
                 return None
+
+    @property
+    def _held_up(self) -> str:
+        """Which tools it waits for, in words."""
+        waiting = [] if self._answers is None else list(dict.fromkeys(self._answers.waiting))
+        return f", and waits for {', '.join(waiting)}" if waiting else ""
 
     async def close(self) -> None:
         """Ends the episode: calls still pending (siblings of one that failed) are cancelled."""

@@ -21,6 +21,7 @@ from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.examples import responses_of
 from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine
+from hocket.tools.outside import ANSWERS, Answers, Kept
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.candidates import settle
 from hocket.workflows.chat import Tools
@@ -68,6 +69,7 @@ class TextPlayer:
         verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
         fit: what becomes of given texts that are longer than the context.
         guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
+        journal: keeps what tools outside answer, see `hocket.tools.outside`.
 
     Raises:
         ConfigurationError: when a role has no actor, or an actor no role.
@@ -81,6 +83,7 @@ class TextPlayer:
     labeller: Labeller | None = None
     guests: Guests | None = None
     fit: Fit = Fit()
+    journal: Kept | None = None
 
     def __post_init__(self) -> None:
         name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
@@ -187,10 +190,12 @@ class TextPlayer:
             common = key.derive(assignment.scenario.id, assignment.source)
             drawing = number if assignment.replay is None else assignment.replay.sample
             keys = common.derive(number), common.derive("common"), common.derive(drawing)
-            episode = Episode(assignment, self.limits, *keys)
+            answers = Answers(str(keys[0]), self.journal)
+            episode = Episode(assignment, self.limits, *keys, answers=answers)
             trajectory = Trajectory(assignment.scenario, [], sample=number, source=assignment.source)
             guests = {} if self.guests is None or assignment.actor != "policy" else self.guests(episode)
-            playing = asyncio.create_task(_begun(self.workflow, assignment.scenario, self._team(episode, guests)))
+            team = self._team(episode, guests)
+            playing = asyncio.create_task(_begun(self.workflow, assignment.scenario, team, answers))
             try:
                 reached = await episode.watch(playing)
                 outcome = Outcome() if reached is not None else _checked(await playing)
@@ -376,7 +381,8 @@ def _number(value: Any, where: str) -> float | None:
     return number
 
 
-async def _begun(workflow: Workflow, scenario: Scenario, team: Team) -> Outcome | None:
+async def _begun(workflow: Workflow, scenario: Scenario, team: Team, answers: Answers) -> Outcome | None:
+    ANSWERS.set(answers)  # For this task and those that it starts.
     return await workflow.play(scenario, team)
 
 

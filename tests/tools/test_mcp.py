@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tiny_runs import TINY, call
 
 from hocket.core.errors import ConfigurationError
-from hocket.tools import Tool, find_all
+from hocket.tools import Call, Tool, carried_out, find_all
 from hocket.tools import mcp as served
 
 SERVER = '''
@@ -47,6 +48,25 @@ server.run()
 '''
 
 
+MORTAL = '''
+import asyncio, os, pathlib, sys
+from mcp.server import MCPServer
+
+server, calls = MCPServer("mortal"), pathlib.Path(sys.argv[1])
+
+@server.tool()
+async def count(n: int) -> int:
+    with calls.open("a") as file:
+        file.write("x")
+    await asyncio.sleep(0.01)
+    if calls.stat().st_size == 60:
+        os._exit(1)
+    return n
+
+server.run()
+'''
+
+
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = tmp_path_factory.mktemp("mcp") / "server.py"
@@ -57,7 +77,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def answers(tool: Tool, *arguments: dict[str, object]) -> list[str]:
     async def asked() -> list[str]:
-        return list(await asyncio.gather(*(tool(one) for one in arguments)))
+        return list(await asyncio.gather(*(carried_out(Call(tool.name, one), [tool]) for one in arguments)))
 
     return asyncio.run(asked())
 
@@ -71,13 +91,50 @@ def test_a_servers_tools_are_called_side_by_side(command: str) -> None:
     assert answers(tools["add"], *({"a": 2, "b": n} for n in range(5))) == ["2", "3", "4", "5", "6"]
     assert answers(tools["add"], {"a": "x"})[0].startswith("error: ")
     assert answers(tools["refuse"], {"why": "no"})[0].startswith("error: ")
-    assert len(answers(tools["shout"], {})[0]) == served.LONGEST
+    assert len(answers(tools["shout"], {})[0]) == 20_000
 
 
 def test_a_server_that_ends_costs_one_answer(command: str) -> None:
     tools = {tool.name: tool for tool in find_all(command)}
     assert answers(tools["leave"], {}) == ["error: the server of leave has ended"]
     assert answers(tools["add"], {"a": 2, "b": 2}) == ["4"]
+
+
+def test_a_server_that_dies_under_many_calls_costs_those_alone(tmp_path: Path) -> None:
+    """It ends with 20 calls under way; those are told so, and the rest of 200 have their answers."""
+    file = tmp_path / "server.py"
+    file.write_text(MORTAL)
+    command = f"{sys.executable} {file} {tmp_path / 'calls'}"
+    (tool,) = find_all(f"mcp:{command}")
+
+    async def asked() -> list[str]:
+        gate = asyncio.Semaphore(20)
+
+        async def one(number: int) -> str:
+            async with gate:
+                return await carried_out(Call(tool.name, {"n": number}), [tool])
+
+        return list(await asyncio.gather(*map(one, range(200))))
+
+    found = asyncio.run(asked())
+    lost = [said for said in found if said == "error: the server of count has ended"]
+    assert 1 <= len(lost) <= 20
+    assert [said for number, said in enumerate(found) if said != str(number)] == lost
+    served.server_of(command).close()
+
+
+def test_a_server_that_cannot_be_started_again_is_not_tried_at_every_call(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SERVER)
+    tools = {tool.name: tool for tool in find_all(f"mcp:{sys.executable} {file}")}
+    file.write_text("raise SystemExit('no more')")
+    assert answers(tools["leave"], {}) == ["error: the server of leave has ended"]
+    begun = time.monotonic()
+    found = answers(tools["add"], *({"a": n, "b": n} for n in range(300)))
+    assert time.monotonic() - begun < 20
+    (words,) = set(found)
+    assert words.startswith("error: the tool server ")
+    assert words.endswith('ended before it said what tools it has and said last "no more"')
 
 
 def test_a_tool_that_hangs_is_an_error(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

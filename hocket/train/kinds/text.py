@@ -54,7 +54,7 @@ class Text(Kind):
         policies, actors = _seated(config, flow, journal, precision)
         limits = config.limits.over(getattr(flow, "limits", None) or Limits())
         verifier, fit = getattr(task, "verify", None), getattr(task, "fit", None) or Fit()
-        player = TextPlayer(flow, actors, limits, verifier=verifier, labeller=_labeller(task), fit=fit)
+        player = TextPlayer(flow, actors, limits, verifier=verifier, labeller=_labeller(task), fit=fit, journal=journal)
         return cast(dict[str, Policy], policies), player
 
     def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
