@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny_runs import call, rows, weights
 
-BREAKS = '''
+BREAKS = """
 import asyncio
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ class Breaks(Workflow):
             return "the answer"
         rewards = {"odd": float("nan")} if fault == "no number" else {}
         return Outcome(answer=str(reply), rewards=rewards, info={"fault": fault})
-'''
+"""
 
 NAMED = {
     "raises": "ToolFailed: tool 'oracle' raised ValueError: out of order",
