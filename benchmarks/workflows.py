@@ -7,13 +7,13 @@
 `occupancy`: 256 episodes of a workflow of four turns, played by the nano model and the local engine, over all passes
 but those of the last tenth of tokens. `waves` runs whole batches instead, one after the other, as engines do whose
 answers depend on their batch; `tools` has each episode wait 20 ms between turns, as for a tool outside.
-`slow`: 512 episodes of eight turns, each of which waits for a tool in between: log-normal, 2 s in the mean, and one call
-in a hundred hangs until its limit of 30 s. The clock is simulated: the shipped model decides, a pass of the engine takes
-as long as is said, nobody else takes time, and waiting for tools is skipped. So the figures are the same on every
-machine. `10 s` is what an answer takes where a model of 7 B parameters writes 300 tokens at 35 ms a
-pass; `0.25 s` is the shipped model on a core, which no such tools can keep busy: 512 calls take 2 s, and their answers
-0.5 s in two batches. `of_capacity` is rows over the most that are decoded together (256), until the last tenth of
-tokens; `working`, the share of that time in which the engine works; `to_the_end`, of the whole time.
+`slow`: 512 episodes of eight turns, each of which waits for a tool in between: log-normal, 2 s in the mean, and one
+call in a hundred hangs until its limit of 30 s. The clock is simulated: the shipped model decides, a pass of the engine
+takes as long as is said, nobody else takes time, and waiting for tools is skipped. So the figures are the same on every
+machine. `10 s` is what an answer takes where a model of 7 B parameters writes 300 tokens at 35 ms a pass; `0.25 s` is
+the shipped model on a core, which no such tools can keep busy: 512 calls take 2 s, and their answers 0.5 s in two
+batches. `of_capacity` is rows over the most that are decoded together (256), until the last tenth of tokens; `working`,
+the share of that time in which the engine works; `to_the_end`, of the whole time.
 `overhead`: 256 episodes on a model that answers at once, 12 tokens each time: everything between two answers. Histories
 are rendered, encoded and recorded; verifiers leaves that to its server. Its rounds alternate with ours.
 `memory`: bytes per turn of what is recorded, by the length of a conversation, and pages of keys and values by how many
