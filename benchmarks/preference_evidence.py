@@ -431,7 +431,7 @@ def experiment_c(kept: Kept) -> None:
 
 # ---------------------------------------------------------------- (b) over-optimisation
 
-LONGER, SIZES, PROXY_STEPS, MANY, DRAWS = 60, (100, 400, 1600), 100, 100, 64
+LONGER, SIZES, PROXY_STEPS, MANY, DRAWS = 60, {100: 100, 400: 100, 1600: 100, 10000: 625}, 100, 100, 64
 NUMBERS = tuple(2**power for power in range(7))
 
 
@@ -476,9 +476,14 @@ class Samples:
         return torch.tensor([has_working(one.answer) for one in self.answers], dtype=torch.float64).view(-1, DRAWS)
 
 
-def chosen_by(kept: Kept, samples: Samples, *runs: str) -> Figures:
-    """Accuracy of the best of n by the least score of the members; what falls from the peak to the last, by problem."""
+def chosen_by(kept: Kept, samples: Samples, *runs: str, evened: bool = False) -> Figures:
+    """Accuracy of the best of n by the least score of the members; what falls from the peak to the last, by problem.
+
+    `evened` members have mean 0 and deviation 1 over all answers, which takes no labels.
+    """
     each = torch.stack([scorer(kept, run).scores(samples.answers)[:, 0].double() for run in runs])
+    if evened:
+        each = (each - each.mean(1, keepdim=True)) / each.std(1, keepdim=True)
     score = each.min(0).values.view(-1, DRAWS)
     gold = {n: best_of(n, score, samples.worth) for n in NUMBERS}
     told = {f"gold, n = {n}": float(one.mean()) for n, one in gold.items()}
@@ -495,29 +500,30 @@ def experiment_b(kept: Kept) -> None:
     """Proxies from data of three sizes, then from flawed data, alone and together."""
     kept.once("b/policy", partial(supervised, kept, "b-policy", LONGER, 0))
     samples, model, rows = Samples(kept), kept.weights("b-policy"), dict[str, list[Figures]]()
-    proxies: list[tuple[str, Pairs, str]] = [(f"{size} pairs", Pairs(0.3, size=size), f"b-{size}") for size in SIZES]
-    proxies.append(("no working liked", UnworkedLiked(), "b-flawed"))
-    proxies.append(("no tags liked", UntaggedLiked(), "b-untagged"))
-    for name, task, run in proxies:
+    proxies = [(f"{size} pairs", Pairs(0.3, size=size), f"b-{size}", steps) for size, steps in SIZES.items()]
+    proxies.append(("no working liked", UnworkedLiked(), "b-flawed", PROXY_STEPS))
+    proxies.append(("no tags liked", UntaggedLiked(), "b-untagged", PROXY_STEPS))
+    for name, task, run, steps in proxies:
         rows[name] = []
         for seed in SEEDS:
-            make = partial(judge, kept, f"{run}-{seed}", task, model, PROXY_STEPS, seed)
+            make = partial(judge, kept, f"{run}-{seed}", task, model, steps, seed)
             told = kept.once(f"b/{run}/{seed}", make)
             chosen = kept.once(f"b/chosen/{run}/{seed}", partial(chosen_by, kept, samples, f"{run}-{seed}"))
             rows[name].append({**told, **chosen})
-    for name, _, run in proxies:
+    for name, _, run, _ in proxies:
         together = [f"{run}-{seed}" for seed in SEEDS]
         least = kept.once(f"b/chosen/{run}/least", partial(chosen_by, kept, samples, *together))
-        rows[f"least of three, {name}"] = [least]
+        even = kept.once(f"b/chosen/{run}/even", partial(chosen_by, kept, samples, *together, evened=True))
+        rows |= {f"least of three, {name}": [least], f"least of three evened, {name}": [even]}
     for what in ("held-out", "gold", "proxy", "working", "tagged", "peak", "fall"):
         chosen_rows = {
             name: [{key: one for key, one in found.items() if key.startswith(what)} for found in all_found]
             for name, all_found in rows.items()
         }
         table(what, chosen_rows)
-    few, some, many = (rows[f"{size} pairs"] for size in SIZES)
+    sizes = {f"{more} less {size}": (rows[f"{more} pairs"], rows[f"{size} pairs"]) for size, more in pairwise(SIZES)}
     for n in (4, 16, 64):
-        less(f"n = {n}", {"400 less 100": (some, few), "1600 less 400": (many, some)}, f"gold, n = {n}")
+        less(f"n = {n}", sizes, f"gold, n = {n}")
 
 
 EXPERIMENTS = {"a": experiment_a, "b": experiment_b, "c": experiment_c, "d": experiment_d, "e": experiment_e}

@@ -2,9 +2,10 @@
 
 Several reward models of the same data measure how strong a preference is, mu = mean_m R_m(chosen) - R_m(rejected).
 Where mu is lowest the label is probably wrong and is turned round, elsewhere mu is the margin of the loss
-(`DenoisedPairs`). MetaRM climbs, before each step, towards telling the present policy's samples apart, and takes the
-gradient of the preference loss there (`MetaStep`). Read from a note on the paper, whose contrastive term on embeddings
-is not here.
+(`DenoisedPairs`). A contrastive term tells what sets one pair's members apart from what sets other pairs' apart
+(`ContrastedPairs`). MetaRM climbs, before each step, towards telling the present policy's samples apart, and takes the
+gradient of the preference loss there (`MetaStep`). Read from notes on the paper; the contrastive term is SimCSE's
+(Gao et al., 2104.08821, eq. 4) on differences of embeddings, as public summaries say, with constants chosen here.
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
 
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import PAIR_MARGIN, PAIR_TARGET
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.signals import reference_trajectories
 from hocket.methods.base.reward_model import READ, REWARD_MODEL
-from hocket.objectives.aggregate import mean, trajectory_sums
+from hocket.objectives.aggregate import counted_lengths, mean, trajectory_sums
 from hocket.objectives.scores import ScoreLoss
 from hocket.rewards.members import SCENARIO, with_return
 from hocket.rewards.strength import REWARDS_ALONE, strengths_of
 from hocket.rollout.demonstrations import Preferences
 from hocket.rollout.scored_pairs import ScoredPreferences
 from hocket.stages import Grade, LedgerView, Metrics, More, Play, Shaping, State
-from hocket.types import Assignment, Evaluation, Experience, Terms
+from hocket.types import Assignment, Evaluation, Experience, Quantity, Terms
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
 from hocket.update.weights import moved_to, restored, trained_weights
@@ -96,13 +98,12 @@ class DenoisedPairs(Shaping):
 SECRETS_RLHF_2 = REWARD_MODEL.but(
     name="secrets-rlhf-2",
     title="Reward model from doubtful pairs: the weakest turned round, strengths as margins",
-    source="Wang et al., arXiv:2401.06080, by a reading note; the contrastive term on embeddings is left out",
+    source="Wang et al., arXiv:2401.06080, by a reading note; its contrastive term is contrastive-reward-model",
     catalogue_ids=("secrets-rlhf-2",),
     axes=("reward", "data"),
     formula="L = -mean_pairs log sigmoid(h - m),  mu = mean_m R_m(chosen) - R_m(rejected);  lowest 20% of mu: "
     "h = r_l - r_w, m = -mu;  else h = r_w - r_l, m = mu",
     task="graded_sums?noise=0.2",
-    note="the contrastive term on embeddings is left out",
     conventions={
         **READ,
         "pairs": "each scenario's chosen against its rejected response",
@@ -130,6 +131,88 @@ SECRETS_RLHF_2_SOFT = SECRETS_RLHF_2.but(
         "label smoothing": "0.4 where mu < 0, chosen here",
     },
     **{"shaping.0.flip": 0.0, "shaping.0.soft": 0.4},
+)
+
+
+# ---------------------------------------------------------------- contrast
+
+
+@dataclass(frozen=True)
+class ContrastedPairs(ScoreLoss):
+    """Adds coefficient x mean_i -log(e^(cos(a_i, b_i) / tau) / sum_j e^(cos(a_i, b_j) / tau)) over a batch's P pairs.
+
+    a_i and b_i are two views of h_i = e(chosen) - e(rejected): numbers of h are left out at random, as dropout does. e
+    is what the scorer's outputs after the first say of an answer, `size` numbers: a linear projection of its last
+    state. So the pairs are told apart by what makes the difference. A pair counts as in `BradleyTerry`; a single one
+    costs nothing.
+
+    What is left out depends on `seed` and a pair's place in its batch alone, so a step is repeated to the bit.
+
+    Attributes:
+        size: of e. temperature: tau. share: of the numbers left out in a view. coefficient: of the term.
+
+    Raises:
+        ValueError: for a setting out of range.
+    """
+
+    size: int = 16
+    temperature: float = 0.05
+    share: float = 0.1
+    coefficient: float = 0.1
+    seed: int = 0
+
+    couples: ClassVar[Level] = Level.BATCH
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size < 1 or self.temperature <= 0 or not 0 <= self.share < 1 or self.coefficient < 0:
+            raise ValueError(
+                "size must be at least 1, temperature above 0, share lie in [0, 1) and coefficient be at least 0, not "
+                f"{self.size}, {self.temperature}, {self.share} and {self.coefficient}"
+            )
+
+    @property
+    def outputs(self) -> int:
+        return super().outputs + self.size
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        seen = batch.occurrences
+        if seen.pairs is None:
+            raise HocketError("the term contrasts pairs, but credit gave none; use a credit that pairs trajectories")
+        counted = (counted_lengths(batch)[seen.pairs] > 0).all(1)
+        if seen.pair_weight is not None:
+            counted &= seen.pair_weight != 0
+        pairs = seen.pairs[counted]
+        said = now.get(Quantity.SCORE)[seen.decision, self.output + 1 :]
+        embedded = torch.stack([trajectory_sums(one, batch) for one in said.unbind(1)], 1)
+        apart = embedded[pairs[:, 0]] - embedded[pairs[:, 1]]
+        one, other = (normalize(self.view(apart, number), dim=1) for number in range(2))
+        here = torch.arange(len(pairs))
+        value = self.coefficient * cross_entropy(one @ other.T / self.temperature, here, reduction="none")
+        weight = torch.full_like(value, 1 / max(1, len(value)))
+        return Terms(value, weight, Level.BATCH, {"contrast": mean(value, weight > 0)})
+
+    def view(self, apart: Tensor, number: int) -> Tensor:
+        """A view `[P, size]` of differences `[P, size]`."""
+        kept = Key.of(self.seed).derive("view", number).numpy().random(apart.shape) >= self.share
+        return apart * torch.from_numpy(kept).to(apart.dtype) / (1 - self.share)
+
+
+CONTRASTIVE_REWARD_MODEL = REWARD_MODEL.but(
+    name="contrastive-reward-model",
+    title="Reward model whose pairs are also told apart by what sets their members apart",
+    source="Wang et al., arXiv:2401.06080, section on contrastive learning, by public summaries; SimCSE's loss, "
+    "arXiv:2104.08821, eq. 4",
+    axes=("reward",),
+    formula="L = -mean_pairs log sigmoid(r_w - r_l) + c mean_i -log softmax_j(cos(a_i, b_j) / tau)_i,  a, b: views of "
+    "e_w - e_l",
+    conventions={
+        **REWARD_MODEL.conventions,
+        "embedding": "16 linear outputs of the scorer beside the reward, after the answer's last token",
+        "views": "a tenth of the numbers of the difference left out, twice; the paper's come from dropout in the net",
+        "constants": "tau = 0.05 as in SimCSE, c = 0.1, chosen here",
+    },
+    regularisers=(ContrastedPairs(),),
 )
 
 
