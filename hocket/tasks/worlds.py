@@ -18,6 +18,7 @@ from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.sequenced import Sequenced
+from hocket.environments.joint.skirmish import Skirmish
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
 
@@ -81,6 +82,15 @@ def _forage(name: str, settings: Mapping[str, str]) -> JointTask:
     return _task(name, settings, hints, partial(Foraging, int(found[1]), int(found[3]), int(found[4])), _GRIDS)
 
 
+def _skirmish(name: str, settings: Mapping[str, str]) -> JointTask:
+    found = re.fullmatch(r"skirmish:(\d+)v(\d+)", name)
+    if found is None:
+        raise ConfigurationError(f"there is no task {name!r}; write skirmish:3v3, soldiers and foes")
+    names = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
+    make = partial(Skirmish, int(found[1]), int(found[2]))
+    return _task(name, settings, dict.fromkeys(names, int), make, _GRIDS)
+
+
 def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
     hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "map": str}
     if name == "mapf:planned":
@@ -106,6 +116,12 @@ FORAGE = TaskForm(
     name="forage:WORLD",
     description="level-based foraging for teams of control policies, e.g. forage:8x8-2p-2f?coop=true",
     make=_forage,
+)
+
+SKIRMISH = TaskForm(
+    name="skirmish:WORLD",
+    description="soldiers of control policies against scripted foes on a grid, e.g. skirmish:3v3?hops=2",
+    make=_skirmish,
 )
 
 MAPF = TaskForm(

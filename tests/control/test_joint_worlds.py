@@ -15,6 +15,7 @@ from hocket.environments.joint.messaged import Messaged
 from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
+from hocket.environments.joint.skirmish import Skirmish
 from hocket.environments.joint.zoo import ZooTeam
 
 TAG = {"num_adversaries": 4, "num_good": 2, "num_obstacles": 3}
@@ -167,6 +168,7 @@ WORLDS = [
     Messaged(Foraging(5, 3, 2), 3),
     PlannedPaths(),
     Attacked(Spread(2), "views", 0.2),
+    Skirmish(hops=1),
 ]
 
 
