@@ -80,7 +80,8 @@ def _() -> Finding:
 
 
 @claim(
-    "Rewards of [least, most] are mapped to [0, 1]; a mean beyond counts as the nearest end, and a factor as 1e6 at most."
+    "Rewards of [least, most] are mapped to [0, 1]; a mean beyond counts as the nearest end, "
+    "and a factor as 1e6 at most."
 )
 def _() -> Finding:
     wide = BNPO.but({"credit.credit.weigh": (BetaDensity(least=-1.0, most=3.0),)})
