@@ -505,22 +505,30 @@ class Scripted(Judge):
 
 
 @claim(
-    "With a judge a model plans, tells whether a subtask is complete, grades effect and future, and reflects.",
+    "With a judge a model plans, refines what is left, tells whether a subtask is complete, grades effect and future, "
+    "and reflects.",
     "derived",
 )
 def _() -> Finding:
-    judge = Scripted()
+    class Keeping(Scripted):
+        """Refines a plan to what is left of it."""
+
+        def _said(self, prompt: str) -> str:
+            _, refines, rest = prompt.partition("Still to do:\n")
+            return rest.partition("\nThe first of these failed")[0] if refines else super()._said(prompt)
+
+    judge = Keeping()
     asked = [Assignment(Scenario(f"s{number}", "", seed=number)) for number in range(8)]
     play = Playing(player(Wizards(4), explorer(0.6)), Key.of(0))
     found = run_async(PageSearch(judge=judge).errands(asked, play=play, score=unscored))
     kinds = [
         sum(word in one for one in judge.asked)
-        for word in ("Split it", "complete?", "How well", "How likely", "Say in")
+        for word in ("Split it", "What was tried", "complete?", "How well", "How likely", "Say in")
     ]
     graded_ = [errand.seen[node].worth for errand in found for node in errand.root.below() if node.aside is not None]
     told = any("It was the wrong one." in seen.aside for errand in found for seen in errand.seen.values())
-    holds = min(kinds) > 0 and set(graded_) <= {0.0, 1.0} and told and solved(found) > 0.5
-    return Finding(holds, say(plans=kinds[0], verdicts=kinds[1], solved=solved(found)))
+    holds = min(kinds) > 0 and set(graded_) <= {0.0, 1.0} and told and solved(found) > 0.8
+    return Finding(holds, say(plans=kinds[0], refined=kinds[1], verdicts=kinds[2], solved=solved(found)))
 
 
 claim.shipped(
