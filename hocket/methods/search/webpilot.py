@@ -153,7 +153,7 @@ Still to do:
 The first of these failed. What was tried:
 {tried}
 
-Write what is to be done instead, one subtask a line, nothing else."""
+Write all that is still to be done, with something else in place of the first, one subtask a line, nothing else."""
 STEP = """Subtask on a web page: {part}
 
 The page before:
