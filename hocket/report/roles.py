@@ -85,6 +85,7 @@ def _per(total: float | None, count: float) -> float | None:
 
 MEASURES: Mapping[str, Measure] = {
     "turns per episode": lambda played, n: _per(played["turns"], n),
+    "decisions per episode": lambda played, n: _per(played["decisions"], n),
     "decisions per turn": lambda played, n: _per(played["decisions"], played["turns"]),
     "tool calls per episode": lambda played, n: _per(played["calls"] or None, n),
     "turn rewards per episode": lambda played, n: _per(played["reward"], n),

@@ -177,7 +177,7 @@ def learn_from(
     metrics |= {"time/rollout": rollout, "time/update": time.perf_counter() - started}
     metrics["throughput/tokens"] = metrics["tokens/generated"] / max(rollout, 1e-9)
     said = [*problems, *asked.problems, *messages(experience, parts)]
-    said += unmet(parts, experience) if step == 1 else ()
+    said += [*unmet(parts, experience), *idle_roles(parts, experience)] if step == 1 else ()
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
@@ -438,6 +438,21 @@ def unmet(parts: RunContext, experience: Experience) -> list[str]:
             example = f"; it is for `--task {shlex.quote(recipe.task)}`" if recipe.task else ""
             found.append(f"{recipe.name} requires {' and '.join(lacking)}, and there are none: {left}{example}")
     return found
+
+
+def idle_roles(parts: RunContext, experience: Experience) -> list[str]:
+    """Roles of the workflow that nobody called in any episode, in a sentence; none where no episode ended well."""
+    played = [one for one in experience.trajectories if one.failure is None]
+    called = {turn.role or turn.agent for one in played for turn in one.turns}
+    roles: Sequence[str] = getattr(getattr(parts.player, "workflow", None), "roles", ())
+    idle = [role for role in roles if role not in called]
+    if not called or not idle:
+        return []
+    named = f"role {idle[0]} was" if len(idle) == 1 else f"roles {', '.join(idle)} were"
+    return [
+        f"{named} called in none of {len(played)} episodes, so it learns nothing; ask `team.{idle[0]}` in `play`, "
+        "or leave it out of `roles`"
+    ]
 
 
 AGREEMENT_THRESHOLD = 0.05

@@ -1,0 +1,125 @@
+"""Bugs of installed functions: they are noticed, can be taken back with the tools, and only a repair is rewarded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.nano.tokenizer import build_tokenizer
+from hocket.tasks.repair import Repair, bugs_by_split, edit_of
+from hocket.testing import rehearse, tool_call
+from hocket.tools.bugs import Change, gives
+from hocket.tools.sandbox import available
+from hocket.types import Trajectory
+from hocket.workflows.chat import Chat
+
+pytestmark = pytest.mark.skipif(not available()[0], reason="this machine cannot lock a program in")
+
+SHORT = "repair?longest=100"
+
+
+@pytest.fixture(scope="module")
+def task() -> Repair:
+    found = tasks.find(SHORT)
+    assert isinstance(found, Repair)
+    return found
+
+
+def played(task: Repair, replies: list[str]) -> Trajectory:
+    (found,) = rehearse(task.workflow, task.scenario("train", 0), replies, chat=Chat(build_tokenizer()))
+    assert found.failure is None
+    return found
+
+
+def test_splits_share_no_bug_and_are_the_same_again(task: Repair) -> None:
+    found = bugs_by_split(task.longest)
+    changes = {split: {(one.original.routine, one.change) for one in bugs} for split, bugs in found.items()}
+    assert changes["train"]
+    assert changes["eval"]
+    assert not changes["train"] & changes["eval"]
+    assert [task.scenario("eval", n) for n in range(3)] == [tasks.find(SHORT).scenario("eval", n) for n in range(3)]
+
+
+def test_the_tests_fail_and_every_bug_can_be_taken_back(task: Repair) -> None:
+    for number in range(5):
+        bench = task.bench(task.scenario("train", number))
+        original, mending = bench.bug.original, bench.bug.mending
+        calls = tuple(call for call, _ in original.tests)
+        assert gives(bench.lines, calls, bench.sandbox) != tuple(wanted for _, wanted in original.tests)
+        assert not bench.edited(edit_of(mending, bench.lines[mending.line - 1])).startswith("error")
+        assert bench.lines == original.lines
+        assert not bench.wrong()
+
+
+def test_an_agent_that_reads_tests_and_edits_is_rewarded(task: Repair) -> None:
+    bug = task.bench(task.scenario("train", 0)).bug
+    edit = edit_of(bug.mending, bug.lines[bug.change.line - 1])
+    found = played(task, [tool_call("test"), tool_call("read"), tool_call("edit", **edit), tool_call("test"), "Done."])
+    first, shown, _, last = (call["result"] for call in found.info["calls"])
+    assert first.startswith(bug.call)
+    assert bug.lines[bug.change.line - 1] in shown
+    assert last == "all tests pass"
+    assert asyncio.run(task.rewards[0]([found], key=Key.of(0))) == [1.0]
+    assert (task.success(found), task.describe(found)) == (1.0, {"edited": 1.0, "tested": 1.0})
+
+
+def test_words_alone_earn_nothing(task: Repair) -> None:
+    found = played(task, ["all tests pass"])
+    assert asyncio.run(task.rewards[0]([found], key=Key.of(0))) == [0.0]
+    assert (task.success(found), task.label(found)) == (0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "error: edit needs a line, old and new"),
+        ({"line": "x", "old": "a", "new": "b"}, "error: edit needs a line, old and new"),
+        ({"line": 1, "old": "a", "new": "b"}, "error: line 1 is not shown"),
+        ({"line": "FIRST", "old": "\u00e9", "new": "b"}, "error: old stands 0 times"),
+        ({"line": "FIRST", "old": "def", "new": "x" * 999}, "error: new has more than 200 characters"),
+    ],
+)
+def test_an_edit_that_cannot_be_made_is_answered(task: Repair, arguments: dict[str, object], said: str) -> None:
+    bench = task.bench(task.scenario("train", 0))
+    if arguments.get("line") == "FIRST":
+        arguments = {**arguments, "line": bench.bug.original.first}
+    assert bench.edited(arguments).startswith(said)
+    assert bench.lines == bench.bug.lines
+
+
+@pytest.mark.parametrize("new", ["deg", "import os; os._exit(0); def", "print('[[]]'); def"])
+def test_a_module_that_breaks_passes_nothing(task: Repair, new: str) -> None:
+    bench = task.bench(task.scenario("train", 0))
+    assert not bench.edited({"line": bench.bug.original.first, "old": "def", "new": new}).startswith("error")
+    assert len(bench.wrong()) == len(bench.bug.original.tests)
+
+
+def test_an_edit_takes_as_few_words_as_stand_once() -> None:
+    line = "    return year % 4 == 0 and year % 100 != 0"
+    assert edit_of(Change(1, line.index("4"), "4", "5"), line) == {"line": "1", "old": "4", "new": "5"}
+    found = edit_of(Change(1, line.index("%"), "%", "//"), line)
+    assert line.count(found["old"]) == 1
+    assert line.replace(found["old"], found["new"]) == "    return year // 4 == 0 and year % 100 != 0"
+
+
+def test_lessons_hold_the_repair_in_a_part_of_them(task: Repair) -> None:
+    right = []
+    for number in range(30):
+        scenario = task.scenario("train", number % task.size("train"))  # type: ignore[operator]
+        bug = task.bench(scenario).bug
+        (lesson,) = task.lessons.play(scenario, np.random.default_rng(number))
+        last = str(lesson.said[-2]["content"])
+        right.append(last == f"{bug.change.line} {bug.original.lines[bug.change.line - 1]}")
+        assert lesson.said[-1]["content"] == "Done."
+    assert 0.2 < np.mean(right) < 0.8
+
+
+@pytest.mark.parametrize("name", ["repair?longest=20", "repair?turns=0"])
+def test_settings_that_make_no_task(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="longest is at least 100 characters and turns at least 1"):
+        tasks.find(name)
