@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.core.segments import segment_extreme
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
 from hocket.curriculum.weighted import Value, Weighted
@@ -25,6 +23,7 @@ from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.regression import AdvantageRegression
+from hocket.rewards.lengths import spread_length
 from hocket.rewards.shaping import added
 from hocket.stages import Curriculum, LedgerView, Shaping, Task
 from hocket.types import Scenario
@@ -67,19 +66,6 @@ class ByFailure(Curriculum):
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         drawn = Weighted(FailureRate(self.floor, self.window), self.prompts, self.pool)
         return drawn(task, asked, count, ledger, key)
-
-
-def spread_length(length: Tensor, solved: Tensor, group: Tensor, size: int) -> Tensor:
-    """`c = 1/2 - (l - min_g l)/(max_g l - min_g l)` for right answers, `min(0, c)` for wrong ones, `[N]` float64.
-
-    All 0 in a group of equal lengths.
-    """
-    own = length.double()
-    shortest = segment_extreme(own, group, size, largest=False)[group]
-    width = segment_extreme(own, group, size, largest=True)[group] - shortest
-    score = 0.5 - (own - shortest) / width.clamp(min=1.0)
-    score = torch.where(solved, score, score.clamp(max=0.0))
-    return torch.where(width > 0, score, torch.zeros_like(score))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hocket.core.keys import Key
 from hocket.lab.world import World
-from hocket.methods.group_relative.kimi_k1_5 import ByFailure, spread_length
+from hocket.methods.group_relative.kimi_k1_5 import ByFailure
+from hocket.rewards.lengths import spread_length
 from hocket.train.ledger import Ledger
 
 KEY = Key.of(3)
