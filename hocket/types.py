@@ -85,7 +85,8 @@ class Decoding:
 
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
     `stop` strings end a response after they appear. `mask` keeps every action to a set, which is recorded. Of the first
-    `entropies` decisions that are sampled the local engine tells the entropy, in the turn's column of that name.
+    `entropies` decisions that are sampled the local engine tells the entropy, and of all of them the `alternatives`
+    likeliest actions, in the turn's columns of these names.
     """
 
     temperature: float = 1.0
@@ -97,6 +98,7 @@ class Decoding:
     banned: tuple[int, ...] = ()
     mask: ActionMask | None = None
     entropies: int = 0
+    alternatives: int = 0
 
     def __post_init__(self) -> None:
         if self.mask is not None and not isinstance(self.mask, ActionMask):

@@ -175,4 +175,8 @@ CONVERSATION = TurnColumn("conversation", "The number of the conversation that t
 CALL = TurnColumn("call", "The number of the turn's call among those of its role in that conversation.")
 ALLOWED = TurnColumn("allowed", "The actions that each decision was kept to, [L, V] bool; absent if to none.")
 ENTROPIES = TurnColumn("entropies", "The entropy in nats of the first decisions sampled, as many as were asked.")
+ALTERNATIVES = TurnColumn(
+    "alternatives",
+    "Of each decision sampled the likeliest K actions, as many as were asked, and their log-probs: [L, K].",
+)
 UNMASKED = TurnColumn("logp_unmasked", "Log-probs under the whole distribution where `allowed` cut it, [L] in nats.")

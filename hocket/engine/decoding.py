@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.core.columns import ENTROPIES
+from hocket.core.columns import ALTERNATIVES, ENTROPIES
 from hocket.engine.requests import Request, Sample
 from hocket.engine.sampling import Plan, draw
 from hocket.engine.session import Session
@@ -59,6 +59,10 @@ class Responses:
         self._prefix = np.zeros((0, 0), np.int64)
         self._texts = np.zeros(0, np.bool_)
         self._entropies: dict[int, list[float]] = {}
+        self._temperature = np.zeros(0, np.float32)
+        self._ranks = np.zeros(0, np.int64)
+        self._best = np.zeros((0, 0, 0), np.int64)
+        self._best_logp = np.zeros((0, 0, 0), np.float32)
         self._grow(len(requests), 64, 0)
         for request, limit in zip(requests, limits, strict=True):
             self.add(request, limit)
@@ -79,12 +83,15 @@ class Responses:
         self._texts[number] = bool(request.decoding.stop)
         if request.decoding.entropies:
             self._entropies[number] = []
+        self._temperature[number] = request.decoding.temperature or 1.0
+        self._ranks[number] = request.decoding.alternatives
         return number
 
     def drop(self, number: int) -> None:
         """Forgets a response; another one may get its number."""
         del self._requests[number]
         self._entropies.pop(number, None)
+        self._ranks[number] = 0
         self._texts[number] = False
         self._unused.append(number)
 
@@ -92,7 +99,7 @@ class Responses:
         """Room for at least so many responses, tokens of each and imposed tokens."""
         before = len(self.length)
         if rows > before:
-            for name in ("length", "_limits", "_stopped", "_imposed", "_texts"):
+            for name in ("length", "_limits", "_stopped", "_imposed", "_texts", "_temperature", "_ranks"):
                 setattr(self, name, enlarged(getattr(self, name), (rows,)))
             self._unused.extend(range(rows - 1, before - 1, -1))
         rows = len(self.length)
@@ -111,17 +118,44 @@ class Responses:
         return np.where(at < width, self._prefix[rows, np.minimum(at, width - 1)], -1)
 
     def tell(self, rows: RowNumbers, logits: Tensor) -> None:
-        """Notes the entropy of the next token of the rows that want it, from their logits `[R, V]`."""
+        """Notes entropy and likeliest next tokens of the rows that want them, from their logits `[R, V]`."""
+        if self._ranks.any():
+            self._rank(rows, logits)
         if not self._entropies:
             return
         due = [place for place, row in enumerate(rows.tolist()) if self._tells(row)]
         if due:
             numbers = rows[due].tolist()
-            ways = [self._requests[number].decoding.temperature or 1.0 for number in numbers]
-            logp = torch.log_softmax(logits[due].float() / torch.tensor(ways, device=logits.device)[:, None], 1)
+            logp = torch.log_softmax(self._scaled(rows[due], logits[due]), 1)
             found = -torch.where(logp > -torch.inf, logp.exp() * logp, 0.0).sum(1)
             for number, entropy in zip(numbers, found.tolist(), strict=True):
                 self._entropies[number].append(entropy)
+
+    def _rank(self, rows: RowNumbers, logits: Tensor) -> None:
+        """Notes the likeliest next tokens of the rows that want them, with their log-probs."""
+        at = self.length[rows]
+        due = np.flatnonzero((self._ranks[rows] > 0) & (at >= self._imposed[rows]))
+        if not len(due):
+            return
+        if len(due) < len(rows):
+            rows, at, logits = rows[due], at[due], logits[torch.from_numpy(due).to(logits.device)]
+        logp = torch.log_softmax(self._scaled(rows, logits), 1)
+        best, token = logp.topk(min(int(self._ranks.max()), logp.shape[1]), 1)
+        places = (len(self.length), max(self.tokens.shape[1], int(at.max()) + 1), token.shape[1])
+        self._best, self._best_logp = enlarged(self._best, places), enlarged(self._best_logp, places)
+        self._best[rows, at, : token.shape[1]] = token.cpu().numpy()
+        self._best_logp[rows, at, : token.shape[1]] = best.cpu().numpy()
+
+    def _alternatives(self, row: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """What `_rank` noted of a response: tokens and log-probs, `[L, K]` of its L sampled ones."""
+        here = (row, slice(int(self._imposed[row]), length), slice(int(self._ranks[row])))
+        return self._best[here].copy(), self._best_logp[here].copy()
+
+    def _scaled(self, rows: RowNumbers, logits: Tensor) -> Tensor:
+        """Logits `[R, V]` of rows at their temperatures."""
+        ways = self._temperature[rows]
+        plain = logits.float()
+        return plain if (ways == 1).all() else plain / torch.from_numpy(ways).to(plain.device)[:, None]
 
     def _tells(self, number: int) -> bool:
         told = self._entropies.get(number)
@@ -163,7 +197,10 @@ class Responses:
             finish="stop" if bool(self._stopped[row]) else "length",
             version=version,
             forced=np.arange(length) < int(self._imposed[row]),
-            extras={ENTROPIES.name: self._entropies[row]} if row in self._entropies else {},
+            extras={
+                **({ENTROPIES.name: self._entropies[row]} if row in self._entropies else {}),
+                **({ALTERNATIVES.name: self._alternatives(row, length)} if self._ranks[row] else {}),
+            },
         )
 
 

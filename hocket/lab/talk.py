@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
-from hocket.core.columns import ANSWER, ENTROPIES
+from hocket.core.columns import ALTERNATIVES, ANSWER, ENTROPIES
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key, uniforms
 from hocket.core.outcomes import StepResult
@@ -323,6 +323,8 @@ class LookupEngine:
         tokens: list[int] = []
         logps: list[float] = []
         entropies: list[float] = []
+        best: list[NDArray[np.int64]] = []
+        best_logp: list[NDArray[np.float64]] = []
         most = min(self.length, request.decoding.max_tokens)
         while len(tokens) < most and not chat.ended(tokens) and not self._stopped(tokens, request):
             row = self.policy.rows.row(request.tokens[-1], tuple(tokens))
@@ -333,6 +335,9 @@ class LookupEngine:
             tokens.append(token)
             if not imposed and len(entropies) < request.decoding.entropies:
                 entropies.append(-float((np.exp(logp) * logp).sum()))
+            if not imposed and request.decoding.alternatives:
+                best.append(np.argsort(-logp, kind="stable")[: request.decoding.alternatives])
+                best_logp.append(logp[best[-1]])
             logps.append(float(logp[token]))
         whole = len(tokens) == self.length or chat.ended(tokens) or self._stopped(tokens, request)
         return Sample(
@@ -341,7 +346,10 @@ class LookupEngine:
             finish="stop" if whole else "length",
             version=self.policy.version,
             forced=np.arange(len(tokens)) < len(request.prefix),
-            extras={ENTROPIES.name: entropies} if request.decoding.entropies else {},
+            extras={
+                **({ENTROPIES.name: entropies} if request.decoding.entropies else {}),
+                **({ALTERNATIVES.name: (np.array(best), np.array(best_logp))} if request.decoding.alternatives else {}),
+            },
         )
 
     def _stopped(self, tokens: Sequence[int], request: Request) -> bool:

@@ -133,8 +133,9 @@ class CausalLM(LanguageModel):
         """A reference: a copy of the weights, or with LoRA the shared base with the adapter switched off."""
         if self.lora:
             clone = CausalLM(self.model, self.tokenizer, name=self.name, adapted=False, precision=self.precision)
+            clone.residence = self.residence
         else:
-            with without_gradients(self._module):
+            with self.residence.whole(), without_gradients(self._module):
                 model = copy.deepcopy(self.model)
             clone = CausalLM(model.requires_grad_(False), self.tokenizer, name=self.name, precision=self.precision)
         clone.version, clone.token_budget, clone.share_prefixes = self.version, self.token_budget, self.share_prefixes
@@ -146,7 +147,7 @@ class CausalLM(LanguageModel):
         if not self.lora:
             copied = self.frozen_copy()
         else:
-            with without_gradients(self._module):
+            with self.residence.whole(), without_gradients(self._module):
                 model = shared_clone(self.model, adapters=False).requires_grad_(False)
             copied = CausalLM(model, self.tokenizer, name=self.name, adapted=self.adapted, precision=self.precision)
             copied.version = self.version
@@ -160,15 +161,16 @@ class CausalLM(LanguageModel):
         off, the base alone.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        with without_progress_bars(), self.applied():
-            merged = merged_state(self.model) if self.lora else None
-            self.model.save_pretrained(str(folder), state_dict=merged)
-        if self.lora and self.adapted:
-            save_adapter(self.model, folder / "adapter")
+        with self.residence.whole():
+            with without_progress_bars(), self.applied():
+                merged = merged_state(self.model) if self.lora else None
+                self.model.save_pretrained(str(folder), state_dict=merged)
+            if self.lora and self.adapted:
+                save_adapter(self.model, folder / "adapter")
+            if self.value_head is not None:
+                self.value_head.save(folder)
         self.tokenizer.save_pretrained(str(folder))
         self._copies.save(folder)
-        if self.value_head is not None:
-            self.value_head.save(folder)
 
     def load(self, folder: Path) -> None:
         """Restores exactly what `save` wrote: all weights, or with LoRA the adapter, where that is on.

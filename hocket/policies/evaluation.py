@@ -7,6 +7,7 @@ order or chunks beyond float rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -58,17 +59,20 @@ def _evaluated(
     action = batch.action[target].long().to(model.device)
     temperature = _temperatures(batch)[batch.turn[target]].float().to(model.device)
     against: tuple[Head, Tensor] | None = None
-    if other is not None:
-        with torch.no_grad(), other.applied():
-            against = (other.head, other.features(part)[0])
-    with model.applied():
-        features, hidden = model.features(part, hidden=Quantity.VALUE in wanted)
-    entropy = Quantity.ENTROPY in wanted
-    only = allowed_at(batch, target, model.model.config.vocab_size)
-    allowed = None if only is None else only.to(model.device)
-    reading = read_head(model.head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed)
-    head = model.value_head
-    return reading, None if hidden is None or head is None else head(hidden)
+    with model.residence.around(), nullcontext() if other is None else other.residence.around():
+        if other is not None:
+            with torch.no_grad(), other.applied():
+                against = (other.head, other.features(part)[0])
+        with model.applied():
+            features, hidden = model.features(part, hidden=Quantity.VALUE in wanted)
+        entropy = Quantity.ENTROPY in wanted
+        only = allowed_at(batch, target, model.model.config.vocab_size)
+        allowed = None if only is None else only.to(model.device)
+        reading = read_head(
+            model.head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed
+        )
+        head = model.value_head
+        return reading, None if hidden is None or head is None else head(hidden)
 
 
 def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
@@ -76,7 +80,7 @@ def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Call
 
     Hidden states are kept for all, logits made for those asked.
     """
-    with torch.no_grad(), model.applied():
+    with torch.no_grad(), model.applied(), model.residence.around():
         parts = model.parts(rows_of(batch, decisions))
         features = torch.cat([model.features(part)[0] for part in parts])
     place = torch.zeros(batch.decisions, dtype=torch.long)
@@ -86,7 +90,7 @@ def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Call
     def logp(chosen: Tensor) -> Tensor:
         wanted = decisions[chosen]
         temperature = temperatures[batch.turn[wanted]].float().to(model.device)[:, None]
-        with torch.no_grad(), model.applied():
+        with torch.no_grad(), model.applied(), model.residence.around():
             logits = rowwise(model.head, features[place[wanted].to(features.device)]).float()
         return torch.log_softmax(logits / temperature, -1).cpu()
 
@@ -97,7 +101,7 @@ def final_values(model: LanguageModel, batch: Batch) -> Tensor:
     """The value after the last token of each truncated trajectory, `[N]`; 0 elsewhere. No gradient."""
     head = _value_head(model)
     values = torch.zeros(batch.trajectories)
-    with torch.no_grad(), model.applied():
+    with torch.no_grad(), model.applied(), model.residence.around():
         for part in model.parts(final_rows(batch)):
             _, hidden = model.features(part, hidden=True)
             assert hidden is not None
@@ -112,7 +116,7 @@ def mean_states(model: LanguageModel, batch: Batch, decisions: Tensor) -> Tensor
     """
     rows = rows_after(batch, decisions)
     total = torch.zeros(batch.turns, int(model.model.config.hidden_size), dtype=torch.float64)
-    with torch.no_grad(), model.applied():
+    with torch.no_grad(), model.applied(), model.residence.around():
         for part in model.parts(rows):
             states = model.features(part, hidden=True)[1]
             assert states is not None

@@ -7,6 +7,7 @@ weights and adapters, and by the same kernels, so that a token's numbers are the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -30,6 +31,10 @@ _SMALL = 2**20
 """Weights up to which fp32 layers are joined: there the calls cost more than the copy."""
 
 Map = Callable[[Tensor], Tensor]
+Run = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
+Visit = Callable[[int, Run, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+"""From a layer's number, what runs it, and the residual stream with what is to be added, to the same behind it."""
+
 Attend = Callable[[int, Tensor], Tensor]
 """From a layer's number and its queries, keys and values `[M, (H + 2 S) D]` to what attention mixed, `[M, H D]`."""
 
@@ -51,9 +56,23 @@ def linear(layers: Sequence[Any], scale: Tensor | None, precision: Precision) ->
     """
     base = joined(layers, scale, precision)
     own = low_rank(layers, scale, dtype_of(layers, precision))
-    if own is None:
-        return base
-    return lambda x: base(x, own(x, base.bias))
+    return base if own is None else Adapted(base, own)
+
+
+class Adapted:
+    """Layers with their adapters.
+
+    Attributes:
+        copies: see `Joined`.
+    """
+
+    def __init__(self, base: Joined, own: LowRank) -> None:
+        self._base, self._own = base, own
+        self.copies = base.copies
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`[.., N]` of x `[.., H]`."""
+        return self._base(x, self._own(x, self._base.bias))
 
 
 def joined(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> Joined:
@@ -93,6 +112,7 @@ class Layer:
         turn: weights `[heads + shared, D]` of the norms of queries and keys, or None. turn_epsilon: theirs.
         epsilons: of the norms before attention and feed-forward.
         dtype: of activations.
+        copies: of whole matrices, made for this layer of the weights of the moment.
     """
 
     def __init__(self, layer: Any, heads: int, shared: int, precision: Precision, maps: Sequence[Map]) -> None:
@@ -100,6 +120,7 @@ class Layer:
         attention = layer.self_attn
         before, after = layer.input_layernorm, layer.post_attention_layernorm
         self.qkv, self.output, self.gate_up, self.down = maps
+        self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
         self.gate = _gate(layer.mlp.act_fn)
         self.scale = float(attention.scaling)
         self.epsilons = float(before.variance_epsilon), float(after.variance_epsilon)
@@ -126,11 +147,12 @@ def _gate(activation: nn.Module) -> Map:
 
 def layers_of(model: Any, precision: Precision) -> list[Layer]:
     """All layers of a model of the family, with its adapter where that is on."""
+    return [layer_of(model, precision, number) for number in range(len(model.model.layers))]
 
-    def maps(number: int, layer: Any) -> list[Map]:
-        return [linear(*group, precision) for group in groups(layer)]
 
-    return _layers(model, precision, maps)
+def layer_of(model: Any, precision: Precision, number: int) -> Layer:
+    """One of them."""
+    return _layer(model, precision, number, [linear(*group, precision) for group in groups(model.model.layers[number])])
 
 
 Adapters = list[list[LowRank | None]]
@@ -154,12 +176,12 @@ def mixed_layers(model: Any, precision: Precision, adapters: Sequence[Adapters],
             for place, group in enumerate(groups(layer))
         ]
 
-    return _layers(model, precision, maps)
+    return [_layer(model, precision, number, maps(number, one)) for number, one in enumerate(model.model.layers)]
 
 
-def _layers(model: Any, precision: Precision, maps: Callable[[int, Any], list[Map]]) -> list[Layer]:
+def _layer(model: Any, precision: Precision, number: int, maps: Sequence[Map]) -> Layer:
     heads, shared = model.config.num_attention_heads, model.config.num_key_value_heads
-    return [Layer(one, heads, shared, precision, maps(number, one)) for number, one in enumerate(model.model.layers)]
+    return Layer(model.model.layers[number], heads, shared, precision, maps)
 
 
 class Steps:
@@ -181,15 +203,21 @@ class Steps:
 STEPS = Steps()
 
 
+def visited(number: int, run: Run, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+    """A layer whose weights are here is just run."""
+    return run(x, delta)
+
+
 def run_layers(
     model: Any,
-    layers: list[Layer],
+    layers: Sequence[Layer],
     x: Tensor,
     attend: Attend,
     *,
     wanted: Tensor | None = None,
     gradient_checkpointing: bool = False,
     steps: Steps = STEPS,
+    visit: Visit = visited,
 ) -> Tensor:
     """Last hidden states (after the final norm) of tokens embedded as `x` `[M, H]`.
 
@@ -198,16 +226,20 @@ def run_layers(
         wanted: places whose states are returned, all when None; the last layer then ends for these alone.
         gradient_checkpointing: keeps only the states between layers for the backward pass, which computes the rest
             again.
-        steps: how the rest is computed.
+        steps: how the rest is computed. visit: runs a layer, see `hocket.policies.residence`.
     """
+    again, last = gradient_checkpointing and torch.is_grad_enabled(), len(layers) - 1
+
+    def run(number: int, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+        arguments = (layers[number], number, x, delta, attend, wanted if number == last else None, steps)
+        if not again:
+            return _run_layer(*arguments)
+        found: tuple[Tensor, Tensor] = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
+        return found
+
     delta: Tensor | None = None
-    for number, layer in enumerate(layers):
-        chosen = wanted if layer is layers[-1] else None
-        arguments = (layer, number, x, delta, attend, chosen, steps)
-        if gradient_checkpointing and torch.is_grad_enabled():
-            x, delta = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
-        else:
-            x, delta = _run_layer(*arguments)
+    for number in range(len(layers)):
+        x, delta = visit(number, partial(run, number), x, delta)
     norm = model.model.norm
     _, normal = steps.norm(x, delta, float(norm.variance_epsilon), x.dtype)
     states: Tensor = normal * norm.weight

@@ -18,6 +18,7 @@ from hocket.policies.family import FAMILY, Precision, supports
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
+from hocket.policies.residence import HERE, Residence
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
@@ -52,6 +53,7 @@ class LanguageModel:
             that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
         precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
         lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
+        residence: where the weights are.
         end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
     """
 
@@ -79,6 +81,7 @@ class LanguageModel:
         self.share_prefixes = True
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
+        self.residence: Residence = HERE
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
@@ -139,7 +142,7 @@ class LanguageModel:
 
     def fingerprint(self) -> tuple[int, ...]:
         """Numbers that change with the weights: the version, and torch's own count of changes of each tensor."""
-        parameters = list(self.acting_parameters())
+        parameters = self.residence.held(self.acting_parameters())
         changes = (0 if parameter.is_inference() else parameter._version for parameter in parameters)
         return self.version, *(parameter.data_ptr() for parameter in parameters), *changes
 
@@ -155,7 +158,7 @@ class LanguageModel:
         Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
         does not pay, with small models.
         """
-        if not self.lora and not self.checkpointing:
+        if not self.lora and not self.checkpointing and self.residence.here:
             self.activations = activation_cache_for(self.model, self.fingerprint())
 
     def end_activation_cache(self) -> None:
@@ -164,11 +167,13 @@ class LanguageModel:
 
     def refresh_copy(self, name: str) -> None:
         """Makes the copy of this name equal to the model as it is now; see `hocket.policies.copies`."""
-        self._copies.refresh(name, self.model)
+        with self.residence.whole():
+            self._copies.refresh(name, self.model)
 
     def model_copy(self, name: str) -> Any:
         """The copy of this name; asked for the first time, a copy of the model as it is now."""
-        return self._copies.get(name, self.model)
+        with self.residence.whole():
+            return self._copies.get(name, self.model)
 
     # ------------------------------------------------------------ hidden states
 
@@ -189,22 +194,29 @@ class LanguageModel:
 
         Also the hidden states themselves when asked. Where prefixes are not shared, rows are padded on the right, where
         a causal model's earlier positions cannot see them, and start at position 0: neither a mask nor position numbers
-        are needed.
+        are needed. The `residence` is to be `around`.
         """
         if self._shares(rows):
             tree = tree_of(rows)
             replay = self._replay(rows, tree)
             read = tree_states(
-                self.model, tree, self.precision, gradient_checkpointing=self.checkpointing, replay=replay
+                self.model,
+                tree,
+                self.precision,
+                gradient_checkpointing=self.checkpointing,
+                replay=replay,
+                residence=self.residence,
             )
             return read, read if hidden else None
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:
-            states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+            with self.residence.called():
+                states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
             picked = states.flatten(0, 1)[place]
             return picked, picked if hidden else None
-        out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
+        with self.residence.called():
+            out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
         return out.logits.flatten(0, 1)[place], states
 

@@ -36,6 +36,9 @@ class Joined:
     Args:
         layers: `nn.Linear`s, with an adapter or without.
         dtype: what to multiply in. large: whether to do without copies; the weights are then of this type.
+
+    Attributes:
+        copies: what was made of the weights.
     """
 
     def __init__(self, layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype, *, large: bool) -> None:
@@ -43,6 +46,7 @@ class Joined:
         weights = [layer.weight for layer in plain]
         self._scale = scale if large else None
         self._weights = weights if large else [prepared(weights, scale, dtype)]
+        self.copies: list[Tensor] = [] if large else self._weights
         self._sizes = [len(weight) for weight in self._weights]
         self.width = sum(self._sizes)
         self.bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain]).to(dtype)

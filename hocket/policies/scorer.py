@@ -157,9 +157,10 @@ class Scorer(LanguageModel):
         return Evaluation(logp=torch.zeros(batch.decisions), score=score)
 
     def _read(self, rows: list[Row]) -> Tensor:
-        with self.applied():
-            states, _ = self.features(rows)
-        return rowwise(self.model.score, states).float()
+        with self.residence.around():
+            with self.applied():
+                states, _ = self.features(rows)
+            return rowwise(self.model.score, states).float()
 
     def scores(self, trajectories: Sequence[Trajectory]) -> Tensor:
         """Scores after the last decision of each trajectory, `[N, K]`, without gradient; NaN where nothing was decided.
@@ -188,7 +189,7 @@ class Scorer(LanguageModel):
 
     def frozen_copy(self) -> Scorer:
         """A copy of the weights that is never trained."""
-        with without_gradients(self.module):
+        with self.residence.whole(), without_gradients(self.module):
             model = copy.deepcopy(self.model).requires_grad_(False)
         clone = Scorer(model, self.tokenizer, name=self.name, adapted=self.adapted, precision=self.precision)
         clone.version, clone.token_budget, clone.share_prefixes = self.version, self.token_budget, self.share_prefixes

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from hocket.policies.activation_cache import Replay
-from hocket.policies.family import STEPS, Precision, angles, layers_of, run_layers
+from hocket.policies.family import STEPS, Precision, angles, run_layers
 from hocket.policies.prefix_tree import PrefixTree
+from hocket.policies.residence import HERE, Residence
 from hocket.policies.tree_attention import TreeAttention
 
 
@@ -20,10 +21,12 @@ def tree_states(
     *,
     gradient_checkpointing: bool = False,
     replay: Replay | None = None,
+    residence: Residence = HERE,
 ) -> Tensor:
     """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`.
 
-    `gradient_checkpointing` as in `run_layers`; `replay` is what the sampler has computed of this tree.
+    `gradient_checkpointing` as in `run_layers`; `replay` is what the sampler has computed of this tree;
+    `residence` says where the weights are.
     """
     config, device = model.config, model.device
     x = model.model.embed_tokens(torch.from_numpy(tree.token).to(device))
@@ -31,7 +34,7 @@ def tree_states(
     tables = angles(model, int(tree.depth.max()) + 1)
     heads, shared = config.num_attention_heads, config.num_key_value_heads
     attention = TreeAttention(tree.nodes, depth, tables, heads, shared, x)
-    layers = layers_of(model, precision)
+    layers, visit = residence.layers(model, precision)
 
     def attend(number: int, qkv: Tensor) -> Tensor:
         layer = layers[number]
@@ -42,6 +45,13 @@ def tree_states(
     wanted, back = torch.unique(torch.from_numpy(tree.place), return_inverse=True)
     steps = STEPS if replay is None else replay
     states = run_layers(
-        model, layers, x, attend, wanted=wanted.to(device), gradient_checkpointing=gradient_checkpointing, steps=steps
+        model,
+        layers,
+        x,
+        attend,
+        wanted=wanted.to(device),
+        gradient_checkpointing=gradient_checkpointing,
+        steps=steps,
+        visit=visit,
     )
     return states.index_select(0, back.to(device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -21,6 +22,8 @@ from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate, with_behaviour
 from hocket.train.cluster.leaves import Alone, LeafProblem, Ranks
+from hocket.train.cluster.sharded import Moments, ShardedProblem, whole_state
+from hocket.train.cluster.shards import Meeting
 from hocket.train.idle import idle_stages
 from hocket.train.oom_retry import OutOfMemoryRetry
 from hocket.train.reference_cache import ReferenceCache
@@ -79,7 +82,7 @@ class Learner:
         reference_cache: what the reference has said of recorded answers.
         retry: what happens when the machine's memory runs out.
         leaves: into how many parts a gradient is split, see `hocket.train.cluster.leaves`. ranks: the processes that
-            share it; group: leads the others.
+            share it; group: leads the others. meeting: where they meet if each holds its shares of the weights alone.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Learner:
         self.leaves = leaves
         self.ranks: Ranks = Alone()
         self.group: Group | None = None
+        self.meeting: Meeting | None = None
         self.memory: State = recipe.init()
         # A frozen policy is its own reference.
         copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
@@ -187,7 +191,8 @@ class Learner:
         return mine, self._problem(mine, 1.0).measured()
 
     def _problem(self, batch: Batch, lr_factor: float) -> LeafProblem:
-        return LeafProblem(
+        problem = LeafProblem if self.meeting is None else partial(ShardedProblem, meeting=self.meeting)
+        return problem(
             batch=batch,
             policy=self.policy,
             optimiser=self.optimiser,
@@ -218,11 +223,16 @@ class Learner:
     def state(self) -> State:
         """Everything but the policy's weights and the reference."""
         return {
-            "optimiser": self.optimiser.state_dict(),
+            "optimiser": self._optimiser_state(),
             "memory": self.memory,
             "version": self.policy.version,
             "referred": self.reference_cache.state(),
         }
+
+    def _optimiser_state(self) -> State:
+        if self.meeting is None:
+            return self.optimiser.state_dict()
+        return whole_state(self.optimiser, self.meeting, self.meeting.asked(Moments(self.policy.name)))
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""

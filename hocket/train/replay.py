@@ -102,7 +102,14 @@ def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
     """A run in one process that has done nothing yet, on the choices and the outside answers of another."""
     new = RunFolder(place / folder.name)
     new.path.mkdir()
-    alone: dict[str, Any] = {"cluster": None, "samplers": 0, "learners": 1, "overlap": 0, "order": "start"}
+    alone: dict[str, Any] = {
+        "cluster": None,
+        "samplers": 0,
+        "learners": 1,
+        "shard": False,
+        "overlap": 0,
+        "order": "start",
+    }
     alone |= {"verify": 0.0, "track": ()}
     rarely = CheckpointSettings(seconds=1e9, steps=10**9)
     again = dataclasses.replace(config, runs=str(place), run=folder.name, checkpoint=rarely, **alone)

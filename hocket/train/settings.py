@@ -172,6 +172,8 @@ class Config:
         cluster: `local` for processes of this machine, `auto` for the Ray cluster that it is a node of, `ray://HOST:PORT`
             for one elsewhere, None for this process alone.
         learners: how many processes learn together, a divisor of `leaves`.
+        shard: each of them holds its shares of weights, gradients, optimiser and reference, and has a layer's weights
+            come when it needs them; the bits are the same.
         samplers: how many processes sample what is learnt from and measured; 0 samples in this one.
         overlap: also called `lag`, how many updates old samples are. 1 samples the next step's batch in a second
             process while this step's is learnt from, more need `samplers`; 0 does one after the other.
@@ -210,6 +212,7 @@ class Config:
     leaves: int = 1
     cluster: str | None = None
     learners: int = 1
+    shard: bool = False
     samplers: int = 0
     overlap: int = 0
     order: str = "start"

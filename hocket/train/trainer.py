@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cluster.ahead import Ahead
 from hocket.train.cluster.arrival import Arrival, check_order
+from hocket.train.cluster.divided import check_shared, gathered
 from hocket.train.cluster.learner_group import LearnerGroup, check_learners
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
@@ -40,6 +42,7 @@ from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
+from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
@@ -144,6 +147,8 @@ class Trainer:
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         place = place_of(config)
         self.group = LearnerGroup(config, precision, place) if config.learners > 1 else None
+        if config.shard:
+            self._gathering()
         self.samplers = self._spread(precision, place) if config.samplers else None
         self.overlap = self._beside()
         if newest is not None:
@@ -167,6 +172,12 @@ class Trainer:
             self.overlap.start()
         if self.samplers is not None and done < self.total_steps:
             self.samplers.start()
+
+    def _gathering(self) -> None:
+        """Has what is sampled here sampled from whole weights."""
+        check_shared(self.parts.learners)
+        assert isinstance(self.parts.player, TextPlayer)
+        self.parts.player = dataclasses.replace(self.parts.player, weights=lambda: gathered(self.parts))
 
     def _spread(self, precision: Precision, place: Place) -> Samplers:
         """Has other processes play for this one."""
@@ -300,6 +311,8 @@ class Trainer:
         phase = self.config.phase_of(step)
         if phase != self.progress.phase:
             self.progress.phase = phase
+            if self.group is not None:
+                self.group.gather(self.parts.learners)
             self.parts.begin_phase(phase, self._learners(phase))
             seat_references(self.config, self.parts)
             if self.group is not None:
@@ -342,6 +355,9 @@ class Trainer:
 
     def finish(self, reason: str) -> None:
         """Writes `summary.json` and the report, and lets go of the run folder."""
+        if self.group is not None:
+            with contextlib.suppress(Gone):
+                self.group.gather(self.parts.learners)
         self._close()
         self.recorder.finish(self.summary(reason))
         if self._report is not None:

@@ -27,6 +27,16 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
+class Asides:
+    """A line under each question of an episode, in their order: what a rollout may ask (`Assignment.options`).
+
+    Empty lines, and those that are missing, are left out.
+    """
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PlayEnvironment(Workflow):
     """One episode of an environment. Turns carry the seat as `agent`, and the situation's key as `state`.
 
@@ -132,6 +142,7 @@ class _Table:
     def __init__(self, workflow: PlayEnvironment, team: Team, environment: Environment) -> None:
         self.workflow, self.team, self.environment = workflow, team, environment
         self.limit: str | None = None
+        self._asides = getattr(team.assignment.option(Asides), "lines", ())
         self._agents: dict[str, Agent] = {}
         self._replies: list[Reply] = []
         self._values: list[float] = []
@@ -167,10 +178,10 @@ class _Table:
         if most is not None and len(self._replies) + len(seats) > most:
             self.limit = f"the episode has used its {most} moves"
             return []
-        calls = []
+        calls: list[Any] = []
         try:
             for seat, observation in zip(seats, seen, strict=True):
-                calls.append(self._ask(seat, observation))
+                calls.append(self._ask(seat, observation, len(self._replies) + len(calls)))
         except LimitReached as reached:
             self.limit = str(reached)
         replies = list(await asyncio.gather(*calls))
@@ -181,13 +192,14 @@ class _Table:
             self._values.append(self._early.pop(seat, 0.0))
         return replies
 
-    def _ask(self, seat: str, observation: Observation) -> Any:
+    def _ask(self, seat: str, observation: Observation, place: int) -> Any:
         agent = self._agents.get(seat)
         first = agent is None or not self.workflow.memory
         if agent is None or first:
             agent = self._agents[seat] = self.team[self.workflow.role(seat)].fresh()
-        hint = self.team.assignment.hint
-        return agent(self.workflow.question(observation, first, hint), state=observation.state)
+        question = self.workflow.question(observation, first, self.team.assignment.hint)
+        aside = self._asides[place] if place < len(self._asides) else ""
+        return agent(f"{question}\n{aside}" if aside else question, state=observation.state)
 
     def _credit(self, earned: Mapping[str, float]) -> None:
         """Adds what seats earned to their latest turn; what comes before the first turn waits for it."""

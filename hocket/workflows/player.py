@@ -7,8 +7,8 @@ import inspect
 import math
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,6 +70,7 @@ class TextPlayer:
         fit: what becomes of given texts that are longer than the context.
         guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
         journal: keeps what tools outside answer, see `hocket.tools.outside`.
+        weights: what is sampled within: it has the policies' weights here, where they are not.
 
     Raises:
         ConfigurationError: when a role has no actor, or an actor no role.
@@ -84,6 +85,7 @@ class TextPlayer:
     guests: Guests | None = None
     fit: Fit = Fit()
     journal: Kept | None = None
+    weights: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __post_init__(self) -> None:
         name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
@@ -133,7 +135,8 @@ class TextPlayer:
 
     async def likelihood(self, asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
         """The log-probs of imposed responses to recorded turns; see `hocket.workflows.likelihood`."""
-        return await likelihoods(self.actors, asked)
+        with self.weights():
+            return await likelihoods(self.actors, asked)
 
     @property
     def _chat(self) -> ChatFormat:
@@ -156,7 +159,9 @@ class TextPlayer:
                 found[-1].extend(self._imported(assignment))
             else:
                 live.extend((assignment, number, found[-1]) for number in _numbers(assignment))
-        for (_, _, group), trajectory in zip(live, await self._episodes(live, key), strict=True):
+        with self.weights() if live else nullcontext():
+            played = await self._episodes(live, key)
+        for (_, _, group), trajectory in zip(live, played, strict=True):
             group.append(trajectory)
         return [trajectory for group in found for trajectory in group]
 

@@ -1,12 +1,14 @@
 """Sampling: exactness against `transformers`, distributions, limits and stops."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tiny_models
 import torch
 
+from hocket.core.columns import ALTERNATIVES
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -202,6 +204,32 @@ def test_a_sliding_window_is_respected():
         with torch.no_grad():
             best = policy.model(torch.tensor([sequence])).logits[0].argmax(-1).tolist()
         assert best[len(request.tokens) - 1 : -1] == sample.tokens.tolist()
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_likeliest_tokens_are_told_where_asked_and_change_nothing(kind):
+    policy = tiny_models.policy(kind)
+    plain = requests(policy, Decoding(temperature=0.7, max_tokens=80))
+    plain[1] = Request(plain[1].tokens, plain[1].decoding, plain[1].key, prefix=(5, 6, 7))
+    wanted = [0, 3, 1, 0, 3, 2]
+    asked = [
+        Request(one.tokens, replace(one.decoding, alternatives=most), one.key, one.prefix)
+        for one, most in zip(plain, wanted, strict=True)
+    ]
+    before, told = LocalEngine(policy).sample(plain), LocalEngine(policy).sample(asked)
+    for request, most, one, other in zip(asked, wanted, before, told, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert one.logp.tolist() == other.logp.tolist()
+        assert ALTERNATIVES.name not in one.extras
+        assert (ALTERNATIVES.name in other.extras) == (most > 0)
+        if most:
+            given = torch.tensor([[*request.tokens, *other.tokens.tolist()]])
+            with torch.no_grad():
+                logits = policy.model(given).logits[0, len(request.tokens) - 1 : -1] / 0.7
+            best = torch.log_softmax(logits, 1)[len(request.prefix) :].topk(most, 1)
+            tokens, logp = other.extras[ALTERNATIVES.name]
+            assert np.allclose(logp, best.values, atol=1e-4)
+            assert (tokens == best.indices.numpy()).mean() > 0.95
 
 
 def test_weights_version_is_recorded():

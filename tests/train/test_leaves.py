@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,6 +9,7 @@ import torch
 from fakes import TablePolicy, random_trajectories
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rank_threads import on_ranks
 from torch import Tensor
 
 from hocket.core.keys import Key
@@ -22,66 +20,6 @@ from hocket.train.cluster.leaves import Alone, Ranks, TreeSum, climbed, leaves_o
 from hocket.train.learner import Learner
 
 RECIPES = ("grpo", "dapo", "gvpo", "ppo", "gspo", "online-dpo", "grpo-kl")
-
-
-@dataclass
-class Table:
-    """Where threads that stand for ranks leave what they exchange."""
-
-    size: int
-    given: dict[int, Tensor] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.barrier = threading.Barrier(self.size, timeout=30)
-
-    def round(self, rank: int, tensor: Tensor) -> dict[int, Tensor]:
-        self.given[rank] = tensor.clone()
-        self.barrier.wait()
-        found = dict(self.given)
-        self.barrier.wait()
-        return found
-
-
-@dataclass(frozen=True)
-class Thread:
-    """A rank that is a thread."""
-
-    rank: int
-    table: Table
-
-    @property
-    def size(self) -> int:
-        return self.table.size
-
-    def exchanged(self, tensor: Tensor, other: int) -> Tensor:
-        return self.table.round(self.rank, tensor)[other]
-
-    def gathered(self, tensor: Tensor) -> list[Tensor]:
-        found = self.table.round(self.rank, tensor)
-        return [found[rank] for rank in range(self.size)]
-
-
-def on_ranks(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
-    """What `work` gives on every rank."""
-    if size == 1:
-        return [work(Alone())]
-    table, found, wrong = Table(size), dict[int, Any](), list[BaseException]()
-
-    def run(rank: int) -> None:
-        try:
-            found[rank] = work(Thread(rank, table))
-        except BaseException as error:
-            wrong.append(error)
-            table.barrier.abort()
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if wrong:
-        raise wrong[0]
-    return [found[rank] for rank in range(size)]
 
 
 # ---------------------------------------------------------------- the tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,9 +13,11 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.train import config as configuration
-from hocket.train.cluster.learner_worker import Learn, Meet, Stand, held
+from hocket.train.cluster.divided import check_shards, check_shared, divide, restore, share_of
+from hocket.train.cluster.learner_worker import Divide, Learn, Meet, Question, Stand, held
 from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.setup import Setup
+from hocket.train.cluster.shards import Meeting
 from hocket.train.learner import Learner
 from hocket.train.settings import Config
 
@@ -34,9 +36,10 @@ _LAST_WORDS = 5.0
 class LearnerGroup:
     """The processes that learn a run's policies together, of which this one is rank 0.
 
-    Every rank holds all weights and makes the same step from the same numbers; a gradient's leaves are divided among
-    them (`hocket.train.cluster.leaves`). The others are fresh interpreters that build the policies from the run's
-    configuration, and are told weights and optimisers whenever a phase begins.
+    Every rank makes the same step from the same numbers; a gradient's leaves are divided among them
+    (`hocket.train.cluster.leaves`), and with `shard` what they hold too (`hocket.train.cluster.divided`). The others
+    are fresh interpreters that build the policies from the run's configuration, and are told weights and optimisers
+    whenever a phase begins.
 
     Args:
         config: of the run. precision: of its matrix products. place: where the others are.
@@ -47,6 +50,7 @@ class LearnerGroup:
         self._config, self._precision = config, precision
         self.lines: list[Line] = []
         self._ranks: Joined | None = None
+        self._meeting: Meeting | None = None
 
     def stand(self, phase: int, learners: Mapping[str, Learner]) -> None:
         """Lets all ranks go on from the weights and optimisers as they are here, in a phase.
@@ -55,6 +59,15 @@ class LearnerGroup:
             HocketError: when a rank could not be started, or is gone.
         """
         ranks = self._started()
+        if self._config.shard:
+            self._divide(phase, learners, ranks)
+        else:
+            self._repeat(phase, learners)
+        for learner in learners.values():
+            learner.ranks, learner.group = ranks, self
+
+    def _repeat(self, phase: int, learners: Mapping[str, Learner]) -> None:
+        """All ranks hold what this one does."""
         weights = {name: _plain(learner.policy.module.state_dict()) for name, learner in learners.items()}
         references = {
             name: _plain(learner.reference.module.state_dict())
@@ -64,8 +77,30 @@ class LearnerGroup:
         states = {name: learner.state() for name, learner in learners.items()}
         self._tell(Stand(phase, weights, references, states))
         self._answers()
-        for learner in learners.values():
-            learner.ranks, learner.group = ranks, self
+
+    def _divide(self, phase: int, learners: Mapping[str, Learner], ranks: Joined) -> None:
+        """Every rank holds its shares, this one too."""
+        check_shared(learners)
+        for rank, line in enumerate(self.lines, 1):
+            shares = {name: share_of(learner, rank, self.size) for name, learner in learners.items()}
+            _send(line, pickle.dumps(Divide(phase, shares)))
+        self._meeting = Meeting(ranks, self._asked)
+        divide(learners, self._meeting)
+        self._answers()
+
+    def gather(self, learners: Mapping[str, Learner]) -> None:
+        """Has this rank hold the whole again where every one holds its shares.
+
+        Raises:
+            Gone: when one is.
+        """
+        if self._meeting is not None:
+            restore(learners, filled=True)
+            self._meeting = None
+
+    def _asked(self, question: Question) -> list[Any]:
+        self._tell(question)
+        return self._answers()
 
     @contextmanager
     def updating(self, learner: Learner, batch: Batch, key: Key, step: int) -> Iterator[None]:
@@ -75,14 +110,18 @@ class LearnerGroup:
             HocketError: naming the rank that failed, is gone, or has other weights.
         """
         budget, again = (getattr(learner.policy, name, None) for name in ("token_budget", "checkpointing"))
-        self._tell(Learn(learner.policy.name, batch, key, step, budget, again))
-        try:
-            yield
-        except HocketError:
-            self._answers(waiting=False)  # A rank that failed has said why before it ended.
-            raise
-        own = held(learner.policy)
-        for rank, found in enumerate(self._answers(), 1):
+        meeting = learner.meeting
+        with nullcontext() if meeting is None else meeting.lock:  # Nobody else may ask meanwhile.
+            self._tell(Learn(learner.policy.name, batch, key, step, budget, again))
+            try:
+                with nullcontext() if meeting is None else meeting.jointly():
+                    yield
+            except HocketError:
+                self._answers(waiting=False)  # A rank that failed has said why before it ended.
+                raise
+            answers = self._answers()
+        own = held(learner)
+        for rank, found in enumerate(answers, 1):
             if found != own:
                 raise HocketError(
                     f"learner {rank} has other weights than learner 0 after the same update of "
@@ -123,13 +162,10 @@ class LearnerGroup:
         self._answers()
         return ranks
 
-    def _tell(self, message: Setup | Stand | Learn) -> None:
+    def _tell(self, message: Setup | Stand | Question | Learn) -> None:
         data = pickle.dumps(message)
         for line in self.lines:
-            try:
-                line.send(data)
-            except Gone as error:
-                raise Gone(f"{error}; {_RESUME}") from error
+            _send(line, data)
 
     def _answers(self, *, waiting: bool = True) -> list[Any]:
         """What the others answer, rank 1 first; without `waiting`, of those that have.
@@ -154,12 +190,20 @@ class LearnerGroup:
         return found
 
 
+def _send(line: Line, data: bytes) -> None:
+    try:
+        line.send(data)
+    except Gone as error:
+        raise Gone(f"{error}; {_RESUME}") from error
+
+
 def check_learners(config: Config) -> None:
     """Refuses what several learners cannot do.
 
     Raises:
         ConfigurationError: with the mend.
     """
+    check_shards(config)
     if config.learners == 1:
         return
     if config.cluster is None:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.keys import Key
 from hocket.stages import State
+from hocket.train.cluster.divided import Share, divide, restore, take
 from hocket.train.cluster.line import serve
 from hocket.train.cluster.setup import Setup, built
+from hocket.train.cluster.sharded import Moments
+from hocket.train.cluster.shards import Lend, Meeting
 from hocket.train.cluster.weights import digest, packed, taken
 
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
-    from hocket.stages import Policy
     from hocket.train.learner import Learner
 
 
@@ -41,6 +44,18 @@ class Stand:
     weights: Mapping[str, State]
     references: Mapping[str, State]
     learners: Mapping[str, State]
+
+
+@dataclass(frozen=True)
+class Divide:
+    """Stand in a phase with these shares of what each learner holds. Answered by None."""
+
+    phase: int
+    shares: Mapping[str, Share]
+
+
+Question = Lend | Moments
+"""What the first rank may ask of the others' shares."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,7 @@ class Worker:
         self.failed = isinstance(answer, BaseException)
         return pickle.dumps(answer)
 
-    def answer(self, message: Setup | Meet | Stand | Learn) -> Any:
+    def answer(self, message: Setup | Meet | Stand | Divide | Question | Learn) -> Any:
         from hocket.train.sampler_worker import portable
 
         try:
@@ -85,6 +100,12 @@ class Worker:
                 return self._meet(message)
             if isinstance(message, Stand):
                 return self._stand(message)
+            if isinstance(message, Divide):
+                return self._divide(message)
+            if isinstance(message, Lend):
+                return self._meeting.lent(message)
+            if isinstance(message, Moments):
+                return self._learners[message.policy].optimiser.state_dict()
             return self._learn(message)
         except Exception as error:
             return portable(error)
@@ -114,11 +135,21 @@ class Worker:
                 learner.reference.module.load_state_dict(message.references[name])
             learner.restore(message.learners[name])
 
+    def _divide(self, message: Divide) -> None:
+        if message.phase != self._phase:
+            restore(self._learners, filled=False)
+            self._build(message.phase)
+        self._meeting = Meeting(self._ranks)
+        divide(self._learners, self._meeting)
+        for name, learner in self._learners.items():
+            take(learner, message.shares[name])
+
     def _learn(self, message: Learn) -> str:
         learner = self._learners[message.policy]
         fit(learner, message.token_budget, message.checkpointing)
-        learner.learn(message.batch, message.key, message.step)
-        return held(learner.policy)
+        with nullcontext() if learner.meeting is None else learner.meeting.jointly():
+            learner.learn(message.batch, message.key, message.step)
+        return held(learner)
 
 
 def fit(learner: Learner, token_budget: int | None, checkpointing: bool | None) -> None:
@@ -129,6 +160,8 @@ def fit(learner: Learner, token_budget: int | None, checkpointing: bool | None) 
             policy.token_budget, policy.checkpointing = token_budget, checkpointing
 
 
-def held(policy: Policy) -> str:
-    """The digest of a policy's trained weights."""
-    return digest({policy.name: packed(taken(policy, whole=False))})
+def held(learner: Learner) -> str:
+    """The digest of the trained weights; of shares, which no two ranks have in common, none."""
+    if learner.meeting is not None:
+        return ""
+    return digest({learner.policy.name: packed(taken(learner.policy, whole=False))})

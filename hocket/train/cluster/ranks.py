@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,6 +56,24 @@ class Joined:
         except RuntimeError as error:
             raise _gone(None) from error
         return [one.to(tensor.dtype) for one in found]
+
+    def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank.
+
+        Raises:
+            HocketError: when one is gone.
+        """
+        found = [given[0].new_empty(size) for size in sizes]
+        found[self.rank] = given[self.rank]
+        others = [other for other in range(self.size) if other != self.rank]
+        work = [dist.P2POp(dist.isend, given[other], other) for other in others if given[other].numel()]
+        work += [dist.P2POp(dist.irecv, found[other], other) for other in others if sizes[other]]
+        try:
+            for one in dist.batch_isend_irecv(work) if work else ():
+                one.wait()
+        except RuntimeError as error:
+            raise _gone(None) from error
+        return found
 
     def leave(self) -> None:
         """Ends the group in this process."""

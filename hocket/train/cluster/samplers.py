@@ -28,7 +28,7 @@ from hocket.train.cluster.messages import asked, told
 from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays, samples_of
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.verify import picked, unlike
-from hocket.train.cluster.weights import Packed, digest, packed, taken
+from hocket.train.cluster.weights import Packed, digest, packed, packed_of
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
 from hocket.train.settings import Config
@@ -121,7 +121,7 @@ class Goal:
     def __init__(self, learners: Mapping[str, Learner]) -> None:
         self._learners = learners
         self.versions = {name: learner.policy.version for name, learner in learners.items()}
-        self.trained = {name: packed(taken(learner.policy, whole=False)) for name, learner in learners.items()}
+        self.trained = {name: packed_of(learner.policy, whole=False) for name, learner in learners.items()}
         self.digest = digest(self.trained)
         plays = next(iter(learners.values())).recipe.plays_reference
         self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
@@ -143,7 +143,7 @@ class Goal:
             expected = digest(sent)
         before: dict[str, Packed] = {}
         if member.references != self.references:
-            before = {name: packed(taken(reference, whole=True)) for name, reference in self.references.items()}
+            before = {name: packed_of(reference, whole=True) for name, reference in self.references.items()}
         needs = {name: learner.needs for name, learner in self._learners.items()}
         if member.ask(Load(sent, self.versions, needs, before)) != expected:
             raise Gone(f"{member.line.name} holds other weights than it was given")
@@ -152,7 +152,7 @@ class Goal:
 
     def _whole(self, name: str, policy: Policy) -> Packed:
         """All weights of a policy, those that are never trained too."""
-        return packed(taken(policy, whole=True) | self.trained[name].tensors())
+        return packed(packed_of(policy, whole=True).tensors() | self.trained[name].tensors())
 
     def state(self) -> State:
         """The trained weights and their versions, for a checkpoint."""

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.policies.residence import HERE
+
 if TYPE_CHECKING:
     from hocket.stages import Policy
 
@@ -45,6 +47,12 @@ def taken(policy: Policy, *, whole: bool) -> dict[str, Tensor]:
         if whole or weight.requires_grad or not isinstance(weight, nn.Parameter):
             found.setdefault(id(weight), (name, weight.detach()))
     return dict(found.values())
+
+
+def packed_of(policy: Policy, *, whole: bool) -> Packed:
+    """A copy of what is `taken` of a policy, from wherever it is."""
+    with getattr(policy, "residence", HERE).whole():
+        return packed(taken(policy, whole=whole))
 
 
 def packed(weights: Mapping[str, Tensor]) -> Packed:

@@ -49,6 +49,13 @@ def _() -> Finding:
     return same_gradient(RL_PLUS, GRPO, 20, "rl-plus", gap=0.5)
 
 
+@claim("Where no source is an expert all are the policy's own, whatever their sources are called.", "derived")
+def _() -> Finding:
+    rewards = ((1.0, "first"), (0.0, "second"), (0.0, "first"), (0.0, "second"))
+    rows = [sample("q", reward, [-1.0], source=source) for reward, source in rewards]
+    return below(1e-9, off_those_of_GRPO=gap(advantages(RL_PLUS, rows), advantages(GRPO, rows)))
+
+
 @claim("All are compared with the own samples' mean and deviation; where these are equal the deviation is 1.")
 def _() -> Finding:
     off = max(gap(advantages(RL_PLUS, rows), credit(rows)) for rows in map(mixed, range(20)))

@@ -79,4 +79,25 @@ def _() -> Finding:
     return below(EXACT, off_the_mean_of_both=gap(both, [fmean(pair) for pair in zip(*apart, strict=True)]))
 
 
+@claim(
+    "Rewards of [least, most] are mapped to [0, 1]; a mean beyond counts as the nearest end, "
+    "and a factor as 1e6 at most."
+)
+def _() -> Finding:
+    wide = BNPO.but({"credit.credit.weigh": (BetaDensity(least=-1.0, most=3.0),)})
+    groups = [binary_groups(4)[right] for right in (1, 2, 1)]
+    stretched = [[4 * reward - 1 for reward in group] for group in groups]
+    off = gap(first_advantages(wide, recorded(stretched)), first_advantages(BNPO, recorded(groups)))
+    beyond = first_advantages(BNPO, recorded([[1.0, 2.0], [0.0, 1.0]]))[:2]
+    return Finding(off < EXACT and beyond == [-5e5, 5e5], say(off=off, of_a_mean_of_1_5=beyond))
+
+
+claim.spares("bnpo: credit.credit.ddof = 40", "its scale is None: nothing is divided")
+claim.spares("bnpo: credit.credit.epsilon = 3.9999999999999996e-05", "its scale is None: nothing is divided")
+claim.spares("bnpo: credit.credit.epsilon = 0.0", "its scale is None: nothing is divided")
+claim.spares(
+    "self.alpha is not None and self.beta is not None -> self.alpha is not None or self.beta is not None",
+    "both are fixed or neither is, anything else is refused",
+)
+
 claim.shipped(BNPO, "credit")

@@ -2,7 +2,18 @@
 
 import torch
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, same_gradient, say
+from hocket.lab.claims.harness import (
+    EXACT,
+    Claims,
+    Finding,
+    batches,
+    below,
+    gap,
+    gradient,
+    inspect_rows,
+    same_gradient,
+    say,
+)
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.sapo import SAPO
 
@@ -56,5 +67,17 @@ def _() -> Finding:
     }
     return Finding(silent["sapo"] < silent["grpo"], say(tokens_without_gradient=silent))
 
+
+@claim("It tells how many ratios are beyond e^50, of decisions that count; a batch serves in four parts.")
+def _() -> Finding:
+    far = {"logp": [60.0, 40.0, 60.0, 60.0], "logp_behaviour": [0.0] * 4, "trained": [True, True, False, False]}
+    rows = [{"group": "g", "scores": {"reward": reward}, **far} for reward in (1.0, 0.0)]
+    same = [{"group": "h", "scores": {"reward": 1.0}, **far}] * 3  # Of advantage 0.
+    metrics = inspect_rows(SAPO, rows + same)["metrics"]
+    (count,) = [value for name, value in metrics.items() if name.endswith("ratio/saturated")]
+    return below(EXACT, SAPO.update == GRPO.but({"update.minibatches": 4}).update, off=abs(count - 2))
+
+
+claim.spares("sapo: objective.horizon = 5120", "no length divides a mean over answers")
 
 claim.shipped(SAPO, "objective")

@@ -1,6 +1,17 @@
 """Off-policy sequence masking: its claims."""
 
-from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, same_gradient, say
+from hocket.lab.claims.harness import (
+    EXACT,
+    Claims,
+    Finding,
+    batches,
+    below,
+    gap,
+    gradient,
+    inspect_rows,
+    same_gradient,
+    say,
+)
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.sequence_mask import GRPO_SEQUENCE_MASK
 
@@ -49,3 +60,20 @@ def _() -> Finding:
     return Finding(
         counts == sorted(counts) and counts[-1] > counts[0] and right == 0, say(tokens=masked, right_ones=right)
     )
+
+
+@claim(
+    "It tells the share of decisions that are left out, of those that count; a batch serves in four parts.", "derived"
+)
+def _() -> Finding:
+    rows = [
+        {"group": "g", "scores": {"reward": reward}, "logp": [logp] * 2, "logp_behaviour": [-1.0] * 2, "trained": own}
+        for reward, logp, own in ((0.0, -3.0, [True, False]), (0.0, -1.0, [True, True]), (1.0, -3.0, [True, True]))
+    ]
+    metrics = inspect_rows(GRPO_SEQUENCE_MASK, rows)["metrics"]
+    (share,) = [value for name, value in metrics.items() if name.endswith("sequence/masked")]
+    parts = GRPO_SEQUENCE_MASK.update == GRPO.but({"update.minibatches": 4}).update
+    return below(EXACT, parts, off=abs(share - 1 / 5))
+
+
+claim.spares("grpo-sequence-mask: objective.of.horizon = 5120", "no length divides GRPO's aggregate")

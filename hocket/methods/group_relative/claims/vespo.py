@@ -45,4 +45,22 @@ def _() -> Finding:
     return below(EXACT, gradient_off_by_hand=gap(ours, wanted))
 
 
+@claim(
+    "A decision's log-ratio is cut to [-20, 20], an answer's at log 1e-8 from below; a batch serves in four parts.",
+    "TRL 1.16; the four parts are chosen here",
+)
+def _() -> Finding:
+    rows = [
+        {"group": "g", "scores": {"reward": reward}, "logp": steps, "logp_behaviour": [0.0] * 2}
+        for reward, steps in ((1.0, [-30.0, 20.0]), (0.0, [0.0, 0.0]))
+    ]
+    slopes = gradient(VESPO.but({"credit.scale": None}), {"version": 1, "trajectories": rows})
+    at = [torch.tensor([one], dtype=torch.float64) for one in (-100.0, 2.0, 3.0)]
+    least = float(gamma_weight(*at)) / (1e-16 * math.exp(3 * (1 - 1e-8)))
+    parts = VESPO.update == GRPO.but({"update.minibatches": 4}).update
+    return below(EXACT, parts, as_if_unmoved=gap(slopes, [-0.5 / 4] * 2 + [0.5 / 4] * 2), least_off=abs(least - 1))
+
+
+claim.spares("vespo: objective.horizon = 5120", "no length divides a mean over tokens")
+
 claim.shipped(VESPO, "objective")

@@ -1,0 +1,406 @@
+"""LATR's claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.taught import begin
+from hocket.lab.talk import TalkBench
+from hocket.lab.toys.rewarded import line
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.data_and_rollout.latr import LATR, STEERED, Growing, LookaheadTrees, apart
+from hocket.recipe import Recipe
+from hocket.rewards.verifiers import TaskVerifier
+from hocket.rollout.groups import groups
+from hocket.rollout.independent import Independent
+from hocket.tasks.sums import Sums
+from hocket.train.aio import run_async
+from hocket.train.loop import Playing, collect
+from hocket.types import Assignment, Experience, Message, Quantity, Scenario, Trajectory
+from hocket.workflows.single import SingleTurn
+
+claim = Claims("latr", "arXiv:2510.24302")
+
+WORDS = ("a", "b", "c", "d")
+LONGEST = 12
+
+
+def wandering(messages: tuple[Message, ...], said: tuple[str, ...]) -> Sequence[float]:
+    """Logits that follow nothing; the end is unlikely. Every other question half forgets what was said."""
+    asks = str(messages[-1]["content"])
+    known = said if int(asks) % 2 else said[-1:]
+    noise = Key.of(0).derive("wandering", asks, len(said), *known).numpy().normal(size=len(WORDS) + 1)
+    return [*(1.5 * noise[:-1]).tolist(), float(noise[-1]) - 2]
+
+
+def wanderer(recipe: Recipe, questions: int = 8, length: int = LONGEST, **settings: object) -> TalkBench:
+    """Questions that are answered by up to twelve words at random."""
+    asked = [Scenario(str(number), str(number), "a") for number in range(questions)]
+    made = recipe.but({f"rollout.{name}": value for name, value in settings.items()})
+    return TalkBench(SingleTurn(), asked, WORDS, made, length=length, ends=True, prior=wandering, capacity=200_000)
+
+
+def rolled(bench: TalkBench, seed: int = 0) -> Experience:
+    """One step's experience."""
+    return run_async(collect(bench.parts, Key.of(seed)))[0]
+
+
+def grown(bench: TalkBench) -> list[Growing]:
+    """The trees of all questions, as a step grows them."""
+    rule, play = bench.recipe.rollout, Playing(bench.player, Key.of(0))
+    assert isinstance(rule, LookaheadTrees)
+    trees = [Growing(rule, Assignment(one, decoding=bench.parts.decoding), None) for one in bench.scenarios]
+
+    async def grow() -> None:
+        while wanted := [(tree, way) for tree in trees for way in tree.wants()]:
+            played = await groups(play, [tree.ahead(way) for tree, way in wanted])
+            for (tree, way), (episode,) in zip(wanted, played, strict=True):
+                tree.read(way, episode)
+
+    run_async(grow())
+    return trees
+
+
+def by_token(bench: TalkBench, question: str) -> list[list[int]]:
+    """What the tree of a question says of each way, grown word by word from the table: counted anew."""
+    rule = bench.recipe.rollout
+    assert isinstance(rule, LookaheadTrees)
+    policy, end = bench.policies["policy"], len(WORDS)
+    ways: list[tuple[list[int], int, int | None]] = [([], 0, None)]  # Words, birth, and the parent's number among all.
+    live, time = [0], 0
+
+    def over(number: int) -> bool:
+        return ways[number][0][-1:] == [end] or len(ways[number][0]) == LONGEST
+
+    while not all(map(over, live)) and time != rule.horizon:
+        aged = all(over(number) or time - ways[number][1] > max(rule.ages) for number in live)
+        if len(live) == rule.samples and aged:
+            break
+        forks = []
+        for number in [one for one in live if not over(one)]:
+            said = [WORDS[word] for word in ways[number][0]]
+            chances = policy.probabilities(question, said=said).double()
+            ranked = sorted(range(end + 1), key=lambda word: -float(chances[word]))
+            for rank in range(1, rule.candidates + 1):
+                here, first = float(chances[ranked[rank]]), float(chances[ranked[0]])
+                if here > rule.least and first - here < rule.gap:
+                    forks.append((rank, live.index(number), [*ways[number][0], ranked[rank]], number))
+            ways[number][0].append(ranked[0])
+        for _, _, words, parent in sorted(forks, key=lambda one: one[:2])[: rule.samples - len(live)]:
+            live.append(len(ways))
+            ways.append((words, time, parent))
+        time += 1
+        cut = set()
+        for number in live:
+            words, birth, before = ways[number]
+            if before is not None and time - birth in rule.ages and not over(number) and not over(before):
+                mine, theirs = words[birth:], ways[before][0][birth:]
+                cut |= {number} if levenshtein(mine, theirs) / (time - birth) < rule.distance else set()
+        for number in live:  # Those born later come later, so one pass finds all that left what is cut.
+            cut |= {number} if ways[number][2] in cut else set()
+        live = [number for number in live if number not in cut]
+    return [ways[number][0] for number in live]
+
+
+def levenshtein(one: Sequence[int], other: Sequence[int]) -> int:
+    """By its recursion."""
+
+    @cache
+    def least(i: int, j: int) -> int:
+        if not i or not j:
+            return i + j
+        swap = least(i - 1, j - 1) + (one[i - 1] != other[j - 1])
+        return min(swap, least(i - 1, j) + 1, least(i, j - 1) + 1)
+
+    return least(len(one), len(other))
+
+
+RULES: Sequence[Mapping[str, Any]] = (
+    {"samples": 6, "ages": (2, 4)},
+    {"samples": 8, "ages": (3,), "distance": 0.7, "candidates": 2, "least": 0.15},
+    {"samples": 5, "ages": (2, 3, 5), "distance": 0.6, "horizon": 6, "gap": 0.9, "least": 0.05},
+    {"samples": 4, "ages": (1, 4), "distance": 0.5, "gap": 0.3},
+)
+
+
+@claim("Trees say what the rules say, followed token by token on the policy's probabilities.")
+def _() -> Finding:
+    same, ways, cut, missing = 0, 0, 0.0, 0
+    for rule in RULES:
+        made = wanderer(LATR, **rule)
+        found = rolled(made)
+        cut += found.metrics["rollout/pruned"]
+        for asked in made.scenarios:
+            group = [one for one in found.trajectories if one.scenario.id == asked.id]
+            begun = [one.turns[0].action[: STEERED.get(one)].tolist() for one in group if STEERED.get(one)]
+            wanted = by_token(made, asked.id)
+            same += begun == wanted and len(group) == rule["samples"]
+            ways, missing = ways + len(begun), missing + len(group) - len(begun)
+    holds = same == 8 * len(RULES) and cut > 10 and ways > 150 and missing > 0
+    return Finding(holds, say(trees_alike=f"{same} of {8 * len(RULES)}", ways=ways, cut=cut, plain=missing))
+
+
+@claim("Every way that stays differs from the one it left by the distance at every age, where neither had ended.")
+def _() -> Finding:
+    least, looked, drawn = math.inf, 0, 0
+    for rule in RULES:
+        for tree in grown(wanderer(LATR, **rule)):
+            for way in tree.live:
+                parent = way.parent
+                for age in tree.rule.ages if parent is not None else ():
+                    here = slice(way.born, way.born + age)
+                    if parent is None or way.born + age > tree.time or way.over(here.stop) or parent.over(here.stop):
+                        drawn += 1
+                        continue
+                    share = levenshtein(way.tokens[here], parent.tokens[here]) / age
+                    least, looked = min(least, share - tree.rule.distance), looked + 1
+    return Finding(least >= 0 and looked > 100, say(least_above_distance=least, compared=looked, ended_before=drawn))
+
+
+@claim("Distances are edit distances over the length.")
+def _() -> Finding:
+    noise, worst = Key.of(0).numpy(), 0.0
+    for _ in range(100):
+        one, other = (noise.integers(0, 60_000, size=9).tolist() for _ in range(2))
+        other[2:7] = one[1:6]
+        worst = max(worst, abs(apart(one, other) - levenshtein(one, other) / 9))
+    return Finding(worst < EXACT, say(largest_gap=worst))
+
+
+TALE = ("the", "big", "large", "left", "right", *(f"l{n}" for n in range(9)), *(f"r{n}" for n in range(9)))
+
+
+def tale(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
+    """First a synonym, later a choice after which all words are others; nothing else is open."""
+    likely = {
+        0: {"the": 1.0},
+        1: {"big": 0.55, "large": 0.45},
+        4: {"left": 0.55, "right": 0.45},
+    }.get(len(said))
+    if likely is None:
+        side = "r" if "right" in said else "l"
+        likely = {f"{side}{len(said) % 9}": 1.0}
+    return dict.fromkeys(TALE, -30.0) | {word: math.log(chance) for word, chance in likely.items()}
+
+
+@claim("Where two tokens are synonyms, forks between them are cut off, all of these and no others.")
+def _() -> Finding:
+    asked = [Scenario("tale", "tale", "")]
+    made = TalkBench(SingleTurn(), asked, TALE, LATR.but({"rollout.samples": 4}), length=24, prior=tale)
+    (tree,) = grown(made)
+    ways = [tuple(TALE[token] for token in way.tokens[:5]) for way in tree.live]
+    kept = {(way[1], way[4]) for way in ways}
+    holds = kept == {("big", "left"), ("big", "right")} and len(ways) == 2 and tree.pruned >= 1
+    found = rolled(made).trajectories
+    spared = TalkBench(
+        SingleTurn(), asked, TALE, LATR.but({"rollout.samples": 4, "rollout.spared": "big"}), length=24, prior=tale
+    )
+    free = {one.text.split()[1] for one in rolled(spared).trajectories if STEERED.get(one)}
+    return Finding(
+        holds and len(found) == 4 and free == {"big", "large"},
+        say(ways=str(sorted(kept)), cut=tree.pruned, first_words_where_spared=str(sorted(free))),
+    )
+
+
+SAID = (*WORDS, "")
+
+
+def logps(trajectory: Trajectory) -> NDArray[np.float32]:
+    """Of its one turn."""
+    found = trajectory.turns[0].logp
+    assert found is not None
+    return found
+
+
+def worth(bench: TalkBench, question: str, said: tuple[str, ...]) -> float:
+    """The exact chance that an answer that begins so says "a"."""
+    if "a" in said or len(said) == bench.length or said[-1:] == ("",):
+        return float("a" in said)
+    chances: list[float] = bench.policies["policy"].probabilities(question, said=said).tolist()
+    return sum(chance * worth(bench, question, (*said, word)) for word, chance in zip(SAID, chances, strict=True))
+
+
+@claim(
+    "What the tree says is chosen, not drawn: on record is the policy's log-prob of it, the log-ratio reported; a "
+    "group's mean reward is that of its ways, not the policy's."
+)
+def _() -> Finding:
+    made = wanderer(LATR, 4, length=5, samples=6, ages=(1,), horizon=3)
+    (policy,) = made.policies.values()
+    worst, due, right = 0.0, list[float](), list[float]()
+    for seed in range(60):
+        step, sums = rolled(made, seed), list[float]()
+        for one in step.trajectories:
+            count, asks = STEERED.get(one), one.scenario.id
+            actions = one.turns[0].action.tolist()
+            said = tuple(SAID[token] for token in actions)
+            chances = [policy.probabilities(asks, said=said[:place])[actions[place]] for place in range(count)]
+            sums.append(sum(math.log(float(chance)) for chance in chances))
+            worst = max(worst, abs(sums[-1] - float(np.sum(logps(one)[:count]))))
+            due.append(worth(made, asks, said[:count]))
+            right.append(float("a" in said))
+        worst = max(worst, abs(fmean(sums) - step.metrics["rollout/steered_logp"]))
+    plain = fmean(worth(made, one.id, ()) for one in made.scenarios)
+    error = 4 * math.sqrt(sum(chance * (1 - chance) for chance in due)) / len(due)
+    holds = worst < 1e-5 and abs(fmean(right) - fmean(due)) < error and abs(fmean(due) - plain) > 2 * error
+    figures = {"mean_reward": fmean(right), "of_its_ways": fmean(due), "of_the_policy": plain}
+    return Finding(holds, say(log_probs_off=worst, **figures, last_log_ratio=fmean(sums)))
+
+
+@claim("With no way in a tree the group is GRPO's to the last bit; shares fall after the steps that are set.")
+def _() -> Finding:
+    none, plain = (rolled(wanderer(one, samples=8)) for one in (LATR.but({"rollout.shares": (0.0,)}), GRPO))
+    texts = [[(one.text, one.sample) for one in step.trajectories] for step in (none, plain)]
+    rule = LookaheadTrees(samples=8, shares=(1.0, 0.5, 0.0), until=(10, 20))
+    ways = [one.branches if isinstance(one, LookaheadTrees) else 0 for one in map(rule.at, (1, 10, 11, 20, 21, 99))]
+    holds = texts[0] == texts[1] and ways == [8, 8, 4, 4, 0, 0] and isinstance(rule.at(21), Independent)
+    half = [STEERED.get(one) > 0 for one in rolled(wanderer(LATR, samples=8, shares=(0.5,), ages=(1,))).trajectories]
+    begun = [sum(half[place : place + 8]) for place in range(0, len(half), 8)]
+    return Finding(holds and max(begun) == 4, say(groups_alike=texts[0] == texts[1], ways=str(ways), half=str(begun)))
+
+
+CROSSING = ("left", "right", "on")
+
+
+def undecided(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
+    """At each of three crossings left is somewhat likelier, and then one goes on."""
+    likely = {"left": math.log(0.6), "right": math.log(0.4)} if len(said) < 3 else {"on": 0.0}
+    return dict.fromkeys(CROSSING, -30.0) | likely
+
+
+def arrived(text: str, scenario: Scenario) -> float:
+    """1 where the first three words are the scenario's."""
+    return float(text.split()[:3] == str(scenario.answer).split())
+
+
+def crossings(recipe: Recipe, seed: int) -> TalkBench:
+    """Three crossings, after which one is where one should be or not."""
+    asked = [Scenario(way, way, way) for way in ("right right right", "right left right", "left right right")]
+    made = recipe.but({"rollout.ages": (1,)}) if recipe is LATR else recipe
+    paid = (TaskVerifier(arrived),)
+    return TalkBench(SingleTurn(), asked, CROSSING, made, length=8, prior=undecided, rewards=paid, seed=seed, lr=0.05)
+
+
+def arrives(bench: TalkBench) -> float:
+    """The exact chance to be right, over the questions."""
+    (policy,) = bench.policies.values()
+    chances = []
+    for asked in bench.scenarios:
+        way = str(asked.answer).split()
+        steps = [policy.probabilities(asked.id, said=way[:n])[CROSSING.index(word)] for n, word in enumerate(way)]
+        chances.append(math.prod(map(float, steps)))
+    return fmean(chances)
+
+
+@claim("Where a right answer is one of many that are somewhat likely it learns more than GRPO in as many steps.")
+def _() -> Finding:
+    ends = {one.name: [arrives(crossings(one, seed).run(12)) for seed in SEEDS] for one in (LATR, GRPO)}
+    before = arrives(crossings(GRPO, 0))
+    ahead = sum(one > other for one, other in zip(ends["latr"], ends["grpo"], strict=True))
+    saw = f"12 steps from {before:.3f}: latr {line(ends['latr'])}, grpo {line(ends['grpo'])}"
+    return Finding(ahead == len(SEEDS), saw)
+
+
+@claim("A tree's ways are greedy until it is full, so that a token below both thresholds is never said in one.")
+def _() -> Finding:
+    made = wanderer(LATR, samples=4, least=0.9)
+    first = [rolled(made, seed).trajectories for seed in range(2)]
+    texts = [sorted(one.text for one in step if STEERED.get(one)) for step in first]
+    greedy = sorted(one.text for one in made.play(greedy=True))
+    return Finding(texts[0] == texts[1] == greedy, say(ways=len(texts[0]), questions=len(greedy)))
+
+
+@cache
+def on_sums() -> dict[str, Experience]:
+    """A step's groups of 8 for 96 sums, by the shipped model."""
+    found = {}
+    for recipe in (LATR, GRPO):
+        parts = begin(recipe, "sums", {"curriculum.prompts": 96}).parts
+        found[recipe.name] = run_async(collect(parts, Key.of(0)))[0]
+    return found
+
+
+@claim(
+    "At equal K the shipped model gives more distinct answers per group than by independent samples, and fewer groups "
+    "whose rewards are all equal."
+)
+def _() -> Finding:
+    task = Sums()
+    distinct, equal = dict[str, float](), dict[str, float]()
+    for name, step in on_sums().items():
+        kept = [step.trajectories[place : place + 8] for place in range(0, len(step.trajectories), 8)]
+        distinct[name] = fmean(len({task.label(one) for one in group}) for group in kept)
+        equal[name] = fmean(len({task.success(one) for one in group}) == 1 for group in kept)
+    metrics = on_sums()["latr"].metrics
+    holds = distinct["latr"] > distinct["grpo"] and equal["latr"] < equal["grpo"]
+    figures = {"forks": metrics["rollout/forks"], "cut": metrics["rollout/pruned"]}
+    return Finding(holds, say(distinct=distinct, equal_rewards=equal, **figures))
+
+
+@claim("The log-probs on record of what the tree says are the learner's, for the shipped model.")
+def _() -> Finding:
+    found = on_sums()["latr"].trajectories[:64]
+    batch = pack(found)
+    with torch.no_grad():
+        known = begin(GRPO, "sums").parts.lead.policy.evaluate(batch, {Quantity.LOGP}).logp
+    worst, steered = 0.0, 0
+    for number, one in enumerate(found):
+        own = known[batch.occurrences.decision[batch.occurrences.trajectory == number]]
+        worst = max(worst, gap(own, torch.from_numpy(logps(one))))
+        steered += STEERED.get(one)
+    return Finding(worst < 1e-4 and steered > 100, say(largest_gap=worst, tokens_of_the_tree=steered))
+
+
+@claim("What the tree says is learnt from: its tokens have the advantage of their answer.")
+def _() -> Finding:
+    made = crossings(LATR, 0)
+    batch = made.step().batch
+    assert batch is not None
+    return Finding(not bool(batch.forced.any()), say(imposed=int(batch.forced.sum()), decisions=batch.decisions))
+
+
+@claim("An engine that tells no alternatives is refused in a sentence, and so is a tree that cannot be.")
+def _() -> Finding:
+    said = []
+    made = wanderer(LATR)
+    tree = grown(made)[0]
+    try:
+        tree.read(tree.live[0], made.play()[0])
+    except ConfigurationError as error:
+        said.append(str(error))
+    settings: Sequence[Mapping[str, Any]] = (
+        {"samples": 1},
+        *({"candidates": 0}, {"horizon": 0}, {"least": 1.0}, {"gap": 0.0}, {"distance": 1.1}),
+        *({"ages": ()}, {"ages": (0,)}, {"shares": ()}, {"shares": (1.5,)}, {"shares": (1.0, 0.5)}),
+        {"shares": (1.0, 0.5, 0.0), "until": (5, 5)},
+    )
+    for setting in settings:
+        try:
+            replace(LookaheadTrees(), **setting)
+        except ValueError as error:
+            said.append(str(error))
+    return Finding(len(said) == 1 + len(settings), "; ".join(said[:2]))
+
+
+claim.shipped(
+    LATR,
+    "rollout",
+    sees=lambda run: {
+        "forks": run.mean("rollout/forks"),
+        "cut": run.mean("rollout/pruned"),
+        "groups": run.mean("groups/with_signal"),
+    },
+)
