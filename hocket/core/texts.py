@@ -1,16 +1,17 @@
-"""What of a policy is text: prompts by role, a library of experience, who reads whom, of which parts a team is.
+"""What of a policy is text: prompts by role, libraries of experience and of skills, who reads whom, parts of a team.
 
 Improved without any weight.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,27 @@ class Block:
     counts: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Recall:
+    """Which entries of a library are shown: the `top` of highest score, in the order of the library.
+
+    An entry's score is `nearness` times its BM25 score under the question, plus its own `worth`. So without worths it
+    is retrieval by BM25, with nearness 0 a choice that is the same for all questions; `hocket.core.subsets` draws by
+    such scores, and tells how likely a choice was.
+
+    Attributes:
+        worth: what an entry's score is moved by, by its text; 0 where missing.
+    """
+
+    top: int
+    nearness: float = 1.0
+    worth: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.top < 1:
+            raise ConfigurationError(f"recall.top = {self.top}: show at least 1 entry, or leave recall out")
+
+
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -43,6 +65,9 @@ class Texts:
     Attributes:
         prompts: system prompts by role, in place of the workflow's own.
         library: lessons that every role is shown under its prompt, numbered from 1.
+        recall: which of them, by the question that is played; None shows all.
+        skills: programs that every role may call, by name, where the workflow has `skills`; None leaves its own. Under
+            the prompt stand their names, each with the first line of its program's docstring.
         edges: who reads whom, where the workflow has `edges`; None leaves the workflow's own.
         blocks: how many of each part, where the workflow has `blocks`; None leaves the workflow's own.
     """
@@ -51,6 +76,8 @@ class Texts:
     library: tuple[str, ...] = ()
     edges: tuple[Edge, ...] | None = None
     blocks: Mapping[str, int] | None = None
+    recall: Recall | None = None
+    skills: Mapping[str, str] | None = None
 
     @property
     def digest(self) -> str:
@@ -60,11 +87,13 @@ class Texts:
 
     def system(self, role: str, otherwise: str | None = None) -> str | None:
         """The system prompt of a role with the library under it; `otherwise` where the texts have none for it."""
-        own = self.prompts.get(role, otherwise)
-        if not self.library:
-            return own
-        lessons = "\n".join(f"[{number}] {lesson}" for number, lesson in enumerate(self.library, 1))
-        return "\n\n".join(part for part in (own, f"Lessons from experience:\n{lessons}") if part)
+        parts = [self.prompts.get(role, otherwise)]
+        if self.library:
+            lessons = "\n".join(f"[{number}] {lesson}" for number, lesson in enumerate(self.library, 1))
+            parts.append(f"Lessons from experience:\n{lessons}")
+        if self.skills:
+            parts.append("Skills:\n" + "\n".join(f"{name}: {about(self.skills[name])}" for name in self.skills))
+        return "\n\n".join(part for part in parts if part) or parts[0]
 
     def changes(self, earlier: Texts) -> list[str]:
         """What differs from an earlier version: a line each, with `-` for what went and `+` for what came."""
@@ -77,13 +106,21 @@ class Texts:
         if self.edges is not None and not self.edges:
             found.append("edges: none")
         found += [f"edge: {reader} reads {read}" for reader, read in sorted(self.edges or ())]
-        return [*found, *(f"{count} x {name}" for name, count in sorted((self.blocks or {}).items()))]
+        found += [f"{count} x {name}" for name, count in sorted((self.blocks or {}).items())]
+        if self.recall is not None:
+            found.append(f"recall: {self.recall.top} lessons, {self.recall.nearness:g} x nearness")
+            found += [f"worth {worth:+.3g} of: {entry}" for entry, worth in sorted(self.recall.worth.items())]
+        skills = self.skills or {}
+        return found + [f"skill {name}: {line}" for name in sorted(skills) for line in skills[name].splitlines()]
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it."""
         edges = None if self.edges is None else [list(edge) for edge in sorted(self.edges)]
         found: dict[str, Any] = {"prompts": dict(self.prompts), "library": list(self.library), "edges": edges}
-        return found if self.blocks is None else {**found, "blocks": dict(self.blocks)}
+        more: dict[str, Any] = {} if self.blocks is None else {"blocks": dict(self.blocks)}
+        if self.recall is not None:
+            more["recall"] = {**asdict(self.recall), "worth": dict(self.recall.worth)}
+        return {**found, **more} if self.skills is None else {**found, **more, "skills": dict(self.skills)}
 
     @staticmethod
     def from_json(data: Any, where: str = "texts") -> Texts:
@@ -94,7 +131,7 @@ class Texts:
         """
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"{where} holds no JSON object; write {{'prompts': {{ROLE: TEXT}}}}")
-        members = ("prompts", "library", "edges", "blocks")
+        members = ("prompts", "library", "edges", "blocks", "recall", "skills")
         strange = next((name for name in data if name not in members), None)
         if strange is not None:
             raise ConfigurationError(f"{where} has no member {strange!r}{nearest(strange, members)}")
@@ -111,7 +148,14 @@ class Texts:
             isinstance(blocks, Mapping) and all(type(count) is int for count in blocks.values())
         ):
             raise ConfigurationError(f"{where}: blocks must be whole numbers by name")
-        return Texts(dict(prompts), tuple(library), pairs, None if blocks is None else dict(blocks))
+        skills = data.get("skills")
+        if skills is not None and not (
+            isinstance(skills, Mapping) and all(isinstance(program, str) for program in skills.values())
+        ):
+            raise ConfigurationError(f"{where}: skills must be programs by name")
+        counts = None if blocks is None else dict(blocks)
+        own = None if skills is None else dict(skills)
+        return Texts(dict(prompts), tuple(library), pairs, counts, _recall(data.get("recall"), where), own)
 
     @staticmethod
     def read(path: str) -> Texts:
@@ -129,6 +173,33 @@ class Texts:
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{path} cannot be read as JSON: {error}") from error
         return Texts.from_json(data, path)
+
+
+def about(program: str) -> str:
+    """What a skill is for: the first line of the docstring of its program, or of the first function in it."""
+    try:
+        tree = ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    described: tuple[ast.Module | ast.FunctionDef, ...] = (
+        tree,
+        *(node for node in tree.body if isinstance(node, ast.FunctionDef)),
+    )
+    found = next((text for node in described if (text := ast.get_docstring(node))), "")
+    return found.partition("\n")[0].strip()
+
+
+def _recall(data: Any, where: str) -> Recall | None:
+    if data is None:
+        return None
+    known: dict[str, Any] = {"top": int, "nearness": (int, float), "worth": Mapping}
+    if not isinstance(data, Mapping) or type(data.get("top")) is not int:
+        raise ConfigurationError(f"{where}: recall must be an object with top, how many lessons are shown")
+    wrong = next((name for name, one in data.items() if not isinstance(one, known.get(name, ()))), None)
+    if wrong is not None:
+        raise ConfigurationError(f"{where}: recall.{wrong} is unknown or no such thing{nearest(wrong, known)}")
+    worth = {str(entry): float(one) for entry, one in data.get("worth", {}).items()}
+    return Recall(data["top"], float(data.get("nearness", 1.0)), worth)
 
 
 def problem(texts: Texts, roles: Sequence[str], needed: Mapping[str, str]) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -176,6 +176,16 @@ class Bench:
     @property
     def blocks(self) -> Sequence[Block]:
         return self.target.blocks
+
+    @property
+    def skills(self) -> Mapping[str, str]:
+        """The programs that the target begins with, by name; none where it plays without."""
+        return getattr(self.target, "skills", {})
+
+    @property
+    def drills(self) -> Sequence[str]:
+        """What a new skill must pass, as `hocket.tools.skills` takes it."""
+        return getattr(self.target, "drills", ())
 
     def calls(self, texts: Texts) -> int:
         """Answers of the target in an episode with these texts, as far as one can tell."""

@@ -283,6 +283,11 @@ class Team:
         self.key = key
         self.common_key = common_key or key
 
+    def prompted(self, prompts: Mapping[str, str]) -> Team:
+        """The team with these system prompts, by role; its agents' conversations are empty."""
+        agents = {role: agent.fresh(system=prompts.get(role)) for role, agent in self._agents.items()}
+        return Team(agents, self.assignment, self.key, self._verifier, self.common_key, self._labeller)
+
     def verify(self, answer: str | Reply, scenario: Scenario | None = None) -> float:
         """The task's verdict on an answer to the scenario of this episode (or another), 0 without an opinion.
 

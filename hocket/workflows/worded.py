@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts
+from hocket.tools.recall import recalled
 from hocket.types import Scenario
 from hocket.workflows.chat import Tools
 from hocket.workflows.team import Team
@@ -17,12 +18,14 @@ from hocket.workflows.workflow import Outcome, Workflow
 class Worded(Workflow):
     """`inner` played with `texts`; with empty texts every role is shown exactly what it is shown without.
 
+    Where the texts have `recall`, each episode is shown what its scenario's messages call up.
+
     Raises:
-        ConfigurationError: when the texts have edges or blocks and the workflow has none, or no such blocks.
+        ConfigurationError: when the texts have edges, blocks or skills and the workflow has none, or no such blocks.
     """
 
     def __init__(self, inner: Workflow, texts: Texts) -> None:
-        for name in ("edges", "blocks"):
+        for name in ("edges", "blocks", "skills"):
             if getattr(texts, name) is not None:
                 inner = _made_of(inner, name, getattr(texts, name))
         self.inner, self.texts = inner, texts
@@ -30,8 +33,11 @@ class Worded(Workflow):
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        own = self.inner.prompts
-        found = {role: self.texts.system(role, own.get(role)) for role in self.roles}
+        return self._prompts("")
+
+    def _prompts(self, question: str) -> dict[str, str]:
+        own, shown = self.inner.prompts, recalled(self.texts, question)
+        found = {role: shown.system(role, own.get(role)) for role in self.roles}
         return {role: text for role, text in found.items() if text}
 
     @property
@@ -44,15 +50,18 @@ class Worded(Workflow):
         return self.inner.tools
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
+        if self.texts.recall is not None:
+            told = "\n".join(str(message["content"]) for message in scenario.messages)
+            team = team.prompted(self._prompts(told))
         return await self.inner.play(scenario, team)
 
 
-_HAS = {"edges": "network", "blocks": "blocks"}
-"""A workflow that has each."""
+_HAS = {"edges": "--workflow network", "blocks": "--workflow blocks", "skills": "--task battle:3v3"}
+"""Where there is a workflow that has each."""
 
 
 def _made_of(inner: Workflow, name: str, value: object) -> Workflow:
     if not hasattr(inner, name) or not dataclasses.is_dataclass(inner):
         flow = getattr(inner, "name", type(inner).__name__)
-        raise ConfigurationError(f"workflow {flow} has no {name} to choose; take --workflow {_HAS[name]}")
+        raise ConfigurationError(f"workflow {flow} has no {name} to choose; take {_HAS[name]}")
     return cast(Workflow, dataclasses.replace(cast(Any, inner), **{name: value}))

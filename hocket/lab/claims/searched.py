@@ -72,9 +72,9 @@ class Searched:
 
 
 def _is_read(run: SearchRun) -> bool:
-    """Whether the texts of the last trial, and of the last with prompts or lessons, reach the tokens that are read."""
+    """Whether the texts of the last trial, and of the last with prompts, lessons or skills, reach the tokens read."""
     tried = [trial.texts for trial in run.bench.trials]
-    worded = [texts for texts in tried if texts.prompts or texts.library]
+    worded = [texts for texts in tried if texts.prompts or texts.library or texts.skills]
     shaped = tried[-1].edges is not None or tried[-1].blocks is not None
     return (bool(worded) or shaped) and all(_reads(run, texts) for texts in (*worded[-1:], tried[-1]))
 

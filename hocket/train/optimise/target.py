@@ -104,6 +104,16 @@ class ModelTarget:
     def blocks(self) -> Sequence[Block]:
         return cast(Sequence[Block], getattr(self.player.workflow, "offers", ()))
 
+    @property
+    def skills(self) -> Mapping[str, str]:
+        """The programs that the workflow begins with, by name; none where it has no skills."""
+        return cast(Mapping[str, str], getattr(self.player.workflow, "library", {}))
+
+    @property
+    def drills(self) -> Sequence[str]:
+        """What a new skill must pass, as `hocket.tools.skills` takes it."""
+        return cast(Sequence[str], getattr(self.player.workflow, "drills", ()))
+
     def calls(self, texts: Texts) -> int:
         return Worded(self.player.workflow, texts).calls
 

@@ -1,0 +1,209 @@
+"""COMPASS's claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from statistics import fmean
+
+from hocket.core.keys import Key
+from hocket.environments.battle import Battle
+from hocket.environments.battle_skills import CHARGE, GATHER, HOLD, SKILLS
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.squad_world import Planner, Squads, battles, fitting, fought
+from hocket.lab.texts_worlds import searched
+from hocket.methods.search.compass_smac import COMPASS_SMAC, SkillSynthesis
+from hocket.search.searcher import Bench
+from hocket.types import Scenario
+
+claim = Claims("compass-smac", "arXiv:2502.10148")
+SEEDS = range(40)
+
+FEW = {"hold": HOLD, "gather": GATHER}
+"""A library in which nothing goes for a foe."""
+
+REFUSED = {
+    "says no action": CHARGE.replace('"stay"', '"wait"'),
+    "says what is not legal": 'def walk(view):\n    "go north"\n    return "north"\n',
+    "fails": CHARGE.replace('view["foes"]', 'view["enemies"]'),
+    "does not end": CHARGE.replace('    foes = view["foes"]\n', "    while True:\n        pass\n"),
+    "says nothing of itself": CHARGE.replace('    "attack the nearest foe, or go there"\n', ""),
+    "reads files": CHARGE.replace('view["foes"]', 'open("/etc/passwd").readlines()'),
+    "is two": CHARGE + HOLD,
+}
+
+
+def charging(question: str) -> str:
+    """A reflecting model whose first version of a skill fails its check, and whose second does not."""
+    mends = question.startswith("This skill was refused")
+    return f"Going there would have helped.\n```python\n{CHARGE if mends else REFUSED['fails']}```"
+
+
+def waiting(view: object, skills: object) -> str:
+    """Stands where it is and attacks who comes."""
+    return "hold"
+
+
+@cache
+def wins(hops: int, planner: Planner = fitting, few: bool = False) -> tuple[bool, ...]:
+    world = battles(hops=hops, skills={**FEW, "charge": CHARGE} if few else SKILLS)
+    return tuple(battle.won for battle in fought(world, SEEDS, planner))
+
+
+def ahead(better: Sequence[bool], worse: Sequence[bool]) -> float:
+    """The difference of the win rates of the same battles, in standard errors."""
+    gaps = [int(a) - int(b) for a, b in zip(better, worse, strict=True)]
+    mean = fmean(gaps)
+    spread = math.sqrt(fmean((gap - mean) ** 2 for gap in gaps) / (len(gaps) - 1))
+    return mean / spread if spread else 0.0
+
+
+def grown(reflect: object, start: dict[str, str], **settings: int) -> Bench:
+    target = Squads(battles(skills=start))
+    searcher = SkillSynthesis(proposals=settings.pop("proposals", 4), **settings)
+    return searched(target, reflect, searcher, budget=400, practice=6, development=8)  # type: ignore[arg-type]
+
+
+@claim("A fact of who was seen where reaches exactly the agents within h links of one who saw it, as it is told them.")
+def _() -> Finding:
+    wrong, told = 0, 0
+    for hops in (0, 1, 2, 3):
+        world = battles(hops=hops, count=5, foes=2, size=23)
+        for seed in range(12):
+            battle = world.make(Scenario("battle"))
+            battle.reset(Key.of(seed))
+            _scatter(battle, seed)
+            near = _links(battle)
+            for number, agent in enumerate(battle.agents):
+                within = [m for m in range(5) if near[number][m] <= hops]
+                due = {f + 1 for f in range(2) if any(_sees(battle, m, 5 + f) for m in within)}
+                known = {foe["number"] for foe in battle.view(agent)["foes"]}
+                seen = {f + 1 for f in range(2) if _sees(battle, number, 5 + f)}
+                text = battle.observe(agent).text
+                wrong += known != due or any((f"Foe {n} " in text) != (n in due) for n in (1, 2))
+                told += len(due - seen)
+    return Finding(wrong == 0 and told > 20, say(wrong=wrong, facts_that_were_passed_on=told))
+
+
+def _scatter(battle: Battle, seed: int) -> None:
+    draw = Key.of(seed).derive("scatter").numpy()
+    cells = draw.permutation(12 * 12)[: len(battle.course.place[0])]
+    battle.course.place[0] = [[int(cell) // 12, int(cell) % 12] for cell in cells]
+    battle.course.health[0, int(draw.integers(5))] = 0
+
+
+def _apart(battle: Battle, one: int, other: int) -> int:
+    place = battle.course.place[0].tolist()
+    return max(abs(a - b) for a, b in zip(place[one], place[other], strict=True))  # type: ignore[no-any-return]
+
+
+def _sees(battle: Battle, one: int, other: int) -> bool:
+    up = battle.course.health[0] > 0
+    return bool(up[one] and up[other]) and _apart(battle, one, other) <= battle.world.ground.sight
+
+
+def _links(battle: Battle) -> list[dict[int, int]]:
+    """How many links from each soldier to each, by breadth; a fallen one hears and tells nothing."""
+    up, radio = battle.course.health[0] > 0, battle.world.ground.radio
+    found = []
+    for start in range(5):
+        far, edge = {start: 0}, [start]
+        while edge:
+            here = edge.pop(0)
+            for there in range(5):
+                if there not in far and up[here] and up[there] and _apart(battle, here, there) <= radio:
+                    far[there] = far[here] + 1
+                    edge.append(there)
+        found.append({m: far.get(m, 99) for m in range(5)})
+    return found
+
+
+@claim("With planners that take the skill that fits, the win rate rises from 0 to 2 hops.", slow=True)
+def _() -> Finding:
+    rates = [fmean(wins(hops)) for hops in (0, 1, 2)]
+    errors = ahead(wins(2), wins(0))
+    return Finding(errors > 2 and rates[0] < rates[1], say(win_rates=rates, standard_errors=errors))
+
+
+@claim(
+    "What was told is worth something: who acts on it wins more often than who waits; without hops nobody does.",
+    slow=True,
+)
+def _() -> Finding:
+    waits = wins(0, waiting)
+    gains, alone = ahead(wins(2), waits), ahead(wins(0), waits)
+    return Finding(gains > 2 and alone < 2, say(waiting=fmean(waits), ahead_by_2_hops=gains, ahead_by_none=alone))
+
+
+@claim(
+    "A skill that fails its check never enters the library, nor runs: asked for by the search, or said in battle.",
+    slow=True,
+)
+def _() -> Finding:
+    entered, ran, reasons = [], [], []
+    world = battles(hops=2)
+    for name, program in REFUSED.items():
+        bench = grown(lambda question, program=program: program, FEW, proposals=1, retries=0)
+        entered += [name] if len(bench.trials) > 1 else []
+        reasons += bench.refused
+        battle = world.make(Scenario("battle"))
+        battle.reset(Key.of(1))
+        battle.act(dict.fromkeys(battle.acting, program))
+        # Whoever was refused does what it did before.
+        ran += [name] if dict(battle.skills) != dict(SKILLS) or set(battle.chosen.values()) != {"hold"} else []
+    told = "refused" in battle.observe(battle.agents[0]).text
+    holds = not entered and not ran and told and len(reasons) == len(REFUSED)
+    return Finding(holds, f"entered: {entered}, ran: {ran}, reasons given: {len(reasons)} for {len(REFUSED)} skills")
+
+
+@claim("A program that passes, said in battle, joins the library of that battle alone, and runs from then on.")
+def _() -> Finding:
+    world = battles(hops=2, skills=FEW)
+    one, other = world.make(Scenario("battle")), world.make(Scenario("battle"))
+    for battle in (one, other):
+        battle.reset(Key.of(0))
+    first = one.acting[0]
+    one.act({agent: CHARGE if agent == first else "hold" for agent in one.acting})
+    legal = one.observe(first).actions or ()
+    holds = one.chosen[first] == "charge" and "charge" in legal and dict(other.skills) == FEW == dict(world.skills)
+    return Finding(holds, f"chosen: {one.chosen[first]}, of {', '.join(legal)}")
+
+
+@claim("Grown after lost battles the library wins more: a refused skill is mended, enters, and is the best.", slow=True)
+def _() -> Finding:
+    bench = grown(charging, FEW)
+    start, best = bench.trials[0], bench.best
+    library = dict(best.texts.skills or {})
+    errors = ahead(wins(2, few=True), wins(2, waiting))
+    holds = library == {**FEW, "charge": CHARGE} and best.score > start.score and errors > 2
+    scores = f"development {start.score:.3f} to {best.score:.3f}"
+    return Finding(holds and len(bench.refused) > 0, f"{scores}, {say(unseen_ahead_in_standard_errors=errors)}")
+
+
+@claim("Only lost battles are shown, and where all were won nobody is asked.")
+def _() -> Finding:
+    asked: list[str] = []
+
+    def listening(question: str) -> str:
+        asked.append(question)
+        return charging(question)
+
+    grown(listening, FEW, proposals=1, retries=0)
+    shows_lost = len(asked) == 1 and "lost after" in asked[0] and "won after" not in asked[0]
+    easy = Squads(battles(hops=2, health=40))
+    bench = searched(easy, listening, SkillSynthesis(proposals=3), budget=400, practice=4, development=4)
+    return Finding(shows_lost and len(asked) == 1 and len(bench.trials) == 1, say(questions=len(asked)))
+
+
+@claim("A skill that helps nobody is measured and not kept: what is returned is never worse on development.")
+def _() -> Finding:
+    run = 'def attack(view):\n    "attack the foe, go to the nearest that is known"\n    return "stay"\n'
+    bench = grown(lambda question: run, dict(SKILLS), proposals=1)
+    scores = [trial.score for trial in bench.trials]
+    return Finding(len(scores) == 2 and bench.best.number == 0 and scores[1] < scores[0], say(development=scores))
+
+
+claim.searched(
+    COMPASS_SMAC, charging, task="battle:3v3?skills=hold+gather", practice=2, development=3, evaluation=2, budget=800
+)

@@ -1,0 +1,111 @@
+"""Skirmishes of soldiers that choose skills, or write them, in words: task `battle:3v3`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hocket.core.columns import RETURNS
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.options import checked
+from hocket.environments.battle import Battle, Battles
+from hocket.environments.battle_skills import CHARGE, SKILLS
+from hocket.environments.joint.skirmish import Skirmish
+from hocket.environments.protocol import Environment
+from hocket.tasks.environment import EnvironmentTask
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lessons, any_move, episode
+from hocket.tools.skills import Sandboxed
+from hocket.types import Trajectory
+from hocket.workflows.skilled import Skilled
+
+SPREAD_OUT: Mapping[str, int] = {"size": 13, "spread": 5, "radio": 5, "health": 4, "strength": 3, "length": 60}
+"""Soldiers so far from each other that none sees another, each within the radio of its neighbours alone.
+
+Who hunts what it was told of wins more often here than who waits for foes where it stands.
+"""
+
+DOUBT = 0.1
+"""How often a beginner takes any skill."""
+
+
+class BattleTask(EnvironmentTask):
+    """Skirmishes without end. Success is victory; the reward pays for the foes' health as well."""
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 12 if "hunt" in self._skills else 160}
+
+    @property
+    def _skills(self) -> Mapping[str, str]:
+        assert isinstance(self.workflow, Skilled)
+        return self.workflow.library
+
+    @property
+    def lessons(self) -> Lessons:
+        """A beginner who hunts when it knows of a foe and holds when it does not, and now and then does anything.
+
+        Where it has no `hunt` it writes a skill of its own, once.
+        """
+        return Lessons(
+            "to hunt when a foe is known (by a skill it writes where there is none) and to hold else, with doubts",
+            60,
+            lambda scenario, rng: episode(self.workflow, scenario, beginner, rng),
+            talks=8,
+            then=lambda recipe: {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 40},
+        )
+
+    def success(self, trajectory: Trajectory) -> float:
+        return float(max(RETURNS.get(trajectory, {}).values(), default=0.0) > 1 - 1e-9)
+
+
+def beginner(environment: Environment, seat: str, rng: np.random.Generator) -> str:
+    """The choice of a beginner."""
+    assert isinstance(environment, Battle)
+    if rng.random() < DOUBT:
+        return any_move(environment, seat, rng)
+    if not environment.view(seat)["foes"]:
+        return "hold"
+    return next((name for name in ("hunt", "charge") if name in environment.skills), CHARGE)
+
+
+_GROUND = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
+
+
+def ground_of(soldiers: int, foes: int, settings: Mapping[str, int]) -> Skirmish:
+    """The ground with these settings of `Skirmish`; else `SPREAD_OUT`, larger where the line is longer, and 2 hops."""
+    rows = (soldiers - 1) * settings.get("spread", SPREAD_OUT["spread"]) + 1
+    size = max(SPREAD_OUT["size"], rows + 2)
+    return Skirmish(soldiers, foes, **{"hops": 2, **SPREAD_OUT, "size": size, **settings})
+
+
+def from_name(name: str, settings: Mapping[str, str]) -> BattleTask:
+    """The task with settings of the ground, how long a choice holds, and with which skills (`skills=hold+hunt`).
+
+    Raises:
+        ConfigurationError: for settings that are unknown or wrong.
+    """
+    found = re.fullmatch(r"battle:(\d+)v(\d+)", name)
+    if found is None:
+        raise ConfigurationError(f"there is no task {name!r}; write battle:3v3, soldiers and foes")
+    given: dict[str, Any] = checked(
+        name, settings, {**dict.fromkeys(_GROUND, int), "hold": int, "writing": bool, "skills": str}
+    )
+    named = given.pop("skills", "+".join(SKILLS)).split("+")
+    strange = next((one for one in named if one not in SKILLS), None)
+    if strange is not None:
+        raise ConfigurationError(f"task {name}: there is no skill {strange!r}{nearest(strange, SKILLS)}")
+    ground = {key: given.pop(key) for key in _GROUND if key in given}
+    world = Battles(
+        ground_of(int(found[1]), int(found[2]), ground), Sandboxed(), {one: SKILLS[one] for one in named}, **given
+    )
+    return BattleTask(Skilled(world, memory=False, instruct=False, turns=world.limit))
+
+
+BATTLE = TaskForm(
+    name="battle:WORLD",
+    description="soldiers who choose skills, or write them, against scripted foes, e.g. battle:3v3?hops=2",
+    make=from_name,
+)
