@@ -152,6 +152,11 @@ class Recipe:
         return any(getattr(stage, "post_decision", False) for stage in self.stages)
 
     @property
+    def belief(self) -> Any:
+        """What a stage says (`belief`) that the policy sums up what it saw with (see `hocket.policies.beliefs`)."""
+        return next((found for stage in self.stages if (found := getattr(stage, "belief", None)) is not None), None)
+
+    @property
     def learns_from_teacher(self) -> bool:
         """Whether a stage says (`learns_from_teacher`) that its reference is meant to be a better model."""
         return any(getattr(stage, "learns_from_teacher", False) for stage in self.stages)

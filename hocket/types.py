@@ -329,6 +329,7 @@ class Quantity(enum.StrEnum):
     VALUE = "value"
     KL_EXACT = "kl_exact"
     SCORE = "score"
+    BELIEF = "belief"
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,8 @@ class Evaluation:
 
     `kl_exact` is KL(policy || reference) over all actions at each decision, in nats. `score` `[T, K]` is what a scorer
     gives: K numbers read after the decision, that the decision itself enters, unlike `value`, which is of the state
-    before it. A scorer has no log-probs: its `logp` is 0.
+    before it. A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is what a belief tells the loss that trains
+    it (see `hocket.policies.beliefs`).
     """
 
     logp: Tensor
@@ -345,6 +347,7 @@ class Evaluation:
     value: Tensor | None = None
     kl_exact: Tensor | None = None
     score: Tensor | None = None
+    belief: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

@@ -9,7 +9,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -22,10 +22,12 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
+from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
 from hocket.policies.control_bodies import Convolution, Recurrent
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
 from hocket.policies.settings import NetworkSettings
+from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
 
@@ -70,6 +72,9 @@ class ControlPolicy:
     A recurrent body carries a state along the decisions of a turn, from 0; who samples holds it (`carries`, `sample`),
     and learning computes it anew from each turn's beginning, so mini-batches are of whole trajectories.
 
+    A policy that `believe`s has a part that sums up what its agent has seen; actor and critic read that beside what is
+    seen now, and learn nothing of it: see `hocket.policies.beliefs`.
+
     With `network.normalise` the networks read what they see less its running mean over its running deviation. Both are
     of all decisions learnt from so far and change by `observe` alone, after an update: a batch is learnt from with the
     numbers that it was sampled with. They are weights like others: saved, copied, and sent with them.
@@ -99,12 +104,15 @@ class ControlPolicy:
         self.foresees = False
         self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
         self._key = key
+        self._form: BeliefForm | None = None
+        self._believes = 0
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._network(self.actions, "actor", 0.01), log_std)
         if self.network.normalise:
             self._module.seen = Normaliser(self.observations)
         self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
         self._gathered_joint: tuple[Sequence[NDArray[Any] | None], Tensor] | None = None
+        self._believed: tuple[Sequence[NDArray[Any]], Tensor] | None = None
 
     @classmethod
     def for_task(cls, task: Spaces, *, key: Key, name: str = "policy", network: NetworkSettings | None = None) -> Self:
@@ -113,7 +121,7 @@ class ControlPolicy:
 
     def _network(self, outputs: int, purpose: str, gain: float) -> nn.Module:
         joint = self.joint if self.central and purpose == "critic" else 0
-        inputs, key = joint + self.observations, self._key.derive(purpose)
+        inputs, key = joint + self.observations + self._believes, self._key.derive(purpose)
         if self.network.body == "recurrent":
             return Recurrent(inputs, self.hidden, outputs, last_gain=gain, key=key)
         if self.network.body == "convolution":
@@ -129,7 +137,12 @@ class ControlPolicy:
 
     @property
     def recurrent(self) -> bool:
-        return self.network.body == "recurrent"
+        """Whether what it decides depends on what was seen before."""
+        return self.network.body == "recurrent" or self._form is not None
+
+    @property
+    def _beliefs(self) -> Beliefs | None:
+        return cast(Beliefs | None, self._module.beliefs)
 
     @property
     def granularity(self) -> Level:
@@ -139,6 +152,12 @@ class ControlPolicy:
     @property
     def carries(self) -> int:
         """Numbers carried from decision to decision; 0 where each depends on what is seen then alone."""
+        beliefs = self._beliefs
+        return self._own + (0 if beliefs is None else beliefs.acting.carries)
+
+    @property
+    def _own(self) -> int:
+        """What the actor's own body carries."""
         return self._module.actor.carries if isinstance(self._module.actor, Recurrent) else 0
 
     @property
@@ -146,12 +165,13 @@ class ControlPolicy:
         return self._module
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
-        """The weights by part: `actor`, and `critic` where there is one; see `hocket.update.parts`."""
+        """The weights by part: `actor`, and `critic` and `belief` where there is one; see `hocket.update.parts`."""
         critics = (self._module.critic, self._module.after)
         critic = [weight for one in critics if one is not None for weight in one.parameters()]
-        others = {id(weight) for weight in critic}
+        belief = [] if self._beliefs is None else list(self._beliefs.parameters())
+        others = {id(weight) for weight in (*critic, *belief)}
         found = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
-        return {**found, "critic": critic} if critic else found
+        return {**found, **({"critic": critic} if critic else {}), **({"belief": belief} if belief else {})}
 
     def require(self, needs: frozenset[Quantity]) -> None:
         """Adds the critic when a value is needed."""
@@ -193,6 +213,24 @@ class ControlPolicy:
             raise ConfigurationError(f"policy {self.name!r} has a single critic already; train it anew")
         self.foresees = True
 
+    def believe(self, form: BeliefForm) -> None:
+        """Gives actor and critic a belief to read, made anew from the policy's key; nothing if it has this one.
+
+        Raises:
+            ConfigurationError: where a critic or another belief is there already.
+        """
+        if self._form == form:
+            return
+        if self._module.critic is not None or self._form is not None:
+            raise ConfigurationError(
+                f"policy {self.name!r} has {'another belief' if self._form else 'a critic without a belief'} already; "
+                "train it anew"
+            )
+        key = self._key.derive("belief")
+        learnt = form.build(self.observations, self.actions, discrete=self.discrete, key=key)
+        self._form, self._believes, self._module.beliefs = form, learnt.size, Beliefs(learnt)
+        self._module.actor = self._network(self.actions, "actor", 0.01)
+
     # ------------------------------------------------------------ acting
 
     @property
@@ -230,13 +268,19 @@ class ControlPolicy:
 
     def _acting(self, seen: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
         """The actor's outputs; `carried` is changed in place."""
-        actor = self._module.actor
+        actor, beliefs = self._module.actor, self._beliefs
+        if self.carries and carried is None:
+            raise ValueError(f"policy {self.name!r} remembers: give what it carries")
+        if beliefs is not None:
+            assert carried is not None
+            belief, state = beliefs.acting.step(seen, torch.from_numpy(carried[:, self._own :]))
+            carried[:, self._own :] = state.numpy()
+            seen = torch.cat([seen, belief], 1)
         if not isinstance(actor, Recurrent):
             return actor(seen)  # type: ignore[no-any-return]
-        if carried is None:
-            raise ValueError(f"policy {self.name!r} is recurrent: give what it carries")
-        outputs, state = actor.step(seen, torch.from_numpy(carried))
-        carried[...] = state.numpy()
+        assert carried is not None
+        outputs, state = actor.step(seen, torch.from_numpy(carried[:, : self._own]))
+        carried[:, : self._own] = state.numpy()
         return outputs
 
     def _seen(self, observations: Tensor) -> Tensor:
@@ -252,7 +296,7 @@ class ControlPolicy:
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
         if self.recurrent and len(decisions) > _ROWS:
-            return _of_whole_turns(batch.turn[decisions], decisions)
+            return of_whole_turns(batch.turn[decisions], decisions, _ROWS)
         return [decisions[start : start + _ROWS] for start in range(0, len(decisions), _ROWS)]
 
     def evaluate(
@@ -289,7 +333,28 @@ class ControlPolicy:
             entropy=scattered(head.entropy()) if Quantity.ENTROPY in wanted else None,
             value=value,
             kl_exact=kl,
+            belief=self._told(batch, chosen) if Quantity.BELIEF in wanted else None,
         )
+
+    def _told(self, batch: Batch, chosen: Tensor) -> Tensor:
+        """What the belief that is learnt tells its loss at the chosen decisions, `[T, D]`, 0 elsewhere."""
+        if self._beliefs is None:
+            raise ValueError(f"policy {self.name!r} has no belief: call believe first")
+        index, place = sequences(batch, chosen)
+        seen = self._seen(self._observations(batch))[index]
+        told = self._beliefs.learnt.told(Paths(seen, batch.action[index]))[place]
+        return told.new_zeros(batch.decisions, told.shape[1]).index_put((chosen,), told)
+
+    def beliefs(self, batch: Batch) -> Tensor:
+        """What the policy that acts believes before each decision of a batch, `[T, size]`, without gradient."""
+        if self._beliefs is None:
+            raise ValueError(f"policy {self.name!r} has no belief: call believe first")
+        if self._believed is None or self._believed[0] is not batch.observation:
+            index, place = sequences(batch, torch.arange(batch.decisions))
+            with torch.no_grad():
+                found = self._beliefs.acting(self._seen(self._observations(batch))[index])[place]
+            self._believed = (batch.observation, found)
+        return self._believed[1]
 
     def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Categorical | DiagonalGaussian:
         """The distributions that the chosen decisions were drawn from, as they are now."""
@@ -305,13 +370,14 @@ class ControlPolicy:
         """What a network gives at the chosen decisions, `[K, outputs]`, from what it reads before each."""
         if not isinstance(network, Recurrent):
             return network(read(batch, chosen))  # type: ignore[no-any-return]
-        index, place = _sequences(batch, chosen)
+        index, place = sequences(batch, chosen)
         rows = read(batch, index.flatten()).reshape(*index.shape, -1)
         return network(rows)[place]  # type: ignore[no-any-return]
 
     def _read(self, batch: Batch, chosen: Tensor) -> Tensor:
-        """What the actor reads before the chosen decisions, `[K, O]`."""
-        return self._seen(self._observations(batch)[chosen])
+        """What the actor reads before the chosen decisions, `[K, O]`, and what it believes then, where it does."""
+        seen = self._seen(self._observations(batch)[chosen])
+        return seen if self._beliefs is None else torch.cat([seen, self.beliefs(batch)[chosen]], 1)
 
     def _allowed(self, batch: Batch, chosen: Tensor) -> Tensor | None:
         """Which actions the chosen decisions were kept to, `[K, A]` bool; None where none was kept to any."""
@@ -396,6 +462,8 @@ class ControlPolicy:
         ]
         if found:
             joined = self._seen(torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found])))
+            if self._beliefs is not None:
+                joined = torch.cat([joined, self._last_beliefs(batch, found, joined)], 1)
             if self.central:
                 whole = [np.asarray(batch.final_joint[row], np.float32) for row in found]
                 joined = torch.cat([self._whole(torch.from_numpy(np.stack(whole))), joined], 1)
@@ -408,17 +476,26 @@ class ControlPolicy:
         critic = self._critic
         if not isinstance(critic, Recurrent):
             return critic(final).squeeze(-1)  # type: ignore[no-any-return]
-        last, turn = batch.last().tolist(), batch.turn[batch.occurrences.decision]
-        paths = []
-        for row, end in zip(rows, final, strict=True):
-            before = torch.nonzero(batch.turn == turn[last[row]]).flatten() if last[row] >= 0 else turn[:0]
-            paths.append(torch.cat([self._valued(batch, before), end[None]]))
-        lengths = torch.tensor([len(path) for path in paths])
-        values: Tensor = critic(nn.utils.rnn.pad_sequence(paths, batch_first=True)).squeeze(-1)
-        return values[torch.arange(len(paths)), lengths - 1]
+        earlier = (self._valued(batch, own) for own in before(batch, rows))
+        ends = [torch.cat([read, end[None]]) for read, end in zip(earlier, final, strict=True)]
+        return at_ends(critic, ends).squeeze(-1)
+
+    def _last_beliefs(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:
+        """What is believed when `final` `[R, O]` was seen last in these trajectories, `[R, size]`."""
+        assert self._beliefs is not None
+        seen = self._seen(self._observations(batch))
+        ends = [torch.cat([seen[own], end[None]]) for own, end in zip(before(batch, rows), final, strict=True)]
+        with torch.no_grad():
+            return at_ends(self._beliefs.acting, ends)
 
     def observe(self, batch: Batch) -> None:
-        """Counts what this policy saw in a batch among what it normalises by; the learner calls it after an update."""
+        """Counts what this policy saw in a batch among what it normalises by, and lets what was learnt of beliefs act.
+
+        The learner calls it after an update.
+        """
+        if self._beliefs is not None:
+            self._beliefs.go_on()
+        self._believed = None
         seen, whole = self._module.seen, self._module.whole
         if seen is None:
             return
@@ -433,7 +510,7 @@ class ControlPolicy:
         clone = copy.copy(self)
         clone._module = copy.deepcopy(self._module)
         clone._module.requires_grad_(False)
-        clone._gathered = clone._gathered_joint = None
+        clone._gathered = clone._gathered_joint = clone._believed = None
         return clone
 
     def _config(self) -> dict[str, Any]:
@@ -444,6 +521,7 @@ class ControlPolicy:
             "hidden": list(self.hidden),
             **({"joint": self.joint} if self.central else {}),
             **({"post": self.post} if self.foresees else {}),
+            **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
         }
@@ -474,32 +552,6 @@ class ControlPolicy:
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
+        self._believed = None
         if any(not name.startswith(("critic.", "after.")) for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")
-
-
-def _of_whole_turns(turn: Tensor, decisions: Tensor) -> list[Tensor]:
-    """Rising decisions and the turn of each, `[K]`, in parts of whole turns, of some `_ROWS` decisions or one turn."""
-    _, sizes = torch.unique_consecutive(turn, return_counts=True)
-    parts, held = [0], 0
-    for size in sizes.tolist():
-        if held and held + size > _ROWS:
-            parts.append(0)
-            held = 0
-        parts[-1] += size
-        held += size
-    return list(torch.split(decisions, parts))
-
-
-def _sequences(batch: Batch, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """The turns in which decisions were chosen, from their beginnings on, and where in them each of these stands.
-
-    Decisions `[U, L]`; where a turn is shorter its last one fills the row, which nothing before depends on.
-    """
-    lengths = torch.bincount(batch.turn, minlength=batch.turns)
-    starts = torch.cumsum(lengths, 0) - lengths
-    turns, row = torch.unique(batch.turn[chosen], return_inverse=True)
-    position = chosen - starts[batch.turn[chosen]]
-    longest = int(position.max()) + 1 if len(chosen) else 0
-    index = starts[turns][:, None] + torch.minimum(torch.arange(longest), lengths[turns][:, None] - 1)
-    return index, (row, position)

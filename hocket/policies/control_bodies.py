@@ -17,17 +17,17 @@ from hocket.core.keys import Key
 from hocket.policies.control_networks import Perceptron
 
 
-class Recurrent(nn.Module):
-    """A gated recurrent unit (Cho et al. 2014) between perceptrons: what it gives depends on all inputs so far.
+class Memory(nn.Module):
+    """A gated recurrent unit (Cho et al. 2014): its state after each input depends on all inputs so far.
 
     Inputs pass the layers `hidden[:-1]` with tanh, then `hidden[-1]` gated units, whose state it carries and which
-    start at 0, then one linear layer. Recurrent weights are orthogonal per gate.
+    start at 0. Recurrent weights are orthogonal per gate.
 
     Raises:
         ConfigurationError: without any hidden units.
     """
 
-    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, *, last_gain: float, key: Key) -> None:
+    def __init__(self, inputs: int, hidden: Sequence[int], *, key: Key) -> None:
         super().__init__()
         if not hidden:
             raise ConfigurationError("network.hidden is empty, and a recurrent body carries its last layer; name one")
@@ -38,22 +38,37 @@ class Recurrent(nn.Module):
         self.onward = nn.Parameter(_gates(self.carries, self.carries, key.derive("onward")))
         self.bias_into = nn.Parameter(torch.zeros(3 * self.carries))
         self.bias_onward = nn.Parameter(torch.zeros(3 * self.carries))
-        self.after = Perceptron((self.carries, outputs), last_gain=last_gain, key=key.derive("after"))
 
     def _read(self, inputs: Tensor) -> Tensor:
         return torch.tanh(self.before(inputs)) if len(self.before.weights) else inputs
 
+    def onto(self, inputs: Tensor, carried: Tensor) -> Tensor:
+        """The states `[B, carries]` after the next input of each row, `[B, I]`."""
+        return torch.gru_cell(self._read(inputs), carried, self.into, self.onward, self.bias_into, self.bias_onward)
+
+    def states(self, inputs: Tensor) -> Tensor:
+        """The states `[U, L, carries]` after every input of U sequences from their beginning, `[U, L, I]`."""
+        weights: list[Tensor] = [self.into, self.onward, self.bias_into, self.bias_onward]
+        start = inputs.new_zeros(1, len(inputs), self.carries)
+        states, _ = torch.gru(self._read(inputs), start, weights, True, 1, 0.0, False, False, True)
+        return states
+
+
+class Recurrent(Memory):
+    """A `Memory` as a body: what it gives, a linear layer of its state, depends on all inputs so far."""
+
+    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, *, last_gain: float, key: Key) -> None:
+        super().__init__(inputs, hidden, key=key)
+        self.after = Perceptron((self.carries, outputs), last_gain=last_gain, key=key.derive("after"))
+
     def step(self, inputs: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs `[B, outputs]` at the next decision of each row, `[B, I]`, and what is carried on, `[B, carries]`."""
-        state = torch.gru_cell(self._read(inputs), carried, self.into, self.onward, self.bias_into, self.bias_onward)
+        state = self.onto(inputs, carried)
         return self.after(state), state
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs `[U, L, outputs]` at every decision of U sequences from their beginning, `[U, L, I]`."""
-        weights: list[Tensor] = [self.into, self.onward, self.bias_into, self.bias_onward]
-        start = inputs.new_zeros(1, len(inputs), self.carries)
-        states, _ = torch.gru(self._read(inputs), start, weights, True, 1, 0.0, False, False, True)
-        outputs: Tensor = self.after(states)
+        outputs: Tensor = self.after(self.states(inputs))
         return outputs
 
 

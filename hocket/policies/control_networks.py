@@ -87,7 +87,7 @@ class ActorCritic(nn.Module):
     """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
     `seen` normalises what agents see, `whole` the joint state, where the policy is asked to. `after` is a critic of the
-    state between decision and chance.
+    state between decision and chance, `beliefs` what sums up all that was seen.
     """
 
     critic: nn.Module | None
@@ -95,10 +95,11 @@ class ActorCritic(nn.Module):
     log_std: nn.Parameter | None
     seen: Normaliser | None
     whole: Normaliser | None
+    beliefs: nn.Module | None
 
     def __init__(self, actor: nn.Module, log_std: Tensor | None) -> None:
         super().__init__()
         self.actor = actor
         self.log_std = None if log_std is None else nn.Parameter(log_std)
         self.critic = self.after = None
-        self.seen = self.whole = None
+        self.seen = self.whole = self.beliefs = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
+from hocket.core.worlds import JointWorld
+from hocket.environments.joint.bandits import Bandit
 from hocket.environments.joint.recall import Corridor
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
@@ -21,14 +23,24 @@ _SUGGESTED: Mapping[str, Any] = {
 }
 
 
+_WORLDS: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
+    "corridor": (Corridor, {"length": int}),
+    "bandit": (Bandit, {"arms": int, "length": int, "noise": int}),
+}
+"""By name, and what the name may set."""
+
+
 def _recall(name: str, settings: Mapping[str, str]) -> JointTask:
-    if name != "recall:corridor":
-        raise ConfigurationError(f"there is no task {name!r}; choose recall:corridor")
-    return JointTask(Corridor(**checked(name, settings, {"length": int})), suggested=_SUGGESTED)
+    kind = name.removeprefix("recall:")
+    if kind not in _WORLDS:
+        raise ConfigurationError(f"there is no task {name!r}{nearest(kind, _WORLDS)}; choose from {', '.join(_WORLDS)}")
+    make, hints = _WORLDS[kind]
+    return JointTask(make(**checked(name, settings, hints)), suggested=_SUGGESTED)
 
 
 RECALL = TaskForm(
-    name="recall:corridor",
-    description="a cue to remember to the end of a corridor, with recurrent networks, e.g. recall:corridor?length=8",
+    name="recall:WORLD",
+    description="worlds that ask for memory: a cue at the end of a corridor, recall:corridor?length=8, or arms that "
+    "nobody has met before, recall:bandit?arms=2",
     make=_recall,
 )

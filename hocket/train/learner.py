@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -47,6 +47,13 @@ class Foresees(Protocol):
     """A policy that can have a critic of the states between decision and chance."""
 
     def foresee(self) -> None: ...
+
+
+@runtime_checkable
+class Believes(Protocol):
+    """A policy that can have a part that sums up what it saw."""
+
+    def believe(self, form: Any) -> None: ...
 
 
 @runtime_checkable
@@ -94,6 +101,8 @@ class Learner:
             _centralised(policy)
         if recipe.post_decision:
             _foreseeing(policy)
+        if recipe.belief is not None:
+            _believing(policy, recipe.belief)
         policy.require(self.needs)
         self.total_steps = total_steps
         self.frozen = frozen
@@ -259,3 +268,12 @@ def _foreseeing(policy: Policy) -> None:
             "in none; use ppo"
         )
     policy.foresee()
+
+
+def _believing(policy: Policy, form: Any) -> None:
+    if not isinstance(policy, Believes):
+        raise ConfigurationError(
+            f"beliefs that a loss of their own trains are parts of control policies, and {type(policy).__name__} is "
+            "none; choose a task such as recall:bandit, or another recipe"
+        )
+    policy.believe(form)

@@ -1,0 +1,49 @@
+"""Turns of a batch as sequences, for networks that remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from hocket.core.batch import Batch
+
+
+def sequences(batch: Batch, chosen: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The turns in which decisions were chosen, from their beginnings on, and where in them each of these stands.
+
+    Decisions `[U, L]`; where a turn is shorter its last one fills the row, which nothing before depends on.
+    """
+    lengths = torch.bincount(batch.turn, minlength=batch.turns)
+    starts = torch.cumsum(lengths, 0) - lengths
+    turns, row = torch.unique(batch.turn[chosen], return_inverse=True)
+    position = chosen - starts[batch.turn[chosen]]
+    longest = int(position.max()) + 1 if len(chosen) else 0
+    index = starts[turns][:, None] + torch.minimum(torch.arange(longest), lengths[turns][:, None] - 1)
+    return index, (row, position)
+
+
+def before(batch: Batch, rows: Sequence[int]) -> list[Tensor]:
+    """The decisions of the turn in which each of these trajectories ended."""
+    last, turn = batch.last().tolist(), batch.turn[batch.occurrences.decision]
+    return [torch.nonzero(batch.turn == turn[last[row]]).flatten() if last[row] >= 0 else turn[:0] for row in rows]
+
+
+def at_ends(network: nn.Module, found: Sequence[Tensor]) -> Tensor:
+    """What a network gives at the end of each of R sequences, `[R, outputs]`."""
+    given: Tensor = network(nn.utils.rnn.pad_sequence(list(found), batch_first=True))
+    return given[torch.arange(len(found)), torch.tensor([len(one) - 1 for one in found])]
+
+
+def of_whole_turns(turn: Tensor, decisions: Tensor, rows: int) -> list[Tensor]:
+    """Rising decisions and the turn of each, `[K]`, in parts of whole turns, of some `rows` or one turn."""
+    _, sizes = torch.unique_consecutive(turn, return_counts=True)
+    parts, held = [0], 0
+    for size in sizes.tolist():
+        if held and held + size > rows:
+            parts.append(0)
+            held = 0
+        parts[-1] += size
+        held += size
+    return list(torch.split(decisions, parts))
