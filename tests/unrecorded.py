@@ -10,5 +10,5 @@ IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "pdppo", "prism-3d-pbr
 
 
 def recordable(name: str, recipe: Recipe) -> bool:
-    """Whether a batch of recorded log-probs holds all that a recipe reads: no worlds, whole distributions or scores."""
-    return name not in IN_WORLDS and Quantity.KL_EXACT not in recipe.needs and not recipe.outputs
+    """Whether recorded log-probs hold all that a recipe reads: no worlds, beliefs, whole distributions or scores."""
+    return name not in IN_WORLDS and not recipe.needs & {Quantity.KL_EXACT, Quantity.BELIEF} and not recipe.outputs

@@ -148,6 +148,8 @@ def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
         raise HocketError(f"{recipe.name} needs entropy in every trajectory")
     # What a rollout has measured for its next choice is nothing that a batch is learnt from by.
     reads = frozenset[Column]().union(*(stage.reads for stage in recipe.stages if stage.room != "rollout"))
+    if Quantity.BELIEF in recipe.needs:
+        raise HocketError(f"{recipe.name} needs a policy's beliefs, which a recorded batch does not hold")
     if Quantity.KL_EXACT in recipe.needs or any(isinstance(column, Annotator) for column in reads):
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 

@@ -40,7 +40,6 @@ def _recall(name: str, settings: Mapping[str, str]) -> JointTask:
 
 RECALL = TaskForm(
     name="recall:WORLD",
-    description="worlds that ask for memory: a cue at the end of a corridor, recall:corridor?length=8, or arms that "
-    "nobody has met before, recall:bandit?arms=2",
+    description="worlds that ask for memory: recall:corridor?length=8, or recall:bandit?arms=2, new arms",
     make=_recall,
 )

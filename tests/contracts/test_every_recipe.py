@@ -49,8 +49,8 @@ SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
 TAUGHT = ("mmedagent-rl",)
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
-TEXTUAL = ("mpo-mixed-online", "rluf", "toa", "toa-dpo")
-"""They read recorded pairs, judge words, or have answers read by others, which no task of control has."""
+TEXTUAL = ("latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
+"""They read recorded pairs, judge words, compare tokens, or have answers read by others, which no control task has."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 SCENES = ("prism-3d-pbrl",)
@@ -70,6 +70,8 @@ JOINT = {
     "follower": "use mapf:planned",
 }
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
+BELIEVING = {"contrabar": "choose a task such as recall:bandit"}
+"""They learn beliefs of their own of what is unknown, which no language model has."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -133,7 +135,8 @@ def unseen(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *TAUGHT}))
+    "name",
+    map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *TAUGHT})),
 )
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
@@ -196,8 +199,8 @@ def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 
-@pytest.mark.parametrize(("name", "why"), JOINT.items())
-def test_what_reads_joint_worlds_is_refused_for_words(name: str, why: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "why"), [*JOINT.items(), *BELIEVING.items()])
+def test_what_reads_worlds_is_refused_for_words(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=why):
         first_steps(name, "sums", tmp_path, reward=True)
 

@@ -103,7 +103,7 @@ class Growing:
         old = max(self.rule.ages)
         full = len(self.live) >= self.rule.branches
         settled = full and all(way.over(self.time) or self.time - way.born > old for way in self.live)
-        return settled or all(way.over(self.time) for way in self.live) or self.time == self.rule.horizon
+        return settled or all(way.over(self.time) for way in self.live) or self.time == self.rule.height
 
     def _fork(self) -> None:
         """New ways at `time`: second choices first, then third ones, in the order of the ways, as there is room."""
@@ -199,7 +199,7 @@ class LookaheadTrees(Rollout):
     `candidates` next likely ones starts a way of its own if its probability exceeds `least` and is less than `gap`
     below the chosen one's, while there are fewer ways than wanted. At each of `ages` tokens a way is compared with the
     one it left: if less than `distance` of the tokens differ (edit distance over length, neither having ended), it is
-    cut off, and what left it as well. When all ways are there and older than the last age, or `horizon` is reached,
+    cut off, and what left it as well. When all ways are there and older than the last age, or `height` is reached,
     each goes on by ordinary sampling; a way that ended before stays as it is. Ways that are missing then are plain
     samples. All are one group.
 
@@ -207,7 +207,7 @@ class LookaheadTrees(Rollout):
     `steered` counts these tokens, and `rollout/steered_logp` is what this bias comes to.
 
     Attributes:
-        ages: in tokens. horizon: the most tokens of a tree; None for no bound.
+        ages: in tokens. height: the most tokens of a tree; None for no bound.
         spared: a way that left a token that is part of this text is never cut off; `SYMBOLS` are the release's.
         shares, until: the share of ways among the samples, and the last step of each share but the last one; one share
             holds throughout.
@@ -221,7 +221,7 @@ class LookaheadTrees(Rollout):
     gap: float = 0.15
     ages: tuple[int, ...] = (20, 30, 50)
     distance: float = 0.4
-    horizon: int | None = None
+    height: int | None = None
     spared: str = ""
     shares: tuple[float, ...] = (1.0,)
     until: tuple[int, ...] = ()
@@ -229,10 +229,10 @@ class LookaheadTrees(Rollout):
     needs_text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.samples < 2 or self.candidates < 1 or (self.horizon is not None and self.horizon < 1):
+        if self.samples < 2 or self.candidates < 1 or (self.height is not None and self.height < 1):
             raise ValueError(
-                f"samples must be at least 2, candidates and horizon at least 1, not {self.samples}, {self.candidates} "
-                f"and {self.horizon}"
+                f"samples must be at least 2, candidates and height at least 1, not {self.samples}, {self.candidates} "
+                f"and {self.height}"
             )
         if not (0 <= self.least < 1 and 0 < self.gap <= 1 and 0 <= self.distance <= 1):
             raise ValueError(

@@ -55,9 +55,9 @@ class UserLove(Combine):
         for name in (self.love, *(() if self.floor is None else (self.help,))):
             if name not in given or given[name].level is not Level.TRAJECTORY:
                 raise ConfigurationError(
-                    f"UserLove reads a score {name!r} of trajectories, and there is none; name a reward so, or set "
-                    f"combine.{'love' if name == self.love else 'help'} to the name of one, such as that of "
-                    "--reward model:RUN"
+                    f"UserLove reads a score {name!r} of trajectories, and there are {', '.join(given) or 'none'}; set "
+                    f"combine.{'love' if name == self.love else 'help'} to the name of one: that of --reward model:RUN "
+                    "is RUN"
                 )
         loved = torch.sigmoid(given[self.love].values)
         if self.floor is not None:

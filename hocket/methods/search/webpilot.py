@@ -362,6 +362,7 @@ class PageSearch(Rollout):
     judge: Judge | None = None
 
     asks_judge: ClassVar[bool] = True
+    needs_text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if min(self.searches, self.ends, self.moves) < 1 or self.refinements < 0 or not 0 <= self.weight <= 1:

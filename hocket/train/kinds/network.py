@@ -52,10 +52,13 @@ class Network(Kind):
             raise ConfigurationError(
                 f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}"
             )
-        if any(recipe.curriculum.needs_text for recipe, _ in config.phases):
-            raise ConfigurationError(
-                f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo"
-            )
+        for recipe, _ in config.phases:
+            if recipe.curriculum.needs_text:
+                raise ConfigurationError(
+                    f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo"
+                )
+            if recipe.rollout.needs_text:
+                raise ConfigurationError(f"task {task.name} is {self.name}, and {recipe.name} samples words; use ppo")
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
         player.reference = references[POLICY]

@@ -85,7 +85,7 @@ def by_token(bench: TalkBench, question: str) -> list[list[int]]:
     def over(number: int) -> bool:
         return ways[number][0][-1:] == [end] or len(ways[number][0]) == LONGEST
 
-    while not all(map(over, live)) and time != rule.horizon:
+    while not all(map(over, live)) and time != rule.height:
         aged = all(over(number) or time - ways[number][1] > max(rule.ages) for number in live)
         if len(live) == rule.samples and aged:
             break
@@ -131,7 +131,7 @@ def levenshtein(one: Sequence[int], other: Sequence[int]) -> int:
 RULES: Sequence[Mapping[str, Any]] = (
     {"samples": 6, "ages": (2, 4)},
     {"samples": 8, "ages": (3,), "distance": 0.7, "candidates": 2, "least": 0.15},
-    {"samples": 5, "ages": (2, 3, 5), "distance": 0.6, "horizon": 6, "gap": 0.9, "least": 0.05},
+    {"samples": 5, "ages": (2, 3, 5), "distance": 0.6, "height": 6, "gap": 0.9, "least": 0.05},
     {"samples": 4, "ages": (1, 4), "distance": 0.5, "gap": 0.3},
 )
 
@@ -238,7 +238,7 @@ def worth(bench: TalkBench, question: str, said: tuple[str, ...]) -> float:
     "group's mean reward is that of its ways, not the policy's."
 )
 def _() -> Finding:
-    made = wanderer(LATR, 4, length=5, samples=6, ages=(1,), horizon=3)
+    made = wanderer(LATR, 4, length=5, samples=6, ages=(1,), height=3)
     (policy,) = made.policies.values()
     worst, due, right = 0.0, list[float](), list[float]()
     for seed in range(60):
@@ -383,7 +383,7 @@ def _() -> Finding:
         said.append(str(error))
     settings: Sequence[Mapping[str, Any]] = (
         {"samples": 1},
-        *({"candidates": 0}, {"horizon": 0}, {"least": 1.0}, {"gap": 0.0}, {"distance": 1.1}),
+        *({"candidates": 0}, {"height": 0}, {"least": 1.0}, {"gap": 0.0}, {"distance": 1.1}),
         *({"ages": ()}, {"ages": (0,)}, {"shares": ()}, {"shares": (1.5,)}, {"shares": (1.0, 0.5)}),
         {"shares": (1.0, 0.5, 0.0), "until": (5, 5)},
     )
