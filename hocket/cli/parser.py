@@ -263,7 +263,11 @@ def _train(parser: _Parser) -> None:
         ),
         ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
         ("--teacher", "MODEL", "a model or a run in the reference's place, for recipes that are held against one"),
-        ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared"),
+        (
+            "--embedder",
+            "NAME",
+            "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared or searched",
+        ),
         ("--run", "NAME", "name of the run folder (the next free one)"),
         ("--runs", "DIR", "where run folders are (runs)"),
         ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),

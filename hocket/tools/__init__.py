@@ -28,7 +28,8 @@ def find(name: str) -> Tool:
     """The tool called `name`, with its usual settings, or `search:PATH` over documents of one's own.
 
     PATH is a folder of texts or a `.jsonl` file, see `hocket.tools.documents`; `search:PATH?top=3&words=100` says how
-    many passages are answered and how long those of a folder are.
+    many passages are answered and how long those of a folder are. `rank` is `words` for BM25, `embedding` for the
+    cosine of vectors, or `both`; a run gives the vectors, by its `--embedder`.
 
     Raises:
         ConfigurationError: for an unknown name, with the nearest, and documents that cannot be read.
@@ -44,12 +45,14 @@ def find(name: str) -> Tool:
 
 def _search(name: str) -> Tool:
     from hocket.tools.documents import documents_of
+    from hocket.tools.embedded import EmbeddedIndex, Rank
     from hocket.tools.search import Index, Search
 
     path, settings = parse_name(name.removeprefix(SEARCH), "tool")
-    given = checked(SEARCH + path, settings, {"top": int, "words": int}, kind="tool")
-    documents = documents_of(path, given.get("words", 100))
-    return cast(Tool, Search(Index(documents), given.get("top", 3)))
+    given = checked(SEARCH + path, settings, {"top": int, "words": int, "rank": Rank}, kind="tool")
+    documents, rank = documents_of(path, given.get("words", 100)), given.get("rank", "words")
+    index = Index(documents) if rank == "words" else EmbeddedIndex(documents, rank)
+    return cast(Tool, Search(index, given.get("top", 3)))
 
 
 def find_all(names: str) -> tuple[Tool, ...]:

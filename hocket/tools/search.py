@@ -23,6 +23,8 @@ class Index:
         ConfigurationError: when `bm25s` is not installed, or there is no document.
     """
 
+    about = "Articles that contain the words of a query, best first."
+
     def __init__(self, documents: Sequence[Document]) -> None:
         if not documents:
             raise ConfigurationError("an index needs at least one document")
@@ -34,6 +36,11 @@ class Index:
         self._ranker = BM25(method="lucene", backend="numpy", auto_compile=False)
         self._ranker.index([words(f"{one.title} {one.text}") for one in self.documents], show_progress=False)
         self._known = frozenset(word for word in self._ranker.vocab_dict if word)
+
+    @property
+    def outside(self) -> bool:
+        """Whether what is found may be otherwise another time."""
+        return False
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """A score per document, `[D]`; 0 where no word of the query stands in it."""
@@ -72,13 +79,18 @@ class Search:
         self.index, self.top, self.most, self.name = index, top, most, name
 
     @property
+    def outside(self) -> bool:
+        """Whether a run keeps its answers, see `hocket.tools.protocol.Tool`."""
+        return self.index.outside
+
+    @property
     def schema(self) -> Mapping[str, Any]:
         """What it takes, in the form of `apply_chat_template(tools=...)`."""
         return {
             "type": "function",
             "function": {
                 "name": self.name,
-                "description": "Articles that contain the words of a query, best first.",
+                "description": self.index.about,
                 "parameters": {
                     "type": "object",
                     "properties": {"query": {"type": "string"}},

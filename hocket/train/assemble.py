@@ -26,6 +26,7 @@ from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext
 from hocket.train.roles import settings_by_policy
 from hocket.train.scorer_rewards import is_scorer, scorer_reward, with_words_of
+from hocket.train.searching import check_embedder
 from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:
@@ -52,11 +53,12 @@ def build_parts(
     `judge` is put where a stage or a reward may ask one; without it these go by their rules.
 
     Raises:
-        ConfigurationError: when parts do not fit together, or nothing asks the judge.
+        ConfigurationError: when parts do not fit together, or nothing asks the judge or the embedder.
     """
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
     own = kind_of(task).rewards(config, task, workflow)
+    check_embedder(config, getattr(player, "workflow", None))
     scorers = {spec: scorer_reward(spec, config, precision, journal, own) for spec in config.reward if is_scorer(spec)}
     found = _rewards(config, task, rewards, workflow, scorers)
     words = policies.values() if kind_of(task).textual else ()

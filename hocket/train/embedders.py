@@ -87,36 +87,62 @@ class TextEmbedder(Embedder):
     def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
         said = [[turn.text or "" for turn in trajectory.turns if len(turn)] for trajectory in trajectories]
         texts = list(dict.fromkeys(text for row in said for text in row))
-        told = torch.as_tensor(self._embed(texts), dtype=torch.float64)
-        if told.ndim != 2 or len(told) != len(texts) or not bool(told.isfinite().all()):
-            raise ConfigurationError(
-                f"embedder {self.name} gave {tuple(told.shape)} numbers for {len(texts)} texts; return a list with one "
-                "vector of finite numbers for each"
-            )
-        vector = dict(zip(texts, told.tolist(), strict=True))
+        vector = dict(zip(texts, checked_vectors(self.name, self._embed, texts).tolist(), strict=True))
         return [[vector[text] for text in row] for row in said]
 
 
-def embedder_of(config: Config, journal: Journal | None) -> Embedder | None:
-    """The run's embedder; None where texts have n-grams, or nobody compares any.
+def checked_vectors(name: str, embed: Callable[[list[str]], Any], texts: Sequence[str]) -> Tensor:
+    """What an embedder gives for texts, `[M, D]` float64.
 
     Raises:
-        ConfigurationError: when there is no such embedder, or nothing reads what it would give.
+        ConfigurationError: when it is anything but a vector of finite numbers for each.
     """
-    recipes = [recipe for recipe, _ in config.phases]
-    reading = any(EMBEDDING in recipe.reads for recipe in recipes)
-    taking = any(getattr(stage, "takes_embeddings", False) for recipe in recipes for stage in recipe.stages)
+    try:
+        told = torch.as_tensor(embed(list(texts)), dtype=torch.float64)
+    except (TypeError, ValueError):
+        told = torch.empty(0)
+    if told.ndim != 2 or len(told) != len(texts) or not bool(told.isfinite().all()):
+        raise ConfigurationError(
+            f"embedder {name} gave {tuple(told.shape)} numbers for {len(texts)} texts; return a list with one "
+            "vector of finite numbers for each"
+        )
+    return told
+
+
+def embedder_of(config: Config, journal: Journal | None) -> Embedder | None:
+    """The run's embedder; None where texts have n-grams, or no stage compares any.
+
+    Raises:
+        ConfigurationError: when there is no such embedder.
+    """
     named = config.embedder
     if named is None:
-        return PolicyEmbedder() if reading else None
-    if not reading and not taking:
-        raise ConfigurationError(f"embedder = {named!r}: {config.method} compares no texts; drop it")
+        return PolicyEmbedder() if any(EMBEDDING in recipe.reads for recipe, _ in config.phases) else None
+    if not compares_texts(config):
+        return None
     if named == POLICY:
         return PolicyEmbedder()
+    function = text_function(named, journal)
+    return None if function is None else TextEmbedder(named, function)
+
+
+def compares_texts(config: Config) -> bool:
+    """Whether a stage reads vectors of texts, or takes them where there are some."""
+    recipes = [recipe for recipe, _ in config.phases]
+    taking = any(getattr(stage, "takes_embeddings", False) for recipe in recipes for stage in recipe.stages)
+    return taking or any(EMBEDDING in recipe.reads for recipe in recipes)
+
+
+def text_function(named: str, journal: Journal | None) -> Callable[[list[str]], Any] | None:
+    """What a sentence model, or an own function whose answers the journal keeps, makes of texts; None for n-grams.
+
+    Raises:
+        ConfigurationError: when there is no such embedder.
+    """
     if named.startswith(SENTENCES):
-        return TextEmbedder(named, _sentences(named.removeprefix(SENTENCES)))
+        return _sentences(named.removeprefix(SENTENCES))
     if ".py:" in named:
-        return TextEmbedder(named, functools.partial(_called, named, load_object(named, "embedder"), journal))
+        return functools.partial(_called, named, load_object(named, "embedder"), journal)
     if named != NGRAMS:
         forms = (POLICY, NGRAMS, f"{SENTENCES}NAME", "FILE.py:FUNCTION")
         raise ConfigurationError(f"embedder = {named!r}{nearest(named, forms)}")

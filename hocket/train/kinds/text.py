@@ -19,6 +19,7 @@ from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
 from hocket.train.models import configured_models, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
+from hocket.train.searching import seat_searches
 from hocket.train.settings import Config, RoleSettings
 from hocket.train.suggestions import lengths_of
 from hocket.types import Trajectory, before_training
@@ -52,6 +53,7 @@ class Text(Kind):
         self.check_network(config, task)
         flow = _worded(workflow_of(config, task, workflow), config.texts)
         policies, actors = _seated(config, flow, journal, precision)
+        seat_searches(config, flow, policies)
         limits = config.limits.over(getattr(flow, "limits", None) or Limits())
         verifier, fit = getattr(task, "verify", None), getattr(task, "fit", None) or Fit()
         player = TextPlayer(flow, actors, limits, verifier=verifier, labeller=_labeller(task), fit=fit, journal=journal)
