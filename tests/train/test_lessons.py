@@ -35,6 +35,7 @@ TEACHING = [
     "multihop",
     "code",
     "sql",
+    "screens",
 ]
 
 
