@@ -202,6 +202,5 @@ PM4GRPO = GSPO.but(
         "empty trace": "conformance 0",
         "no teacher": "conformance 0; the teacher's reasoning stands in the scenario's metadata",
     },
-    note="without --judge activities are labelled by rules",
     shaping=(OrderedStages(), Conformance()),
 )

@@ -261,7 +261,6 @@ GENII = ONLINE_DPO.but(
         "rotation": "each judge is the client for 10 steps (cast.every), the others only answer",
         "role weights": "one policy each; roles.NAME.model gives a judge other weights",
     },
-    note="without --embedder judgments agree by their verdicts",
     task="answer_pairs",
     requires=(Requirement.AGENTS,),
     workflow="crowd-vote",

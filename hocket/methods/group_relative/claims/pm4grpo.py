@@ -104,3 +104,10 @@ def _() -> Finding:
 
 
 claim.shipped(PM4GRPO, without={"shaping.1.weight": 0.0}, task="worked_sums")
+claim.shipped(
+    PM4GRPO,
+    without={"shaping.1.weight": 0.0},
+    task="worked_sums",
+    settings={"judge": "smollm2"},
+    sees=lambda run: {"questions": run.mean("judge/questions")},
+)

@@ -19,6 +19,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.shipped import LEAST, configured, difference, run
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
@@ -312,6 +313,19 @@ def _() -> Finding:
     own = task.describe(played)["own"]
     holds = len(authors) == 6 and min(right) == 1.0 and max(wrong) == 0.0 and own == 0.5
     return Finding(holds, say(pairs_of_authors=len(authors), right=min(right), wrong=max(wrong), own_preferred=own))
+
+
+@claim(
+    "As `hocket train --recipe genii --embedder policy` votes are cosines of hidden states over whole judgments, and "
+    "the gradient is another than by equal verdicts.",
+    slow=True,
+)
+def _() -> Finding:
+    name = str(GENII.task)
+    task = tasks.find(name)
+    verdicts, meanings = (run(configured(GENII, name, task, how), task, 1) for how in ({}, {"embedder": "policy"}))
+    change, pairs = difference(verdicts.gradients, meanings.gradients), meanings.mean("voter_1/pairs/total")
+    return Finding(change > LEAST and pairs > 0, say(relative_change=change, pairs_of_the_client=pairs))
 
 
 claim.shipped(GENII, "shaping", sees=lambda run: {"pairs of the client": run.mean("voter_1/pairs/total")})
