@@ -11,6 +11,7 @@ CLASSES: dict[str, str] = {
     "hocket.curriculum.TurnHorizon": "hocket.hooks.TurnHorizon",
     "hocket.casting.PastSelves": "hocket.hooks.PastSelves",
     "hocket.methods.LogRatioPenalty": "hocket.objectives.LogRatioPenalty",
+    "hocket.methods.Selected": "hocket.rollout.Selected",
     "hocket.objectives.DPO": "hocket.objectives.Pairwise",
 }
 """The present name of every class or function that configurations once named otherwise."""

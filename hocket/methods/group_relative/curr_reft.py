@@ -1,25 +1,23 @@
 """Curr-ReFT: GRPO on yes/no, then choice, then open questions (arXiv:2503.07065).
 
 `FormatStages` asks the same scenarios in ever harder formats, which `FormatGrade` grades each in its way. The second
-stage, `curr-reft-self`, imitates the policy's own good samples (`Selected`).
+stage, `curr-reft-self`, imitates the policy's own good samples (`Selected` of `hocket.rollout.selected`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from hocket.core.keys import Key
-from hocket.core.signals import RIGHT
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
 from hocket.rewards.verifiers import answer_text, final_answer, token_match
-from hocket.rollout.dynamic import total
-from hocket.stages import Curriculum, Grade, LedgerView, More, Play, Reward, Rollout, Task
-from hocket.types import Assignment, Experience, Scenario, Trajectory
+from hocket.rollout.selected import Selected
+from hocket.stages import Curriculum, LedgerView, Reward, Task
+from hocket.types import Scenario, Trajectory
 
 Pose = Callable[[Scenario, str, Key], Scenario]
 """A scenario asked in a format."""
@@ -93,50 +91,6 @@ def posed(scenario: Scenario, form: str, key: Key) -> Scenario:
         metadata={**scenario.metadata, "format": form},
         origin=scenario.id,
     )
-
-
-@dataclass(frozen=True)
-class Selected(Rollout):
-    """Independent samples, of which those are kept that score well: the data of rejection-sampling fine-tuning.
-
-    Kept is a whole trajectory whose scores sum to at least `least`, and of which the judge, if there is one, thinks
-    well (0.5 or more; no opinion is no objection). The others are discarded; a step may keep none.
-
-    Attributes:
-        samples: trajectories of every scenario. least: the total score to reach. judge: any reward.
-    """
-
-    samples: int = 8
-    least: float = RIGHT
-    judge: Reward | None = None
-
-    def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1, not {self.samples}")
-
-    async def collect(
-        self,
-        asked: Sequence[Assignment],
-        *,
-        play: Play,
-        score: Grade,
-        ledger: LedgerView,
-        key: Key,
-        more: More | None = None,
-    ) -> Experience:
-        """The good samples."""
-        trajectories = await play([replace(assignment, samples=self.samples) for assignment in asked])
-        await score(trajectories)
-        good = [one for one in trajectories if one.failure is None and self._scored(one) >= self.least]
-        if self.judge is not None and good:
-            verdicts = await self.judge(good, key=key.derive("judge"))
-            good = [one for one, said in zip(good, verdicts, strict=True) if said is None or said >= 0.5]
-        kept = {id(one) for one in good}
-        rest = [one for one in trajectories if id(one) not in kept]
-        return Experience(good, rest, {"rollout/kept": len(good) / max(1, len(trajectories))})
-
-    def _scored(self, trajectory: Trajectory) -> float:
-        return math.fsum(map(total, trajectory.scores.values()))
 
 
 def chosen_share(given: str, reference: str) -> float:

@@ -7,8 +7,9 @@ from rewards_cases import AlwaysRight
 from rollout_cases import Stage, assignments
 
 from hocket.core.keys import Key
-from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, Selected, chosen_share, posed
+from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, chosen_share, posed
 from hocket.rewards.verifiers import token_match
+from hocket.rollout.selected import Selected
 from hocket.tasks import find
 from hocket.types import Scenario
 

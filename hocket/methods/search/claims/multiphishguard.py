@@ -13,7 +13,6 @@ from hocket.core.keys import Key
 from hocket.credit.each_agent import EachAgent
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.methods.base.ppo import PPO
@@ -359,17 +358,6 @@ def best_attacked(part: str) -> float:
         rows[kind, signs][what] += chance
     return sum(
         max(chances.get(what, 0.0) for what in {looks for looks, _ in signs}) for (_, signs), chances in rows.items()
-    )
-
-
-@claim("After lessons the shipped model's readers report as taught, and PPO on its weights gains accuracy.", slow=True)
-def _() -> Finding:
-    pupil = after_lessons(MULTIPHISHGUARD, "mails", "lessons:mails", {"update.lr": 1e-3}, steps=100).run(25)
-    ends = [[one for row in rows for one in row.trajectories] for rows in (pupil.results[:4], pupil.results[-4:])]
-    rates = [fmean(TASK.success(one) for one in end) for end in ends]
-    read = fmean(float(all(sign is not None for sign in REPORTS.get(one).values())) for end in ends for one in end)
-    return Finding(
-        rates[1] > rates[0] + 0.03 and read > 0.9, say(at_first=rates[0], at_last=rates[1], reports_read=read)
     )
 
 
