@@ -24,14 +24,17 @@ TRIES = 1000
 
 
 class Points24Task(EnvironmentTask):
-    """Hands of which the number can be made, drawn without end; which split a hand belongs to, its cards decide."""
+    """Hands of which the number can be made, drawn without end.
+
+    Which split a hand belongs to, its cards as they are dealt decide: the same cards in another order are another hand.
+    """
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
         world, tries = self.workflow.world, 0
         assert isinstance(world, Points24)
         key = Key.of(0).derive("points24", world.cards, world.target, world.most, split, number)
-        while split_of(" ".join(map(str, sorted(hand := world.hand(key.derive(tries)))))) != split:
+        while split_of(" ".join(map(str, hand := world.hand(key.derive(tries))))) != split:
             tries += 1
             if tries == TRIES:
                 raise ConfigurationError(

@@ -19,7 +19,7 @@ from hocket.environments.reading import Tagged
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import ContextRows, Lookup, Prior, TalkBench, WordChat, total
 from hocket.lab.toys.rewarded import line, sample
-from hocket.methods.agents.gtr import GTR, GUIDED, SolvedPoints, comes_out
+from hocket.methods.agents.gtr import GTR, GUIDED, GuidedThoughts, SolvedPoints, comes_out
 from hocket.methods.base.ppo import PPO
 from hocket.recipe import Recipe
 from hocket.tasks.points24 import chain_of, thought_of
@@ -212,7 +212,8 @@ def _() -> Finding:
         off.append(abs(seen["loss"] - plain["loss"] + alpha * fmean(thoughts)))
         slopes = [[*[-alpha / len(thoughts)] * (len(row["logp"]) - 1), 0.0] for row in guided]
         off += [gap(seen["gradient"][: len(own)], plain["gradient"]), gap(seen["gradient"][len(own) :], slopes)]
-    return below(1e-12, loss_and_gradient_off=max(off))
+    plain_sum = GTR.regularisers[1].coefficient == 1.0  # type: ignore[attr-defined]
+    return below(1e-12, plain_sum, loss_and_gradient_off=max(off))
 
 
 @claim("The corrector leaves a thought alone that comes out, by adding up anew, and writes one that does elsewhere.")
@@ -252,16 +253,21 @@ def _() -> Finding:
     made, corrected, faults, old = bench(GTR.but({"rollout.imitated": 40})), Counter[tuple[str, str]](), 0, 0
     for _step in range(5):
         before, result = set(corrected), made.step()
-        for turn in (turn for one in result.trajectories if not GUIDED.present(one) for turn in one.turns):
-            should = SolvedPoints()(turn)
-            if should is not None:
-                corrected[str(turn.prompt[-1]["content"]), should] += 1
+        own = [turn for one in result.trajectories if not GUIDED.present(one) for turn in one.turns]
+        wrong = [
+            (str(turn.prompt[-1]["content"]), should) for turn in own if (should := SolvedPoints()(turn)) is not None
+        ]
+        corrected.update(wrong)
+        distinct = {turn.text.partition("</think>")[0] for turn in own}
+        shares = [result.metrics[f"thoughts/{name}"] for name in ("corrected", "distinct")]
+        faults += shares != [len(wrong) / len(own), len(distinct) / len(own)]
         taught = [one.turns[0] for one in result.trajectories if GUIDED.present(one)]
         told = [(str(turn.prompt[-1]["content"]), turn.text.partition("</think>")[0] + "</think>") for turn in taught]
         faults += len(taught) != min(40, corrected.total()) or any(one not in corrected for one in told)
         faults += any(turn.forced is None or turn.forced.tolist() != [False, True] for turn in taught)
         faults += result.metrics["thoughts/kept"] != corrected.total()
         old += sum(one in before for one in told)
+    faults += GTR.rollout != GuidedThoughts(samples=4, imitated=64, kept=4096)
     return Finding(not faults and old > 20, say(faults=faults, kept=corrected.total(), seen_in_earlier_steps=old))
 
 
@@ -300,6 +306,15 @@ def _() -> Finding:
 def _lines(found: Mapping[str, list[float]]) -> dict[str, str]:
     return {name: line(values) for name, values in found.items()}
 
+
+HORIZON = "a mean over tokens has no horizon"
+claim.spares("gtr: objective.of.horizon = 5120", HORIZON)
+claim.spares("gtr: regularisers.0.of.horizon = 5120", HORIZON)
+claim.spares("gtr: regularisers.1.of.horizon = 5120", HORIZON)
+claim.spares(
+    "not drawn or words is None -> not drawn and words is None",
+    "where nothing is drawn nothing is played; all players of the claims have words",
+)
 
 claim.shipped(
     GTR,
