@@ -280,6 +280,15 @@ def _() -> Finding:
     return Finding(told == mute and told[1], f"equal {told[0] == mute[0]}")
 
 
+@claim("After every round bank and reranker are measured, each from the one before; the bank alone comes first.")
+def _() -> Finding:
+    bench = talked(0, rounds=3)
+    parents = [trial.parent for trial in bench.trials]
+    learnt = [trial.texts.recall is not None and bool(trial.texts.recall.learnt) for trial in bench.trials]
+    holds = parents == [None, 0, 1, 2, 3] and learnt == [False, False, True, True, True]
+    return Finding(holds, say(parents=parents[1:], learnt=learnt))
+
+
 # ---------------------------------------------------------------- the bank
 
 
