@@ -20,6 +20,9 @@ Numbers = NDArray[np.float64]
 LARGEST = 12
 """The largest set whose probability is summed."""
 
+LOWEST = 200.0
+"""Nats below the highest score at which a score counts as no lower, so that products of weights do not vanish."""
+
 
 def drawn(scores: Sequence[float] | Numbers, count: int, key: Key) -> tuple[int, ...]:
     """The places of `count` of them, in the order drawn; all where there are no more."""
@@ -47,8 +50,8 @@ def gradient(scores: Sequence[float] | Numbers, chosen: Sequence[int]) -> Number
 def _with_gradient(scores: Numbers, chosen: tuple[int, ...]) -> tuple[float, Numbers]:
     if len(chosen) > LARGEST or len(set(chosen)) < len(chosen):
         raise ConfigurationError(f"a set of {len(chosen)}: at most {LARGEST} different places have an exact log-prob")
-    weights = np.exp(scores - scores.max())
-    whole, members = weights.sum(), weights[list(chosen)]
+    weights = np.exp(np.maximum(scores - scores.max(), -LOWEST))
+    members = weights[list(chosen)]
     # chance[S]: that the first |S| drawn are S, sum_i chance[S - i] w_i / left; and its derivative by the log-weights.
     chance = {0: 1.0}
     slope = {0: np.zeros_like(weights)}
@@ -59,7 +62,7 @@ def _with_gradient(scores: Numbers, chosen: tuple[int, ...]) -> tuple[float, Num
                 continue
             before = mask ^ (1 << place)
             gone = [chosen[other] for other in range(len(chosen)) if before >> other & 1]
-            left = whole - weights[gone].sum()
+            left = np.delete(weights, gone).sum()  # Not the whole without them, which may be 0 by cancellation.
             share = members[place] / left
             rest = -weights / left
             rest[gone] = 0.0

@@ -9,6 +9,7 @@ import ast
 import difflib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -42,17 +43,27 @@ class Recall:
     is retrieval by BM25, with nearness 0 a choice that is the same for all questions; `hocket.core.subsets` draws by
     such scores, and tells how likely a choice was.
 
+    With `learnt` these scores only choose the `among` highest, and of them a reranker shows the `top`: by q^T m + q^T L
+    m of the question and an entry, see `hocket.tools.recall.vectors`.
+
     Attributes:
         worth: what an entry's score is moved by, by its text; 0 where missing.
+        learnt: L, `[D, D]`; empty for no reranker.
     """
 
     top: int
     nearness: float = 1.0
     worth: Mapping[str, float] = field(default_factory=dict)
+    among: int = 20
+    learnt: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.top < 1:
             raise ConfigurationError(f"recall.top = {self.top}: show at least 1 entry, or leave recall out")
+        if self.learnt and self.among < self.top:
+            raise ConfigurationError(f"recall.among = {self.among}: rerank at least the {self.top} that are shown")
+        if any(len(row) != len(self.learnt) for row in self.learnt):
+            raise ConfigurationError("recall.learnt is no square matrix; give a list of rows of one length")
 
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -110,6 +121,9 @@ class Texts:
         if self.recall is not None:
             found.append(f"recall: {self.recall.top} lessons, {self.recall.nearness:g} x nearness")
             found += [f"worth {worth:+.3g} of: {entry}" for entry, worth in sorted(self.recall.worth.items())]
+        if self.recall is not None and self.recall.learnt:
+            size = math.sqrt(sum(value * value for row in self.recall.learnt for value in row))
+            found.append(f"reranker of {len(self.recall.learnt)} buckets, of norm {size:.4g}")
         skills = self.skills or {}
         return found + [f"skill {name}: {line}" for name in sorted(skills) for line in skills[name].splitlines()]
 
@@ -120,6 +134,10 @@ class Texts:
         more: dict[str, Any] = {} if self.blocks is None else {"blocks": dict(self.blocks)}
         if self.recall is not None:
             more["recall"] = {**asdict(self.recall), "worth": dict(self.recall.worth)}
+            if self.recall.learnt:
+                more["recall"]["learnt"] = [list(row) for row in self.recall.learnt]
+            else:
+                del more["recall"]["learnt"], more["recall"]["among"]
         return {**found, **more} if self.skills is None else {**found, **more, "skills": dict(self.skills)}
 
     @staticmethod
@@ -192,14 +210,19 @@ def about(program: str) -> str:
 def _recall(data: Any, where: str) -> Recall | None:
     if data is None:
         return None
-    known: dict[str, Any] = {"top": int, "nearness": (int, float), "worth": Mapping}
+    known: dict[str, Any] = {"top": int, "nearness": (int, float), "worth": Mapping, "among": int, "learnt": list}
     if not isinstance(data, Mapping) or type(data.get("top")) is not int:
         raise ConfigurationError(f"{where}: recall must be an object with top, how many lessons are shown")
     wrong = next((name for name, one in data.items() if not isinstance(one, known.get(name, ()))), None)
     if wrong is not None:
         raise ConfigurationError(f"{where}: recall.{wrong} is unknown or no such thing{nearest(wrong, known)}")
     worth = {str(entry): float(one) for entry, one in data.get("worth", {}).items()}
-    return Recall(data["top"], float(data.get("nearness", 1.0)), worth)
+    try:
+        learnt = tuple(tuple(map(float, row)) for row in data.get("learnt", ()))
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"{where}: recall.learnt must be a list of rows of numbers") from None
+    among = int(data.get("among", Recall.among))
+    return Recall(data["top"], float(data.get("nearness", 1.0)), worth, among, learnt)
 
 
 def problem(texts: Texts, roles: Sequence[str], needed: Mapping[str, str]) -> str | None:

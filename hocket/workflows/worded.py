@@ -33,9 +33,10 @@ class Worded(Workflow):
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        return self._prompts("")
+        return self.prompts_for("")
 
-    def _prompts(self, question: str) -> dict[str, str]:
+    def prompts_for(self, question: str) -> dict[str, str]:
+        """The system prompts of the roles when this is asked."""
         own, shown = self.inner.prompts, recalled(self.texts, question)
         found = {role: shown.system(role, own.get(role)) for role in self.roles}
         return {role: text for role, text in found.items() if text}
@@ -52,7 +53,7 @@ class Worded(Workflow):
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
         if self.texts.recall is not None:
             told = "\n".join(str(message["content"]) for message in scenario.messages)
-            team = team.prompted(self._prompts(told))
+            team = team.prompted(self.prompts_for(told))
         return await self.inner.play(scenario, team)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
 from hocket.lab.claims.claim import Finding
+from hocket.rewards.judging import prompt_text
 from hocket.search.searcher import SearchMethod
 from hocket.train.aio import run_async
 from hocket.train.optimise.run import BEST, TRIALS, SearchRun, SearchSettings
@@ -84,7 +85,8 @@ def _reads(run: SearchRun, texts: Texts) -> bool:
     player = target.player
     asked = [Assignment(target.task.scenario("train", 0), decoding=target.config.decoding)]
     worded = Worded(player.workflow, texts)
-    told = {role: player.encode(text) for role, text in worded.prompts.items()}
+    question = prompt_text(asked[0].scenario)
+    told = {role: player.encode(text) for role, text in worded.prompts_for(question).items()}
 
     async def played() -> Any:
         return await replace(player, workflow=worded).play(asked, key=Key.of(0))

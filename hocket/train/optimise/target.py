@@ -20,6 +20,7 @@ from hocket.rewards.judging import prompt_text
 from hocket.rewards.score import grade
 from hocket.search.searcher import Played
 from hocket.stages import Policy, Reward, Split, Task
+from hocket.tools.recall import recalled
 from hocket.train.aio import run_async
 from hocket.train.config import configure
 from hocket.train.evaluate import success_of
@@ -144,9 +145,11 @@ class ModelTarget:
         if wrong is not None or self.player.context_length is None:
             return wrong
         scenario = self.task.scenario(self.split, 0)
-        own = len(self.player.encode(prompt_text(scenario))) + self.config.decoding.max_tokens
+        question = prompt_text(scenario)
+        own = len(self.player.encode(question)) + self.config.decoding.max_tokens
+        shown = recalled(texts, question)
         for role in flow.roles:
-            length = len(self.player.encode(texts.system(role, flow.prompts.get(role)) or ""))
+            length = len(self.player.encode(shown.system(role, flow.prompts.get(role)) or ""))
             if length + own > self.player.context_length:
                 return (
                     f"prompt and library of {role!r} are {length} tokens; with the question and the longest answer "
