@@ -15,6 +15,7 @@ import numpy as np
 
 import hocket
 from hocket.core.keys import Key
+from hocket.curriculum.weighted import Weighted
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line, shaped
@@ -43,6 +44,7 @@ from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
 from hocket.tasks.split import split_of
 from hocket.tools.loops import LONGEST, read, run
+from hocket.tools.sandbox import Sandbox
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.single import SingleTurn
@@ -160,7 +162,7 @@ def _() -> Finding:
     spiked = [2.0] * ROUNDS
     spiked[4] = 50.0  # One bucket of four is spoilt.
     medians = [robust(spiked), robust([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), robust([1.0, 2.0, 3.0, 7.0])]
-    rounded = {1.118: 1.11, 0.992: 1.0, 1.0: 1.0, 2.999: 2.99, 0.501: 0.51, 1.28: 1.28, 0.07: 0.07}
+    rounded = {1.118: 1.11, 0.992: 1.0, 1.0: 1.0, 2.999: 2.99, 0.501: 0.51, 1.28: 1.28, 0.07: 0.07, 1.15: 1.15}
     holds = told == [2.0, 2.0, 2.0, None] and medians == [2.0, 3.5, 4.5]
     holds &= all(abs(cautious(given) - wanted) < EXACT for given, wanted in rounded.items())
     shaky = _Shaky(meter="seconds").verify(PROGRAMS[3], ASKED)
@@ -196,7 +198,8 @@ def _() -> Finding:
         rows = [{"group": str(n % 3), "logp": [-1.0], "scores": {"speedup": v}} for n, v in enumerate(values)]
         spread = float(np.std(values))
         wanted = [min(1.5, max(-1.5, (v - fmean(values)) / spread)) for v in values]
-        off.append(gap(shaped(CUDA_L1, rows), wanted))
+        masked = {"group": "0", "logp": [-1.0], "trained": [False], "scores": {"speedup": 99.0}}
+        off.append(gap(shaped(CUDA_L1, [*rows, masked])[:9], wanted))
     equal = shaped(CUDA_L1, [{"group": "g", "logp": [-1.0], "scores": {"speedup": 3.0}}] * 4)
     return below(EXACT, equal == [0.0] * 4, off=max(off))
 
@@ -246,7 +249,10 @@ def _() -> Finding:
     off = gap(bucket_chances(means, centre, 0.5), wanted)
     off = max(off, gap(bucket_chances(means, 0.0, 0.5), wanted))  # The centre changes no chance.
     edge = buckets({"x": 0.75, "y": 0.74, "z": 0.25 * 3}, 0.25)
-    return below(EXACT, split == [["a", "b"], ["c", "d"], ["e"]], edge == [["y"], ["x", "z"]], off=off)
+    fine = buckets({"x": 0.3, "y": 0.31}, 0.1)  # 0.3 / 0.1 is a little less than 3.
+    return below(
+        EXACT, fine == [["x", "y"]], split == [["a", "b"], ["c", "d"], ["e"]], edge == [["y"], ["x", "z"]], off=off
+    )
 
 
 @claim("Two exemplars are of different buckets, as often as a draw without replacement says, told in rising order.")
@@ -278,13 +284,12 @@ def _() -> Finding:
 def _() -> Finding:
     variants = [("slow", 1.0), ("quick", 2.0)]
     scenario, said = Scenario("s", "Faster", metadata={"variants": variants}), ["quick", "new", "wrong", "newer"]
-    scores = {"quick": 1.9, "new": 2.5, "wrong": 0.0, "newer": 3.5}
+    scores = {"quick": 1.9, "new": 2.5, "wrong": 0.0, "newer": 3.5, "unsure": None}
     heard = list[Assignment]()
 
     async def play(asked: Any) -> list[Trajectory]:
         heard.extend(asked)
-        (one,) = asked
-        return [Trajectory(one.scenario, [_turn(text)], sample=n) for n, text in enumerate(said)]
+        return [Trajectory(one.scenario, [_turn(text)], sample=n) for one in asked for n, text in enumerate(said)]
 
     async def score(played: Any) -> None:
         for one in played:
@@ -313,6 +318,14 @@ def _() -> Finding:
             after, [Assignment(scenario, hint="Think")], play=play, score=score, ledger=Ledger(), key=Key.of(0)
         )
     )
+    bare = [Assignment(Scenario(name, name)) for name in ("t", "u")]
+    told = rollout.collect_with(
+        state, [Assignment(scenario), *bare], play=play, score=score, ledger=Ledger(), key=Key.of(0)
+    )
+    figures = asyncio.run(told)[0].metrics
+    holds &= abs(figures["rollout/exemplars"] - 2 / 3) < EXACT and abs(figures["rollout/library"] - 10 / 3) < EXACT
+    none, _ = asyncio.run(rollout.collect_with(state, [], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    holds &= none.metrics["rollout/library"] == 0.0
     holds &= after["library"]["s"] == {"new": 2.5, "newer": 3.5} and (heard[2].hint or "").startswith("Think\nScore 1:")
     holds &= experience.metrics["rollout/library"] == 4.0 and Contrastive().init() == {"library": {}}
     return Finding(holds, say(library=len(library), shown=len(shown)))
@@ -344,6 +357,30 @@ def _() -> Finding:
     holds &= [task.success(one) for one in (fast, same)] == [1.0, 0.0]
     holds &= split_of(unseen_one.metadata["reference"]) == "eval"
     return Finding(wrong == 0 and holds and len(speeds) == 4, say(scenarios=60, wrong=wrong, speeds=len(speeds)))
+
+
+@claim("The recipes are set as their conventions say.")
+def _() -> Finding:
+    pool = Weighted(prompts=16, pool=64, even=0.0)
+    speed = Speedup("operations", tolerance=0.1, sandbox=Sandbox(), weight=1.0)
+    shown = Contrastive(samples=8, exemplars=2, score="speedup", width=0.25, temperature=1.0, most=64)
+    holds = CUDA_L1.curriculum == pool == CUDA_L1_SELF.curriculum and CUDA_L1.rollout == shown
+    holds &= CUDA_L1.rewards == (speed,) and CUDA_L1_SELF.rewards == (Runs(speed, weight=1.0),)
+    return Finding(holds and CUDA_L1.shaping == (SmoothedReward(1.5),), "two recipes")
+
+
+@claim("A slower program counts as such, and one that a measurement does not bring to its end scores 0.")
+def _() -> Finding:
+    @dataclass(frozen=True)
+    class Halting(Speedup):
+        """A meter that one of the two measurements does not come to its end with."""
+
+        def _ratios(self, reference: Any, program: Any, key: Key) -> list[float] | None:
+            return None if key == Key.of(ASKED.seed).derive("measured").derive(1) else [2.0] * ROUNDS
+
+    slow = REFERENCE.replace("  s=s", "  for j in range(n):\n   k=j+i\n  s=s")
+    paid = [COUNTED.verify(slow, ASKED), Halting().verify(REFERENCE, ASKED)]
+    return Finding(0 < float(paid[0] or 0) < 0.2 and paid[1] == 0.0, say(paid=str(paid)))
 
 
 @claim("Settings that cannot be are refused.")
@@ -456,6 +493,12 @@ def _() -> Finding:
 
 FIRST = {"recipe": "sft", "steps": 60, "update.lr": 0.003, "task": "faster-loops?shown=0.5"}
 
+claim.spares("1e-09 -> 4e-08", "far below what a score is rounded to")
+claim.spares("mean - centre -> mean + centre", "the centre changes no chance")
+claim.spares("mean - centre -> mean", "the centre changes no chance")
+claim.spares("[spent[0] / spent[1]] * ROUNDS -> [spent[0] / spent[1]]", "what is counted is the same every time")
+claim.spares("key.numpy().random(ROUNDS) < 0.5 -> key.numpy().random(ROUNDS) >= 0.5", "either order is as likely")
+claim.spares("0.5 -> 20.0", "which is timed first may be any; it is drawn against drift of the clock")
 claim.shipped(
     CUDA_L1,
     "rollout",
