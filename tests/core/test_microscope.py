@@ -50,7 +50,13 @@ def document(seed: int = 0, *, groups: int = 3, samples: int = 4) -> dict[str, A
     return {"version": 1, "trajectories": rows}
 
 
-SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+SECOND = {
+    "safe-rlhf-v": "cost",
+    "rluf": "love",
+    "mpo-mixed": "preference",
+    "mobile-r1-steps": "right",
+    "mobile-r1": "finished",
+}
 """Recipes that read a second score, and its name."""
 
 RECORDABLE = sorted(

@@ -22,7 +22,13 @@ from hocket.train.learner import Learner
 from hocket.types import Evaluation, Quantity, Score, Terms
 from hocket.update.problem import Problem
 
-SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+SECOND = {
+    "safe-rlhf-v": "cost",
+    "rluf": "love",
+    "mpo-mixed": "preference",
+    "mobile-r1-steps": "right",
+    "mobile-r1": "finished",
+}
 """Recipes that read a second score, and its name."""
 
 SPLITTABLE = sorted(

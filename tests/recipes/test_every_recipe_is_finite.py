@@ -62,7 +62,13 @@ def batches() -> dict[str, dict[str, Any]]:
 BATCHES = batches()
 
 
-SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+SECOND = {
+    "safe-rlhf-v": "cost",
+    "rluf": "love",
+    "mpo-mixed": "preference",
+    "mobile-r1-steps": "right",
+    "mobile-r1": "finished",
+}
 """Recipes that read a second score, and its name."""
 
 

@@ -17,7 +17,13 @@ REWARDS = {"a": [1.0, 0.0, 0.0], "b": [1.0, 1.0, 1.0], "c": [0.25, 0.5, 1.0]}
 LENGTHS = {"a": [2, 3, 1], "b": [2, 2, 4], "c": [1, 5, 2]}
 
 
-SECOND = {"safe-rlhf-v": "cost", "rluf": "love", "mpo-mixed": "preference"}
+SECOND = {
+    "safe-rlhf-v": "cost",
+    "rluf": "love",
+    "mpo-mixed": "preference",
+    "mobile-r1-steps": "right",
+    "mobile-r1": "finished",
+}
 """Recipes that read a second score, and its name."""
 
 

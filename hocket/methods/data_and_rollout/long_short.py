@@ -247,8 +247,9 @@ LONG_SHORT = GRPO.but(
         "importance": "(rate of right answers behind the thought less that before it) (1 - its share of the chain's "
         "tokens); the paper's exact form is not known",
     },
-    note="that the pair keeps the long model's accuracy with fewer tokens was not measured; the form of the importance "
-    "is ours, and nothing uses it in training",
+    note="that the pair keeps the long model's accuracy with under half of its tokens was seen on tables alone: the "
+    "shipped nano, after its lessons, fell from 36 to 3 of 100 unseen sums in 20 steps; the form of the importance is "
+    "ours, and nothing uses it in training",
     task="shared_sums",
     requires=(Requirement.AGENTS,),
     workflow="long-short",
