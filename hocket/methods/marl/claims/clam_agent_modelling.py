@@ -121,6 +121,32 @@ def _() -> Finding:
     )
 
 
+@claim(
+    "Views of some moments have length 1; free ones lack each moment with chance `masked`, each by draws of its own."
+)
+def _() -> Finding:
+    net = Pooled(4, 6, 2, 5, masked=0.3, views="free", key=Key.of(1)).requires_grad_(False)
+    seen = torch.randn(40, 50, 4, generator=Key.of(4).torch())
+    paths = Paths(seen, torch.zeros(40, 50), torch.arange(2000).reshape(40, 50), Key.of(8))
+    hidden = (1 - net.shown(paths)).double()
+    shares, both = hidden.mean((0, 1)).tolist(), float(hidden.prod(-1).mean())
+    lengths = net.told(paths).reshape(40, 50, 2, 5).norm(dim=-1)
+    off = float((lengths - 1).abs()[(1 - hidden).cumsum(1) > 0].max())
+    near = max(abs(one - 0.3) for one in shares) < 0.04 and abs(both - 0.09) < 0.03
+    return Finding(near and off < 1e-5, say(hidden=shares, in_both=both, off_length_1=off))
+
+
+@claim(
+    "Told apart are views whose nearest is the other one of their episode: all, where both are the same and no others."
+)
+def _() -> Finding:
+    batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=6))
+    own = torch.eye(6, dtype=torch.float64)[batch.occurrences.trajectory]
+    told = [torch.cat([own, other], 1) for other in (own, own.roll(1, 1))]
+    right, wrong = (float(SameEpisode()(_told(one), batch).metrics["belief/told_apart"]) for one in told)
+    return Finding(right == 1 and wrong < 0.5, say(of_the_same=right, of_others=wrong))
+
+
 @claim("No gradient of PPO reaches the encoder, and none of the contrast reaches actor or critic: exactly 0.")
 def _() -> Finding:
     strange, own = taught(believing(CLAM, PARTNER))
@@ -220,3 +246,7 @@ def _whole(shipped: ShippedRun) -> dict[str, float]:
 
 
 claim.shipped(CLAM, "regularisers", sees=_whole)
+claim.spares("1.0 -> 40.0", "the scale of first weights")
+claim.spares("1e-09 -> 4e-08", "only keeps from dividing by the weight of no moment at all")
+claim.spares("2 * number + view -> 2 * number - view", "counts other draws, each once as well")
+claim.spares("-1 -> 1", "what two views are to each other is the same in both orders")
