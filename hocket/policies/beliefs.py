@@ -26,10 +26,13 @@ class Paths:
 
     Attributes:
         seen: before each decision, as networks read it, `[U, L, O]`. action: `[U, L]` or `[U, L, A]`.
+        decision: which of the batch, `[U, L]`. key: of the step, for draws that a decision's number counts.
     """
 
     seen: Tensor
     action: Tensor
+    decision: Tensor
+    key: Key
 
 
 class Belief(nn.Module, ABC):

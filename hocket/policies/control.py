@@ -342,7 +342,8 @@ class ControlPolicy:
             raise ValueError(f"policy {self.name!r} has no belief: call believe first")
         index, place = sequences(batch, chosen)
         seen = self._seen(self._observations(batch))[index]
-        told = self._beliefs.learnt.told(Paths(seen, batch.action[index]))[place]
+        key = self._key.derive("told", batch.step)
+        told = self._beliefs.learnt.told(Paths(seen, batch.action[index], index, key))[place]
         return told.new_zeros(batch.decisions, told.shape[1]).index_put((chosen,), told)
 
     def beliefs(self, batch: Batch) -> Tensor:

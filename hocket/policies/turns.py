@@ -47,3 +47,17 @@ def of_whole_turns(turn: Tensor, decisions: Tensor, rows: int) -> list[Tensor]:
         parts[-1] += size
         held += size
     return list(torch.split(decisions, parts))
+
+
+def in_turns(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every occurrence its turn, of U, and its place there, `[E]`; how long the turns are, `[U]`."""
+    turn = batch.turn[batch.occurrences.decision]
+    _, rows, length = torch.unique_consecutive(turn, return_inverse=True, return_counts=True)
+    starts = torch.cumsum(length, 0) - length
+    return rows, torch.arange(len(rows)) - starts[rows], length
+
+
+def spread(values: Tensor, rows: Tensor, place: Tensor, length: Tensor) -> Tensor:
+    """`[U, L, D]` of `[E, D]` by what `in_turns` tells; 0 after a turn's end."""
+    shape = (len(length), int(length.max()) if len(length) else 0, values.shape[1])
+    return values.new_zeros(shape).index_put((rows, place), values)

@@ -70,7 +70,7 @@ JOINT = {
     "follower": "use mapf:planned",
 }
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
-BELIEVING = {"contrabar": "choose a task such as recall:bandit"}
+BELIEVING = dict.fromkeys(("clam-agent-modelling", "contrabar"), "choose a task such as recall:bandit")
 """They learn beliefs of their own of what is unknown, which no language model has."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""

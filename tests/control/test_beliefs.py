@@ -11,30 +11,33 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.environments.joint.bandits import Bandit, bayes_optimal
 from hocket.methods.control.contrabar import ForetellingLoss
+from hocket.methods.marl.clam_agent_modelling import SameEpisode
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.train.learner import _believing
 from hocket.types import Quantity
 
 FORM = ForetellingLoss(hidden=(7, 5), size=4, ahead=2).belief
+POOLED = SameEpisode(wide=6, heads=2, size=5).belief
 ALL = frozenset({Quantity.LOGP, Quantity.VALUE, Quantity.BELIEF})
 LINES = [Line(limit=9), Line(actions=3, discrete=False, limit=7)]
 
 
-def believing(world, body="perceptron") -> ControlPolicy:
+def believing(world, body="perceptron", form=FORM) -> ControlPolicy:
     """One whose belief matters: weights far from their small beginnings."""
     policy = ControlPolicy(world, key=Key.of(3), network=NetworkSettings(body=body, hidden=(8, 6)))
-    policy.believe(FORM)
+    policy.believe(form)
     policy.require(ALL)
     for weight in policy.module.actor.parameters():
         weight.data.mul_(4)
     return policy
 
 
+@pytest.mark.parametrize("form", [FORM, POOLED], ids=["carried", "pooled"])
 @pytest.mark.parametrize("body", ["perceptron", "recurrent"])
 @pytest.mark.parametrize("world", LINES, ids=["discrete", "continuous"])
-def test_log_probs_are_those_of_what_was_believed_when_it_was_sampled(world, body):
-    policy = believing(world, body)
+def test_log_probs_are_those_of_what_was_believed_when_it_was_sampled(world, body, form):
+    policy = believing(world, body, form)
     batch = pack(play(world, [asked(seed, 2) for seed in range(9)], policy, width=4))
     recorded = batch.logp["behaviour"].values
     torch.testing.assert_close(policy.evaluate(batch, ALL).logp, recorded, atol=1e-5, rtol=1e-5)
@@ -45,8 +48,9 @@ def test_log_probs_are_those_of_what_was_believed_when_it_was_sampled(world, bod
     assert float((policy.evaluate(batch, ALL).logp - recorded).detach().abs().max()) > 0.01
 
 
-def test_beliefs_along_turns_are_those_step_by_step():
-    policy = believing(LINES[0])
+@pytest.mark.parametrize("form", [FORM, POOLED], ids=["carried", "pooled"])
+def test_beliefs_along_turns_are_those_step_by_step(form):
+    policy = believing(LINES[0], form=form)
     batch = pack(play(LINES[0], [asked(seed) for seed in range(5)], policy))
     found, acting = policy.beliefs(batch), policy.module.beliefs.acting
     for turn in range(batch.turns):
@@ -54,6 +58,17 @@ def test_beliefs_along_turns_are_those_step_by_step():
         for row, seen in zip(found[batch.turn == turn], torch.from_numpy(batch.observation[turn]), strict=True):
             belief, carried = acting.step(seen[None], carried)
             torch.testing.assert_close(row, belief[0], atol=1e-6, rtol=1e-5)
+
+
+def test_what_a_belief_tells_of_a_decision_does_not_depend_on_which_others_are_asked_for():
+    policy = believing(LINES[0], form=POOLED)
+    batch = pack(play(LINES[0], [asked(seed) for seed in range(5)], policy))
+    whole = policy.evaluate(batch, ALL).belief.detach()
+    chosen = torch.nonzero(batch.turn >= 2).flatten()
+    part = policy.evaluate(batch, ALL, chosen).belief.detach()
+    torch.testing.assert_close(part[chosen], whole[chosen], atol=1e-6, rtol=1e-5)
+    other = policy.evaluate(batch.but(step=1), ALL).belief.detach()
+    assert float((other - whole).abs().max()) > 0.01  # Every step draws its views anew.
 
 
 def test_values_of_what_was_seen_last_read_the_belief_of_then():

@@ -1,0 +1,252 @@
+"""CLAM's claims."""
+
+from __future__ import annotations
+
+import functools
+from statistics import fmean
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hocket.core.batch import Batch
+from hocket.core.keys import Key
+from hocket.environments.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.toys.beliefs import beliefs, believing, fitted, fresh_play, moved, taught
+from hocket.lab.toys.teams import measured
+from hocket.methods.marl.clam_agent_modelling import CLAM, Pooled, SameEpisode
+from hocket.policies.beliefs import Paths
+from hocket.train.loop import RunContext
+from hocket.types import Evaluation
+
+claim = Claims("clam-agent-modelling", "arXiv:2401.00132")
+PARTNER, WORLD, SEEDS = "recall:partner", Partner(), (0, 1, 2)
+LOSS = "regularisers.2"
+
+
+def _told(values: torch.Tensor) -> Evaluation:
+    return Evaluation(logp=values.new_zeros(len(values)), belief=values)
+
+
+# ---------------------------------------------------------------- the loss
+
+
+@claim(
+    "The loss is -log of the softmax of x . x' / tau over all views of the episodes that lasted as long but the view "
+    "itself, the mean of both views, float64, episodes of many lengths."
+)
+def _() -> Finding:
+    batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=12))
+    told = torch.randn(batch.decisions, 10, dtype=torch.float64, generator=Key.of(2).torch())
+    ours = float(SameEpisode(coefficient=0.7, temperature=0.4, size=5)(_told(told), batch).total())
+    sizes = torch.bincount(batch.occurrences.trajectory).tolist()
+    return below(EXACT, len(set(sizes)) > 2, loss=abs(ours - 0.7 * _by_hand(told.numpy(), batch, 0.4)))
+
+
+def _by_hand(told: NDArray[np.float64], batch: Batch, temperature: float) -> float:
+    """The loss of `[E, 2 * 5]`, one view of one decision after the other."""
+    rows: list[list[int]] = [[] for _ in range(batch.trajectories)]
+    for decision, trajectory in zip(batch.occurrences.decision.tolist(), batch.occurrences.trajectory, strict=True):
+        rows[int(trajectory)].append(decision)
+    total = 0.0
+    for time in range(max(map(len, rows))):
+        views = [(one[time], view) for one in rows if len(one) > time for view in (0, 1)]
+        value = {(at, view): told[at, 5 * view : 5 * view + 5] for at, view in views}
+        for at, view in views:
+            scores = {other: value[at, view] @ value[other] / temperature for other in views if other != (at, view)}
+            total -= (scores[at, 1 - view] - np.log(np.exp(list(scores.values())).sum())) / 2
+    return total / len(batch.occurrences)
+
+
+@claim(
+    "Views that tell the partner's kind and no more are told apart better than views that tell nothing, and than views "
+    "that tell the kind of another episode (predicted)."
+)
+def _() -> Finding:
+    batch = fresh_play(believing(CLAM, PARTNER))
+    kinds = torch.from_numpy(np.concatenate([np.asarray(one) for one in batch.joint])).double()
+    mute, other = torch.ones_like(kinds) / WORLD.kinds**0.5, kinds.roll(7 * WORLD.length, 0)
+    losses = [float(SameEpisode()(_told(torch.cat([kinds, view], 1)), batch).total()) for view in (kinds, mute, other)]
+    even = float(SameEpisode()(_told(torch.cat([mute, mute], 1)), batch).total())
+    return Finding(losses[0] < even - 0.2 and losses[0] < min(losses[1:]) - 0.2, say(of_kinds=losses, of_none=even))
+
+
+# ---------------------------------------------------------------- the encoder
+
+
+def _encoder() -> tuple[Pooled, Paths]:
+    net = Pooled(4, 6, 2, 5, masked=0.3, views="apart", key=Key.of(1))
+    net.requires_grad_(False)
+    draws = Key.of(4).torch()
+    seen, action = torch.randn(3, 9, 4, generator=draws), torch.zeros(3, 9, dtype=torch.long)
+    return net, Paths(seen, action, torch.arange(27).reshape(3, 9), Key.of(8))
+
+
+@claim("z_t reads nothing that is seen later, exactly, and all that was seen before as a set: no order of it matters.")
+def _() -> Finding:
+    net, paths = _encoder()
+    later, mixed = paths.seen.clone(), paths.seen.clone()
+    later[:, 5:] += 1
+    mixed[:, :5] = mixed[:, [3, 1, 4, 0, 2]]
+    before, unseen, turned = (net(one)[:, 4] for one in (paths.seen, later, mixed))
+    other = float((net(mixed)[:, 3] - net(paths.seen)[:, 3]).abs().min())
+    still, order = float((unseen - before).abs().max()), float((turned - before).abs().max())
+    return Finding(still == 0 and order < 1e-6 < 1e-3 < other, say(later=still, order=order, another_set=other))
+
+
+@claim("Step by step z is what it is along the whole history, to 1e-6.")
+def _() -> Finding:
+    net, paths = _encoder()
+    carried, apart = torch.zeros(3, net.carries), 0.0
+    for time, whole in enumerate(net(paths.seen).unbind(1)):
+        belief, carried = net.step(paths.seen[:, time], carried)
+        apart = max(apart, float((belief - whole).abs().max()))
+    return Finding(apart < 1e-6, say(largest_difference=apart))
+
+
+@claim("A moment is in exactly one of the two views: another content of it changes that view alone, the other by 0.")
+def _() -> Finding:
+    net, paths = _encoder()
+    shown, changed = net.shown(paths), paths.seen.clone()
+    changed[:, 4] += 1
+    now, then = (net.told(Paths(one, paths.action, paths.decision, paths.key))[:, 8] for one in (paths.seen, changed))
+    moves = (now - then).abs().reshape(-1, 2, 5).amax(-1)
+    inside, outside = moves[shown[:, 4] == 1], moves[shown[:, 4] == 0]
+    once = bool((shown.sum(-1) == 1).all()) and 0.2 < float(shown[..., 0].mean()) < 0.8
+    return Finding(
+        once and float(outside.max()) == 0 < 1e-4 < float(inside.min()),
+        say(in_the_view=float(inside.min()), in_the_other=float(outside.max())),
+    )
+
+
+@claim(
+    "Views of some moments have length 1; free ones lack each moment with chance `masked`, each by draws of its own."
+)
+def _() -> Finding:
+    net = Pooled(4, 6, 2, 5, masked=0.3, views="free", key=Key.of(1)).requires_grad_(False)
+    seen = torch.randn(40, 50, 4, generator=Key.of(4).torch())
+    paths = Paths(seen, torch.zeros(40, 50), torch.arange(2000).reshape(40, 50), Key.of(8))
+    hidden = (1 - net.shown(paths)).double()
+    shares, both = hidden.mean((0, 1)).tolist(), float(hidden.prod(-1).mean())
+    lengths = net.told(paths).reshape(40, 50, 2, 5).norm(dim=-1)
+    off = float((lengths - 1).abs()[(1 - hidden).cumsum(1) > 0].max())
+    near = max(abs(one - 0.3) for one in shares) < 0.04 and abs(both - 0.09) < 0.03
+    return Finding(near and off < 1e-5, say(hidden=shares, in_both=both, off_length_1=off))
+
+
+@claim(
+    "Told apart are views whose nearest is the other one of their episode: all, where both are the same and no others."
+)
+def _() -> Finding:
+    batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=6))
+    own = torch.eye(6, dtype=torch.float64)[batch.occurrences.trajectory]
+    told = [torch.cat([own, other], 1) for other in (own, own.roll(1, 1))]
+    right, wrong = (float(SameEpisode()(_told(one), batch).metrics["belief/told_apart"]) for one in told)
+    return Finding(right == 1 and wrong < 0.5, say(of_the_same=right, of_others=wrong))
+
+
+@claim("No gradient of PPO reaches the encoder, and none of the contrast reaches actor or critic: exactly 0.")
+def _() -> Finding:
+    strange, own = taught(believing(CLAM, PARTNER))
+    return Finding(strange == 0 and own > 0, say(into_parts_of_others=strange, smallest_of_own=own))
+
+
+# ---------------------------------------------------------------- partners whose kind is not told
+
+
+@functools.cache
+def _after(what: str, seed: int, steps: int) -> RunContext:
+    """A run of the recipe, of it with an encoder that learns nothing, or with views that share moments."""
+    recipe = {
+        "clam": CLAM,
+        "untrained": CLAM.but({f"{LOSS}.coefficient": 0.0}),
+        "free": CLAM.but({f"{LOSS}.views": "free", f"{LOSS}.masked": 0.3}),
+    }[what]
+    return believing(recipe, PARTNER, steps, seed)
+
+
+def _by_time(parts: RunContext, parted: int = 4) -> list[float]:
+    """How often the kind that a linear map of z says is right, by parts of the episode of equal length."""
+    play = fresh_play(believing(CLAM, PARTNER, curriculum__prompts=128), 77)
+    kinds = np.concatenate([np.asarray(one) for one in play.joint])
+    said = fitted(beliefs(parts, play), kinds.astype(np.float64))
+    right = said.argmax(1) == kinds[len(kinds) - len(said) :].argmax(1)
+    return [float(one.mean()) for one in np.array_split(right.reshape(-1, WORLD.length), parted, 1)]
+
+
+@claim(
+    "After 50 steps a linear map of z tells the partner's kind above chance in the first five rounds, and rises from "
+    "there to more than 0.9 in the last, in each of 3 seeds (predicted); that of an encoder that has learnt nothing is "
+    "lower at every time.",
+    slow=True,
+)
+def _() -> Finding:
+    ours, fresh = ([_by_time(_after("clam", seed, steps)) for seed in SEEDS] for steps in (50, 0))
+    rises = all(one[0] > 0.5 and one[0] < one[1] < one[-1] and one[-1] > 0.9 for one in ours)
+    higher = all(all(mine > plain for mine, plain in zip(*pair, strict=True)) for pair in zip(ours, fresh, strict=True))
+    ends = ([one[0] for one in group] + [one[-1] for one in group] for group in (ours, fresh))
+    return Finding(rises and higher, say(chance=1 / WORLD.kinds, **dict(zip(("ours", "untrained"), ends, strict=True))))
+
+
+@claim(
+    "After 50 steps its return is, in each of 3 seeds, above the most that can be had without memory, and more than "
+    "0.85 of what who is told the kind can have at most (predicted).",
+    slow=True,
+)
+def _() -> Finding:
+    ours = [measured(_after("clam", seed, 50), 500) for seed in SEEDS]
+    bounds = {"without_memory": last_round_optimal(WORLD), "bayes": bayes_optimal(WORLD)}
+    told = informed_optimal(WORLD)
+    return Finding(
+        min(ours) > bounds["without_memory"] and min(ours) > 0.85 * told, say(returns=ours, informed=told, **bounds)
+    )
+
+
+@claim(
+    "Trained alike with an encoder that learns nothing its return is lower by more than 1, in each of 3 seeds, and "
+    "below what can be had without memory (predicted: lower).",
+    slow=True,
+)
+def _() -> Finding:
+    ours, other = ([measured(_after(what, seed, 50), 500) for seed in SEEDS] for what in ("clam", "untrained"))
+    lower = all(one - plain > 1 for one, plain in zip(ours, other, strict=True))
+    return Finding(lower and max(other) < last_round_optimal(WORLD), say(returns=ours, untrained=other))
+
+
+@claim(
+    "Views that share moments tell the episode by its noise: after 12 steps the kind is told worse in the last five "
+    "rounds than with views apart, in the mean of 3 seeds (predicted: in each), though views are told apart 10 times "
+    "as often.",
+    slow=True,
+)
+def _() -> Finding:
+    ends = {what: [_by_time(_after(what, seed, 12))[-1] for seed in SEEDS] for what in ("clam", "free")}
+    found = {what: fmean(_apart(_after(what, seed, 12)) for seed in SEEDS) for what in ends}
+    return Finding(
+        fmean(ends["clam"]) > fmean(ends["free"]) and found["free"] > 10 * found["clam"],
+        say(kind_told=ends["clam"], with_shared_moments=ends["free"], told_apart=found),
+    )
+
+
+def _apart(parts: RunContext) -> float:
+    """How often a view's nearest is the other one of its episode."""
+    play, learner = fresh_play(parts), parts.lead
+    own = learner.recipe.regularisers[2]
+    terms = own(learner.policy.evaluate(play, own.needs), play)
+    return float(terms.metrics["belief/told_apart"])
+
+
+def _whole(shipped: ShippedRun) -> dict[str, float]:
+    return {
+        "share told apart": shipped.mean("belief/told_apart"),
+        "what acts moved by": moved(shipped.parts, believing(CLAM, PARTNER)),
+    }
+
+
+claim.shipped(CLAM, "regularisers", sees=_whole)
+claim.spares("1.0 -> 40.0", "the scale of first weights")
+claim.spares("1e-09 -> 4e-08", "only keeps from dividing by the weight of no moment at all")
+claim.spares("2 * number + view -> 2 * number - view", "counts other draws, each once as well")
+claim.spares("-1 -> 1", "what two views are to each other is the same in both orders")
