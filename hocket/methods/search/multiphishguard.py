@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
+from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
 from hocket.credit.each_agent import EachAgent
 from hocket.curriculum.shuffled import Shuffled
@@ -73,7 +74,12 @@ class MailGuard(Workflow):
         return (*PARTS, *(role for role, wanted in asked.items() if wanted))
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        kind, parts = str(scenario.metadata.get("kind", "")), scenario.metadata["parts"]
+        kind, parts = str(scenario.metadata.get("kind", "")), scenario.metadata.get("parts")
+        if not isinstance(parts, Mapping) or not parts:
+            raise ConfigurationError(
+                f"mail-guard reads a mail's parts, and scenario {scenario.id} has none; take --task mails, or rows "
+                'with a column parts such as {"text": "...", "link": "..."}'
+            )
         variant = None
         if scenario.answer == PHISHING and team.common_key.derive("attack").numpy().random() < self.attacked:
             said = await team[ADVERSARY].fresh(alike=True)(rewriting(kind, parts))
