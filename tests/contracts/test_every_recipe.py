@@ -43,14 +43,23 @@ INVENTED = tuple(name for name, recipe in all_recipes().items() if isinstance(re
 """They have problems written; a task of control refuses them in a sentence."""
 
 
-OWN_TASK = ("mpo-mixed-online", "mt-grpo", "pta-grpo", "prism-3d-pbrl", "rluf", "safe-rlhf-v", "scaf-grpo-prompt")
+OWN_TASK = (
+    "mpo-mixed-online",
+    "multiphishguard",
+    "mt-grpo",
+    "pta-grpo",
+    "prism-3d-pbrl",
+    "rluf",
+    "safe-rlhf-v",
+    "scaf-grpo-prompt",
+)
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
 TAUGHT = ("mmedagent-rl",)
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
-TEXTUAL = ("latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
-"""They read recorded pairs, judge words, compare tokens, or have answers read by others, which no control task has."""
+TEXTUAL = ("clpo", "clpo-first", "latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
+"""They read recorded pairs, or judge, rewrite or compare words, or others read answers: no task of control has that."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 SCENES = ("prism-3d-pbrl",)

@@ -28,10 +28,12 @@ from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uni
 from hocket.credit.unscored import WithoutUnscored
 from hocket.credit.vtrace import VTrace
 from hocket.credit.whitened import WhitenedTokens
+from hocket.methods.agents.gtr import Unguided
 from hocket.methods.agents.igpo import Separately
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
 from hocket.methods.data_and_rollout.avatar import EndsWeighted
+from hocket.methods.data_and_rollout.clpo import RewritingCredit
 from hocket.methods.data_and_rollout.eframe import Filtered
 from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
@@ -101,6 +103,8 @@ PLAIN = [
     EndsWeighted(),
     Filtered(),
     NoveltyGuided(),
+    RewritingCredit(),
+    Unguided(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
