@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hocket.core.columns import LIMIT
 from hocket.report.groups import Group, group_episodes
 
 Row = Mapping[str, Any]
@@ -115,8 +116,7 @@ def cut_off(evidence: Evidence) -> Iterator[str]:
         return
     episodes = [episode for episode in evidence.episodes if episode.get("turns")]
     if episodes:
-        cut = [e for e in episodes if e.get("truncated") or e["turns"][-1].get("finish") == "length"]
-        share: float | None = len(cut) / len(episodes)
+        share: float | None = sum(map(_cut, episodes)) / len(episodes)
     else:
         share = evidence.mean("truncated/share")
     if share is not None and share >= 0.95:
@@ -126,6 +126,13 @@ def cut_off(evidence: Evidence) -> Iterator[str]:
         )
     elif share is not None and share >= 0.5:
         yield f"{share:.0%} of the answers were cut off at the length limit; raise decoding.max_tokens."
+
+
+def _cut(episode: Episode) -> bool:
+    """Whether the last answer was cut, or the episode was for no reason that is told, such as a world's last move."""
+    if episode["turns"][-1].get("finish") == "length":
+        return True
+    return bool(episode.get("truncated")) and not (episode.get("info") or {}).get(LIMIT.name)
 
 
 def never_rewarded(evidence: Evidence) -> Iterator[str]:
@@ -146,7 +153,8 @@ def never_rewarded(evidence: Evidence) -> Iterator[str]:
     elif max(rewards) == 0 or not evidence.signal:  # A reward model may well pay less than 0 for everything.
         yield (
             f"No reward has been above 0 in {len(rewards)} steps, so no answer is better than another: begin with "
-            "easier scenarios or a stronger model, or give partial rewards."
+            "easier scenarios, a stronger model or a few supervised steps (--lessons, where the task has them), or "
+            "give partial rewards."
         )
 
 

@@ -67,7 +67,8 @@ def test_all_cut_off():
     assert "Every answer was cut off" in only(diagnose(rows(**{"truncated/share": 1.0})))
     half = [e | {"truncated": i % 2 == 0} for i, e in enumerate(MIXED)]
     assert "50% of the answers were cut off" in only(diagnose(rows(), half))
-    # A controller's time limit is no fault.
+    # A time limit of a controller, or of a world in words, is no fault.
+    assert diagnose(rows(), [e | {"info": {"limit": "the environment cut the episode short"}} for e in cut]) == []
     control = [{**row, "eval/return": 3.0} for row in rows(**{"truncated/share": 1.0})]
     assert diagnose(control) == []
 
