@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hocket.tools.bugs import Bug, gives, shown
+from hocket.tools.edits import refusal
 from hocket.tools.sandbox import Sandbox
 
 MOST_NEW = 200
@@ -45,15 +46,19 @@ class Workbench:
         old, new, number = arguments.get("old"), arguments.get("new"), _number(arguments.get("line"))
         if not isinstance(old, str) or not isinstance(new, str) or not old or number is None:
             return "error: edit needs a line, old and new"
-        if len(new) > MOST_NEW:
-            return f"error: new has more than {MOST_NEW} characters"
+        if len(new) > MOST_NEW or len(new.splitlines()) > 1:
+            return f"error: new is one line of at most {MOST_NEW} characters"
         original = self.bug.original
         if not original.first <= number <= original.last or number in original.hidden:
             return f"error: line {number} is not shown"
         text = self.lines[number - 1]
         if text.count(old) != 1:
             return f"error: old stands {text.count(old)} times on line {number}"
-        self.lines = (*self.lines[: number - 1], text.replace(old, new), *self.lines[number:])
+        lines = (*self.lines[: number - 1], text.replace(old, new), *self.lines[number:])
+        refused = refusal(lines, original.lines, original.first, original.last)
+        if refused is not None:
+            return f"error: {refused}"
+        self.lines = lines
         return f"{number} {self.lines[number - 1]}"
 
     def wrong(self) -> list[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from hocket.nano.tokenizer import build_tokenizer
 from hocket.tasks.repair import Repair, bugs_by_split, edit_of
 from hocket.testing import rehearse, tool_call
 from hocket.tools.bugs import Change, gives
+from hocket.tools.edits import refusal
 from hocket.tools.sandbox import available
 from hocket.types import Trajectory
 from hocket.workflows.chat import Chat
@@ -81,7 +82,8 @@ def test_words_alone_earn_nothing(task: Repair) -> None:
         ({"line": "x", "old": "a", "new": "b"}, "error: edit needs a line, old and new"),
         ({"line": 1, "old": "a", "new": "b"}, "error: line 1 is not shown"),
         ({"line": "FIRST", "old": "\u00e9", "new": "b"}, "error: old stands 0 times"),
-        ({"line": "FIRST", "old": "def", "new": "x" * 999}, "error: new has more than 200 characters"),
+        ({"line": "FIRST", "old": "def", "new": "import os\ndef"}, "error: new is one line of at most 200 characters"),
+        ({"line": "FIRST", "old": "def", "new": "x" * 999}, "error: new is one line of at most 200 characters"),
     ],
 )
 def test_an_edit_that_cannot_be_made_is_answered(task: Repair, arguments: dict[str, object], said: str) -> None:
@@ -92,11 +94,43 @@ def test_an_edit_that_cannot_be_made_is_answered(task: Repair, arguments: dict[s
     assert bench.lines == bench.bug.lines
 
 
-@pytest.mark.parametrize("new", ["deg", "import os; os._exit(0); def", "print('[[]]'); def"])
-def test_a_module_that_breaks_passes_nothing(task: Repair, new: str) -> None:
+def test_a_module_that_breaks_passes_nothing(task: Repair) -> None:
     bench = task.bench(task.scenario("train", 0))
-    assert not bench.edited({"line": bench.bug.original.first, "old": "def", "new": new}).startswith("error")
+    assert not bench.edited({"line": bench.bug.original.first, "old": "def", "new": "deg"}).startswith("error")
     assert len(bench.wrong()) == len(bench.bug.original.tests)
+
+
+@pytest.mark.parametrize("new", ["import os; os._exit(0); def", "print('[[]]'); def", "@print\tdef"])
+def test_nothing_is_put_beside_the_function(task: Repair, new: str) -> None:
+    bench = task.bench(task.scenario("train", 0))
+    bench.edited({"line": bench.bug.original.first, "old": "def", "new": new})
+    assert len(bench.wrong()) > 0
+
+
+LINES = ("import math", "def area(side, times=2):", "    return math.pow(side, times) + 1")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("    return math.pow(side, 3) - len(str(times))", None),
+        ("    return sum(one for one in (side, times))", None),
+        ("    return math.pow(", None),  # It does not parse, so it passes nothing anyway.
+        ("    import shapes; return shapes.area(side)", "an edit may not import"),
+        ("    from shapes import area; return area(side)", "an edit may not import"),
+        ("    return __import__('shapes').area(side)", "an edit may not bring in __import__"),
+        ("    return eval('1')", "an edit may not bring in eval"),
+        ("    return open('shapes.py').read()", "an edit may not bring in open"),
+        ("    return math.sqrt(side)", "an edit may not bring in sqrt"),
+        ("    return area.__globals__", "an edit may not bring in __globals__"),
+        ("    global math; math = 1; return 1", "an edit may not import"),
+        ("    return 1\ndef other(): return 2", "leave the function where it is"),
+    ],
+)
+def test_what_an_edit_may_bring_in(body: str, said: str | None) -> None:
+    lines = [*LINES[:2], *body.split("\n")]
+    found = refusal(lines, LINES, 2, 3 if "\n" not in body else 4)
+    assert found is None if said is None else (found or "").startswith(said)
 
 
 def test_an_edit_takes_as_few_words_as_stand_once() -> None:

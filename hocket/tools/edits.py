@@ -1,0 +1,91 @@
+"""What an edit may bring into a function: no name and no attribute that the function did not have.
+
+A function that may name what it likes can pass its tests without being mended: it imports the installed module in
+place of the broken one, or reads that module's file. Both lie in the interpreter's library, which the sandbox shows to
+programs. So the text is looked at before it is run, and what leads out of the function is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+BUILTINS = frozenset(
+    [
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "bytes",
+        "dict",
+        "divmod",
+        "enumerate",
+        "filter",
+        "float",
+        "int",
+        "isinstance",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "ord",
+        "range",
+        "reversed",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+        "zip",
+        "IndexError",
+        "KeyError",
+        "TypeError",
+        "ValueError",
+    ]
+)
+"""Built-in functions that a function may always call: none that imports, opens, runs text or takes an attribute."""
+
+_OUTSIDE = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.MatchClass)
+
+
+def refusal(lines: Sequence[str], old: Sequence[str], first: int, last: int) -> str | None:
+    """Why an edited module is refused; None where it is not, or does not parse and so passes no test anyway.
+
+    Args:
+        lines: of the module as edited. old: as it was; the two differ between `first` and `last` only (from 1), where
+            one function is defined.
+    """
+    before, after = _defined(old, first, last), _defined(lines, first, last)
+    assert before is not None
+    if isinstance(after, str) or after is None:
+        return after
+    if isinstance(before, str) or after.name != before.name or len(after.decorator_list) != len(before.decorator_list):
+        return "leave the function where it is"
+    had, found = _used(before), _used(after)
+    bound = {one.id for one in ast.walk(after) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    bound |= {one.arg for one in ast.walk(after) if isinstance(one, ast.arg)}
+    brought = sorted(found[0] - had[0] - bound - BUILTINS) + sorted(found[1] - had[1])
+    if any(isinstance(one, _OUTSIDE) for one in ast.walk(after)):
+        return "an edit may not import, nor define a class, nor match one"
+    return f"an edit may not bring in {brought[0][:40]}" if brought else None
+
+
+def _defined(lines: Sequence[str], first: int, last: int) -> ast.FunctionDef | str | None:
+    """The function that is all there is between two lines; what is wrong, or None where it does not parse."""
+    try:
+        tree = ast.parse("\n".join(lines))
+    except (SyntaxError, ValueError):
+        return None
+    except (RecursionError, MemoryError):
+        return "this is nested too deeply"
+    there = [one for one in tree.body if one.lineno <= last and (one.end_lineno or one.lineno) >= first]
+    whole = len(there) == 1 and there[0].lineno == first and (there[0].end_lineno or first) <= last
+    return there[0] if whole and isinstance(there[0], ast.FunctionDef) else "leave the function where it is"
+
+
+def _used(node: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """The names that a function reads, its own among them, and the attributes."""
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    return names | {node.name}, {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
