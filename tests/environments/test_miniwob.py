@@ -165,8 +165,9 @@ def test_a_missing_browser_is_said(monkeypatch) -> None:
 
 def test_a_browser_that_dies_fails_its_episode_and_the_next_one_has_another() -> None:
     page = opened("click-test")
-    browsing.browser()._process.kill()
-    browsing.browser()._process.wait()
+    process = browsing.browser()._process  # Asked for again, a browser that has ended is another.
+    process.kill()
+    process.wait()
     with pytest.raises(HocketError, match="the browser has ended"):
         played(page, "click 1")
     page.close()
