@@ -178,8 +178,9 @@ ORDERED = TRPA.but({"shaping": (), "credit.order": ("first", "second"), "regular
 @claim("scores named by credit.order rank in turn, a missing opinion lowest, and one that nobody gave is refused")
 def _() -> Finding:
     # The second decides among equal firsts alone; whoever lacks the first loses to both.
-    opinions = ({"first": 1.0, "second": 0.0}, {"first": 1.0, "second": 3.0}, {"second": 9.0})
-    rows = [{"group": "g", "scores": {"reward": 0.0, **one}, "logp": [-1.0], "logp_ref": [-1.0]} for one in opinions]
+    opinions = ({"reward": 0.0, "first": 1.0, "second": second} for second in (0.0, 3.0))
+    found = [*opinions, {"reward": 0.0, "second": 9.0}]
+    rows = [{"group": "g", "scores": one, "logp": [-1.0], "logp_ref": [-1.0]} for one in found]
     slopes = [slope for (slope,) in inspect_rows(ORDERED, rows)["gradient"]]
     refused = False
     try:
