@@ -33,9 +33,20 @@ def columns(found: Json) -> list[tuple[str, str, Show]]:
 
 
 def ranked(found: Json, task: str | None = None) -> list[Json]:
-    """The methods with runs of their own (on `task`, where it is given): the baseline, then by final success."""
+    """The methods with runs of their own (on `task`, where it is given).
+
+    Each that others are compared with comes before these, which follow by final success; the baseline's come first.
+    """
     own = [m for m in found["methods"] if m["equal"] is None and (task is None or task in m["tasks"])]
-    return sorted(own, key=lambda m: (m["label"] != found["baseline"], -_value(m["metrics"].get("final"), -1e300)))
+    order = [m["label"] for m in found["methods"]]
+    return sorted(
+        own,
+        key=lambda m: (
+            order.index(m["against"]),
+            m["label"] != m["against"],
+            -_value(m["metrics"].get("final"), -1e300),
+        ),
+    )
 
 
 def named(found: Json, method: Json) -> str:
