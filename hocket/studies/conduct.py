@@ -13,7 +13,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.studies.folder import StudyFolder, read_result
 from hocket.studies.planning import Planner, StudyRun
 from hocket.studies.pool import Job, Pool
-from hocket.studies.study import Study, StudyMethod, entries, unknown
+from hocket.studies.study import Study, StudyMethod, entries, rival, tasks_of, unknown
 from hocket.studies.tuning import Settings, Unit, best, rounds, runs_of_search, tuning_seeds, units
 from hocket.train.kinds import kind_of
 
@@ -63,13 +63,18 @@ class StudyRunner:
 
     def _find_equals(self, found: Found) -> None:
         # Teams differ in what is not the recipe's.
-        count, task = 0 if self.study.teams else self.study.equal_batches, self.study.tasks[0]
-        if not count or not kind_of(self.planner.task(task)).textual:
+        count = 0 if self.study.teams else self.study.equal_batches
+        if not count or not kind_of(self.planner.task(self.study.tasks[0])).textual:
             return
-        baseline = self.planner.run(self.methods[0], task, 0)
+        known = {entry.label: entry for entry in self.methods}
+        rivals = {rival(entry, self.study) for entry in self.methods}
         jobs: dict[str, Job] = {}
-        for entry in self.methods[1:]:
-            run = self.planner.run(entry, task, 0)
+        for entry in self.methods:
+            if entry.label in rivals:  # It has to have runs of its own.
+                continue
+            other = known[rival(entry, self.study)]
+            task = tasks_of(entry, self.study)[0]
+            run, baseline = self.planner.run(entry, task, 0), self.planner.run(other, task, 0)
             name = hashlib.blake2b(f"{run.key} {baseline.key} {count}".encode(), digest_size=10).hexdigest()
             jobs[entry.label] = {
                 "kind": "relate",
@@ -116,7 +121,7 @@ class StudyRunner:
                 self.planner.run(entry, task, seed, found.tuned.get(entry.label)) for seed in self.study.testing_seeds
             ]
             for entry in found.tested
-            for task in self.study.tasks
+            for task in tasks_of(entry, self.study)
         }
         # Seed by seed, so that a study that is looked at early has something of every method.
         order = [
@@ -189,7 +194,7 @@ class Search:
         return [
             (candidate, planner.run(self.unit.tried, task, seed, self.unit.candidates[candidate]))
             for candidate in self._left
-            for task in study.tasks
+            for task in tasks_of(self.unit.tried, study)
             for seed in tuning_seeds(self.rounds[number].seeds)[had:]
         ]
 
@@ -230,11 +235,11 @@ def checked(study: Study, planner: Planner) -> list[StudyMethod]:
         if not any(planner.has(entry, key) for entry in methods):
             raise unknown(key, ["update.lr"], "setting to tune called")
     for entry in methods:
-        for task in study.tasks:
+        for task in tasks_of(entry, study):
             planner.run(entry, task, 0)
     for unit in units(study, planner, methods):
         for candidate in unit.candidates:
-            planner.run(unit.tried, study.tasks[0], 0, candidate)
+            planner.run(unit.tried, tasks_of(unit.tried, study)[0], 0, candidate)
     return methods
 
 
@@ -265,14 +270,17 @@ def cost(study: Study, folder: StudyFolder) -> Cost:
         if result is not None and "seconds" in result and result["run"]["task"] in known:
             known[result["run"]["task"]].append(float(result["seconds"]))
     per_task |= {task: statistics.median(values) for task, values in known.items() if values}
-    searching = sum(runs_of_search(len(unit.candidates), study.tuning) for unit in units(study, planner, methods))
-    testing = len(methods) * study.seeds
+    searching = dict.fromkeys(study.tasks, 0)
+    testing = {task: study.seeds * sum(task in tasks_of(entry, study) for entry in methods) for task in study.tasks}
+    for unit in units(study, planner, methods):
+        for task in tasks_of(unit.tried, study):
+            searching[task] += runs_of_search(len(unit.candidates), study.tuning)
     done = sum(len(values) for values in known.values())
     each = {task: value for task, value in per_task.items() if value is not None}
     left = None
     if len(each) == len(study.tasks):
-        left = sum(max(0, searching + testing - len(known[task])) * value for task, value in each.items())
-    return Cost(searching * len(study.tasks), testing * len(study.tasks), done, left)
+        left = sum(max(0, searching[task] + testing[task] - len(known[task])) * value for task, value in each.items())
+    return Cost(sum(searching.values()), sum(testing.values()), done, left)
 
 
 def _path(job: Job) -> Path:

@@ -14,6 +14,7 @@ from hocket.studies.words import (
     equal_lines,
     facts,
     failure_lines,
+    named,
     ranked,
     remarks,
     settings,
@@ -47,7 +48,9 @@ def markdown(found: Json) -> str:
     if failures := failure_lines(found):
         lines += ["## What did not finish", "", *(f"- {sentence}" for sentence in failures), ""]
     lines += ["## Methods", ""]
-    lines += _table(["method", names[0], *COMPARED, *names[1:]], [[_name(m), *cells(found, m)] for m in ranked(found)])
+    lines += _table(
+        ["method", names[0], *COMPARED, *names[1:]], [[_name(found, m), *cells(found, m)] for m in ranked(found)]
+    )
     lines += [
         "Interquartile means over seeds and tasks with 95 % bootstrap intervals. Differences and what the seeds "
         "resolve are in points of final success, or of the area.",
@@ -58,8 +61,8 @@ def markdown(found: Json) -> str:
         lines += [f"## Difference from the baseline: {title}", "", f"![{title}, method by method]({file})", ""]
     for task in found["tasks"] if len(found["tasks"]) > 1 else ():
         rows = [
-            [_name(m), *(spread(m["by_task"][task].get(key), show) for key, _, show in columns(found))]
-            for m in ranked(found)
+            [f"`{m['label']}`", *(spread(m["by_task"][task].get(key), show) for key, _, show in columns(found))]
+            for m in ranked(found, task)
         ]
         lines += [f"## On {task}", "", *_table(["method", *names], rows)]
     lines += ["## How it was made", "", *_table(["method", "settings"], [[*pair] for pair in settings(found)])]
@@ -67,8 +70,9 @@ def markdown(found: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _name(method: Json) -> str:
-    return f"`{method['label']}`"
+def _name(found: Json, method: Json) -> str:
+    """A method's label as code, and what else tells it apart."""
+    return named(found, method).replace(method["label"], f"`{method['label']}`", 1)
 
 
 def _paragraphs(sentences: Sequence[str]) -> list[str]:

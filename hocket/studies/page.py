@@ -23,6 +23,7 @@ from hocket.studies.words import (
     equal_lines,
     facts,
     failure_lines,
+    named,
     points,
     ranked,
     remarks,
@@ -54,8 +55,8 @@ def page(found: Json) -> str:
         forests=[(title, forest(found, name)) for title, name in DIFFERENCES],
         headings=["method", names[0], *COMPARED, *names[1:]],
         plain_headings=["method", *names],
-        rows=[(method["label"], _rows([cells(found, method)])[0]) for method in ranked(found)],
-        titles={method["label"]: method["title"] for method in found["methods"]},
+        rows=[(named(found, method), _rows([cells(found, method)])[0]) for method in ranked(found)],
+        titles={name: m["title"] for m in found["methods"] for name in (m["label"], named(found, m))},
         equal=equal_lines(found),
         by_task=_by_task(found),
         charts=[(task, drawn(charts)) for task, charts in _charts(found).items()],
@@ -131,23 +132,21 @@ def _by_task(found: Json) -> list[tuple[str, list[tuple[str, list[tuple[str, str
     def row(method: Json, task: str) -> list[tuple[str, str]]:
         return _rows([[spread(method["by_task"][task].get(key), show) for key, _, show in shown]])[0]
 
-    return [(task, [(m["label"], row(m, task)) for m in ranked(found)]) for task in found["tasks"]]
+    return [(task, [(m["label"], row(m, task)) for m in ranked(found, task)]) for task in found["tasks"]]
 
 
 def _charts(found: Json) -> dict[str, list[Chart]]:
-    methods = ranked(found)
-    if len(methods) > TOGETHER:
-        return {
-            task: [_success(found, task, [methods[0], method], method["label"]) for method in methods[1:]]
-            for task in found["tasks"]
-        }
-    return {
-        task: [
-            _success(found, task, methods, "Success on unseen problems"),
-            *(_line(found, task, methods, key, title, unit) for key, title, unit in LINES),
-        ]
-        for task in found["tasks"]
-    }
+    return {task: _charts_of(found, task, ranked(found, task)) for task in found["tasks"]}
+
+
+def _charts_of(found: Json, task: str, methods: Sequence[Json]) -> list[Chart]:
+    """The curves of the methods that ran on a task, each beside what it is compared with where they are many."""
+    if len(methods) <= TOGETHER:
+        lines = [_line(found, task, methods, key, title, unit) for key, title, unit in LINES]
+        return [_success(found, task, methods, "Success on unseen problems"), *lines]
+    known = {method["label"]: method for method in methods}
+    pairs = [(known[method["against"]], method) for method in methods if method["against"] != method["label"]]
+    return [_success(found, task, pair, pair[1]["label"]) for pair in pairs]
 
 
 def _success(found: Json, task: str, methods: Sequence[Json], title: str) -> Chart:

@@ -19,7 +19,8 @@ from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.rollout.independent import Independent
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.stages import Task
-from hocket.studies.study import Study, StudyMethod, reference
+from hocket.studies.study import Study, StudyMethod, rival
+from hocket.tasks.lessons import lessons_of
 from hocket.train.config import SLOTS, configure
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config
@@ -40,6 +41,7 @@ class StudyRun:
         label, task, seed: what it is. pairs: all settings, as `hocket.train.config.configure` takes them.
         budget: of sampled answers or tokens, its `unit`, after which it ends. metered: how much a step samples is not
             known before, so the number of steps follows from a measurement. measure: see `Measure`.
+        lessons: supervised steps on the task's lessons, after which it begins.
         key: a hash of everything its result depends on.
     """
 
@@ -51,6 +53,7 @@ class StudyRun:
     metered: bool
     measure: Mapping[str, int]
     unit: str = "answers"
+    lessons: int = 0
     key: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -129,9 +132,13 @@ class Planner:
             unit=study.unit,
             metered=metered,
             measure=asdict(measure),
+            lessons=study.lessons.get(task, 0),
         )
+        if run.lessons and lessons_of(source) is None:
+            raise ConfigurationError(f"it has no lessons; leave lessons.{task} out")
         content = {**_content(config), "measure": run.measure, "budget": run.budget, "metered": metered}
         content |= {"unit": run.unit} if study.tokens else {}
+        content |= {"lessons": run.lessons} if run.lessons else {}
         return replace(run, key=_digest(content)), config
 
     def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, own: Mapping[str, Any]) -> Pairs:
@@ -143,7 +150,7 @@ class Planner:
             try:
                 configure([*pairs, (key, value), *own.items()], source)
             except ConfigurationError:
-                if entry.label == reference(self.study) or key.split(".")[0] not in SLOTS:
+                if entry.label == rival(entry, self.study) or key.split(".")[0] not in SLOTS:
                     raise
                 refused.append(key)
             else:

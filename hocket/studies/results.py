@@ -14,7 +14,7 @@ from hocket.studies import statistics
 from hocket.studies.conduct import Found
 from hocket.studies.planning import Planner
 from hocket.studies.statistics import Array, difference, estimate, improvement, smallest_difference
-from hocket.studies.study import TUNING_SEEDS, Study, without_recipe
+from hocket.studies.study import TUNING_SEEDS, Study, StudyMethod, rival, tasks_of, without_recipe
 
 Result = Mapping[str, Any]
 Json = dict[str, Any]
@@ -49,21 +49,24 @@ def results(study: Study, planner: Planner, found: Found) -> Json:
     baseline = found.methods[0].label
     told: dict[str, Json] = {}
     for entry in found.tested:
-        told[entry.label] = _method(study, found, entry.label, key) | _against(found, study, entry.label, baseline, key)
+        told[entry.label] = _method(study, found, entry, key) | _against(found, study, entry, key)
     rows = []
     for entry in found.methods:
         recipe = find(entry.recipe)
         equal = found.equal.get(entry.label)
-        shown = told[baseline if equal else entry.label]
+        other = rival(entry, study)
+        shown = told[other if equal else entry.label]
         rows.append(
             {
                 "label": entry.label,
+                "tasks": list(tasks_of(entry, study)),
+                "against": other,
                 "recipe": recipe.name,
                 "title": recipe.title,
                 "catalogue_ids": list(recipe.catalogue_ids),
-                "settings": {**found.tuned.get(baseline if equal else entry.label, {}), **entry.settings},
+                "settings": {**found.tuned.get(other if equal else entry.label, {}), **entry.settings},
                 "refused": list(planner.refused.get(entry.label, ())),
-                "equal": None if equal is None else {"to": baseline, **equal},
+                "equal": None if equal is None else {"to": other, **equal},
                 "apart": found.apart.get(entry.label),
                 **shown,
                 "failures": found.failures.get(entry.label, []),
@@ -84,6 +87,7 @@ def results(study: Study, planner: Planner, found: Found) -> Json:
             "samples": study.samples,
         },
         "settings": dict(study.settings),
+        "lessons": dict(study.lessons),
         "seeds": {"testing": list(study.testing_seeds), "tuning": f"from {TUNING_SEEDS}"},
         "measure": finished[0]["measure"] if finished else None,
         "definitions": DEFINITIONS,
@@ -119,9 +123,8 @@ def _gapped(search: Json, study: Study, found: Found) -> Json:
 # ---------------------------------------------------------------- one method
 
 
-def scores(found: Found, study: Study, label: str, metric: str, task: str | None = None) -> Array:
-    """A metric of a method's runs `[seeds, tasks]`: those seeds that finished on every task (or on `task`)."""
-    tasks = study.tasks if task is None else (task,)
+def scores(found: Found, tasks: Sequence[str], label: str, metric: str) -> Array:
+    """A metric of a method's runs `[seeds, tasks]`: those seeds that finished on every one of the tasks."""
     by_task = [{run["seed"]: _metric(run, metric) for run in found.results.get((label, name), ())} for name in tasks]
     known = [{seed for seed, value in one.items() if value is not None} for one in by_task]
     seeds = sorted(set.intersection(*known)) if known else []
@@ -133,35 +136,37 @@ def _metric(run: Result, metric: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _method(study: Study, found: Found, label: str, key: Key) -> Json:
-    runs = [run for task in study.tasks for run in found.results.get((label, task), ())]
+def _method(study: Study, found: Found, entry: StudyMethod, key: Key) -> Json:
+    label, tasks = entry.label, tasks_of(entry, study)
+    runs = [run for task in tasks for run in found.results.get((label, task), ())]
     names = [*METRICS, *(f"pass@{k}" for k in (runs[0]["pass"] if runs else ()))]
-    whole = _estimates(study, found, label, names, None, key)
-    alone = {task: _estimates(study, found, label, names, task, key) for task in study.tasks}
+    whole = _estimates(found, label, names, tasks, key)
+    alone = {task: _estimates(found, label, names, (task,), key) for task in tasks}
     return {
         "runs": len(runs),
         "seconds": sum(float(run["seconds"]) for run in runs),
         "metrics": whole,
-        "by_task": alone if len(alone) > 1 else {study.tasks[0]: whole},
-        "curves": {task: _curve(study, found.results.get((label, task), ()), key) for task in study.tasks},
+        "by_task": alone if len(alone) > 1 else {tasks[0]: whole},
+        "curves": {task: _curve(study, found.results.get((label, task), ()), key) for task in tasks},
     }
 
 
-def _estimates(study: Study, found: Found, label: str, names: Sequence[str], task: str | None, key: Key) -> Json:
+def _estimates(found: Found, label: str, names: Sequence[str], tasks: Sequence[str], key: Key) -> Json:
     told = {}
     for name in names:
-        values = scores(found, study, label, name, task)
+        values = scores(found, tasks, label, name)
         told[name] = estimate(values, key.derive("of", name)).to_json() if len(values) else None
     return told
 
 
-def _against(found: Found, study: Study, label: str, baseline: str, key: Key) -> Json:
-    """Improvement over the baseline, and what the seeds could have resolved."""
-    ours, theirs = (scores(found, study, name, "final") for name in (label, baseline))
+def _against(found: Found, study: Study, entry: StudyMethod, key: Key) -> Json:
+    """Improvement over what a method is compared with, on its own tasks, and what the seeds could have resolved."""
+    label, baseline, tasks = entry.label, rival(entry, study), tasks_of(entry, study)
+    ours, theirs = (scores(found, tasks, name, "final") for name in (label, baseline))
     if label == baseline or not len(ours) or not len(theirs):
         resolvable = smallest_difference(theirs, theirs) if label == baseline and len(theirs) else None
         return {"improvement": None, "difference": None, "area_difference": None, "resolvable": resolvable}
-    our_area, their_area = (scores(found, study, name, "area") for name in (label, baseline))
+    our_area, their_area = (scores(found, tasks, name, "area") for name in (label, baseline))
     return {
         "improvement": improvement(ours, theirs, key.derive("improvement")).to_json(),
         "difference": difference(ours, theirs, key.derive("difference")).to_json(),

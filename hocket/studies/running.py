@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import shutil
 import time
@@ -15,10 +17,13 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import unique_turns
 from hocket.stages import Player
+from hocket.studies.folder import alone
 from hocket.studies.planning import StudyRun
 from hocket.studies.statistics import area
+from hocket.tasks.lessons import PREFIX
 from hocket.train.aio import run_async
-from hocket.train.config import configure
+from hocket.train.checkpoint import checkpoint_of, weights_in
+from hocket.train.config import configure, settled
 from hocket.train.evaluate import Evaluated, evaluate_samples
 from hocket.train.kinds import kind_of
 from hocket.train.trainer import Trainer
@@ -46,8 +51,11 @@ class Meter:
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         played = await self._player.play(assignments, key=key)
         if self._running:
-            self.answers += len(played)
-            self.tokens += sum(_sampled(turn) for turn in unique_turns(played))
+            left = [branch for one in played for branch in one.branches]
+            again = {id(turn) for one in assignments if one.replay is not None for turn in one.replay.turns}
+            turns = unique_turns([*played, *left])
+            self.answers += len(played) + len(left)
+            self.tokens += sum(_sampled(turn) for turn in turns if id(turn) not in again)
         return played
 
     def used(self, unit: str) -> int:
@@ -91,9 +99,9 @@ def perform(run: StudyRun, place: Path) -> dict[str, Any]:
         HocketError: when the run cannot be made; other exceptions when it fails.
     """
     began, busy = time.monotonic(), time.process_time()
-    pairs = dict(run.pairs)
+    pairs = {**dict(run.pairs), **_taught(run, place.parent)}
     if run.metered:
-        pairs["steps"] = _steps(run, place)
+        pairs["steps"] = _steps(run, pairs, place)
         pairs["evaluation.every"] = max(1, pairs["steps"] // run.measure["points"])
     trainer = _trainer(pairs, place)
     try:
@@ -115,10 +123,29 @@ def _trainer(pairs: dict[str, Any], place: Path) -> MeteredTrainer:
     return MeteredTrainer(configure(settings, source), task=source)
 
 
-def _steps(run: StudyRun, place: Path) -> int:
+def _taught(run: StudyRun, work: Path) -> dict[str, Any]:
+    """The model that runs after lessons begin with: taught once, by the first of them, and kept in `work`."""
+    if not run.lessons:
+        return {}
+    pairs = dict(run.pairs)
+    model = {key: value for key, value in pairs.items() if key in ("model", "threads")}
+    wanted = {**model, "task": PREFIX + run.task, "recipe": "sft", "steps": run.lessons, "seed": 0}
+    key = hashlib.blake2b(json.dumps(wanted, sort_keys=True).encode(), digest_size=10).hexdigest()
+    folder = work / f"lessons-{key}"
+    with alone(work, key):
+        if not (folder / "summary.json").is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            source = tasks.find(wanted["task"])
+            settings = [*wanted.items(), ("runs", str(work)), ("run", folder.name)]
+            Trainer(settled(configure(settings, source), source), task=source).run()
+    (weights,) = weights_in(checkpoint_of(folder, "last")).values()
+    return {"model": str(weights.resolve())}
+
+
+def _steps(run: StudyRun, pairs: dict[str, Any], place: Path) -> int:
     """How many steps the budget lasts, by a trial that no later result depends on otherwise."""
     trial = {"evaluation.n": 1, "evaluation.between": 1, "evaluation.every": 0, "steps": TRIAL_STEPS + 1}
-    trainer = _trainer({**dict(run.pairs), **trial}, place)
+    trainer = _trainer({**pairs, **trial}, place)
     try:
         for _ in range(TRIAL_STEPS + 1):  # The first is the measurement before training.
             trainer.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +19,19 @@ TUNING_SEEDS = 10_000
 
 @dataclass(frozen=True)
 class StudyMethod:
-    """One method of a study: a recipe, and settings of its own by dotted key."""
+    """One method of a study.
+
+    Attributes:
+        recipe: by name. settings: of its own, by dotted key.
+        tasks: those of the study that it is run on; none for all. against: the label that it is compared with, if not
+            the study's baseline; its own, and it is compared with nothing.
+    """
 
     label: str
     recipe: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
+    against: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,8 @@ class Study:
     """A comparison of recipes on the same tasks, base, budget and seeds.
 
     Attributes:
-        recipes: names, `FILE.py:NAME`, or `{recipe: NAME, label: .., KEY: VALUE}` with settings of its own.
+        recipes: names, `FILE.py:NAME`, or `{recipe: NAME, label: .., tasks: [..], against: LABEL, KEY: VALUE}` with
+            settings of its own, those of the tasks that it is for, and what it is compared with there.
         catalogue: catalogue ids; every recipe of each joins.
         baseline: the label of the method that the others are compared with.
         tasks, model: as in `hocket train`.
@@ -98,6 +107,8 @@ class Study:
         equal_batches: batches on which a recipe's gradient must be proportional to the baseline's to be the same
             method here; 0 never looks.
         seconds: processor seconds of a run by task, as measured, for estimates.
+        lessons: by task, how many supervised steps on its lessons come before every run on it; all begin with the same
+            weights, and what they take is no part of the budget.
     """
 
     name: str = "study"
@@ -117,6 +128,7 @@ class Study:
     tuning: Tuning = Tuning()
     equal_batches: int = 200
     seconds: Mapping[str, float] = field(default_factory=dict)
+    lessons: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if min(self.steps, self.prompts, self.samples) < 1:
@@ -135,6 +147,11 @@ class Study:
             raise ValueError("tasks is empty; name at least one")
         if len(set(self.tasks)) < len(self.tasks):
             raise ValueError("a task is named twice")
+        for task, steps in self.lessons.items():
+            if task not in self.tasks:
+                raise ValueError(f"lessons.{task}: the study has no such task{nearest(task, self.tasks)}")
+            if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+                raise ValueError(f"lessons.{task} = {steps!r}: how many supervised steps come first, 0 for none")
 
     @property
     def answers(self) -> int:
@@ -162,7 +179,7 @@ class Study:
 
 LISTS = ("recipes", "catalogue", "teams", "tasks")
 
-BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure")
+BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure", "lessons")
 """What all runs of a study's folder have in common; recipes, tasks, seeds and tuning may be added to."""
 
 
@@ -272,6 +289,7 @@ def entries(study: Study) -> list[StudyMethod]:
         raise ConfigurationError(f"recipes: {twice!r} is there twice; give one of them another label")
     if len(listed) < 2:
         raise ConfigurationError("a study compares at least two recipes; name them: --recipes grpo,dapo")
+    _check_pairs(listed, study)
     return sorted(listed, key=lambda entry: entry.label != reference(study))
 
 
@@ -282,11 +300,44 @@ def reference(study: Study) -> str:
     return _as_teams(StudyMethod(study.baseline, study.baseline), study)[0].label
 
 
+def tasks_of(entry: StudyMethod, study: Study) -> tuple[str, ...]:
+    """The tasks that a method is run on, in the study's order."""
+    return tuple(task for task in study.tasks if not entry.tasks or task in entry.tasks)
+
+
+def rival(entry: StudyMethod, study: Study) -> str:
+    """The label of what a method is compared with; its own where it is what the others are compared with."""
+    return entry.against or reference(study)
+
+
+def _check_pairs(listed: Sequence[StudyMethod], study: Study) -> None:
+    """Refuses a method whose tasks the study lacks, and one compared with what does not run on all of them."""
+    known = {entry.label: entry for entry in listed}
+    for entry in listed:
+        stray = next((task for task in entry.tasks if task not in study.tasks), None)
+        if stray is not None:
+            raise ConfigurationError(f"{entry.label}: the study has no task {stray!r}{nearest(stray, study.tasks)}")
+        other = rival(entry, study)
+        if other not in known:
+            raise ConfigurationError(f"{entry.label}: against = {other!r} is no method here{nearest(other, known)}")
+        apart = set(tasks_of(entry, study)) - set(tasks_of(known[other], study))
+        if apart:
+            raise ConfigurationError(
+                f"{entry.label} runs on {min(apart)}, and {other}, which it is compared with, does not; state the "
+                "tasks of one of them"
+            )
+
+
 def _as_teams(entry: StudyMethod, study: Study) -> list[StudyMethod]:
     """A method once for every team; a team's name is enough where there is one recipe."""
     alone = all(_entry(given).label == study.baseline for given in study.recipes) and not study.catalogue
     return [
-        StudyMethod(team if alone else f"{entry.label} as {team}", entry.recipe, {**entry.settings, "workflow": team})
+        replace(
+            entry,
+            label=team if alone else f"{entry.label} as {team}",
+            settings={**entry.settings, "workflow": team},
+            against=f"{entry.against} as {study.teams[0]}" if entry.against else "",
+        )
         for team in study.teams
     ]
 
@@ -304,16 +355,20 @@ def _entry(given: Any) -> StudyMethod:
         return StudyMethod(given, given)
     if not isinstance(given, Mapping) or not isinstance(given.get("recipe"), str):
         raise ConfigurationError(f"recipes: {given!r}: write NAME or {{recipe: NAME, label: LABEL, KEY: VALUE}}")
-    settings = {str(key): value for key, value in given.items() if key not in ("recipe", "label")}
+    settings = {str(key): value for key, value in given.items() if key not in ("recipe", "label", "tasks", "against")}
     label = given.get("label", "-".join([given["recipe"], *(f"{key}={value}" for key, value in settings.items())]))
-    return StudyMethod(str(label), given["recipe"], settings)
+    tasks, against = given.get("tasks", ()), given.get("against", "")
+    tasks = (tasks,) if isinstance(tasks, str) else tasks
+    if not isinstance(tasks, Sequence) or not all(isinstance(task, str) for task in tasks):
+        raise ConfigurationError(f"{label}: tasks = {tasks!r}: write a list of the study's tasks")
+    return StudyMethod(str(label), given["recipe"], settings, tuple(tasks), str(against))
 
 
 def check_same(study: Study, before: Mapping[str, Any], folder: Path) -> None:
     """Raises `ConfigurationError` when the folder holds a study of another budget."""
     now = study.to_json()
     for key in BUDGET:
-        if before.get(key) != now[key]:
+        if (before.get(key) or None) != (now[key] or None):  # An older folder lacks what came later.
             told = f"{before.get(key)!r} there, {now[key]!r} here"
             raise ConfigurationError(f"{folder} holds another study ({key}: {told}); choose another --out")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape as unmarked
 from rich.table import Table
 
-from hocket.studies.words import Json, columns, points, probability, ranked, spread
+from hocket.studies.words import Json, columns, named, points, probability, ranked, spread
 
 
 def table(found: Json) -> Table:
@@ -18,7 +18,7 @@ def table(found: Json) -> Table:
     for method in ranked(found):
         metrics = method["metrics"]
         made.add_row(
-            f"[bold]{unmarked(method['label'])}[/]",
+            f"[bold]{unmarked(named(found, method))}[/]",
             spread(metrics.get(first), show),
             points(method["difference"], found["measure"] != "return"),
             spread(method["improvement"], probability),

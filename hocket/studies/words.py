@@ -32,10 +32,29 @@ def columns(found: Json) -> list[tuple[str, str, Show]]:
     ]
 
 
-def ranked(found: Json) -> list[Json]:
-    """The methods with runs of their own: the baseline, then by final success."""
-    own = [method for method in found["methods"] if method["equal"] is None]
-    return sorted(own, key=lambda m: (m["label"] != found["baseline"], -_value(m["metrics"].get("final"), -1e300)))
+def ranked(found: Json, task: str | None = None) -> list[Json]:
+    """The methods with runs of their own (on `task`, where it is given).
+
+    Each that others are compared with comes before these, which follow by final success; the baseline's come first.
+    """
+    own = [m for m in found["methods"] if m["equal"] is None and (task is None or task in m["tasks"])]
+    order = [m["label"] for m in found["methods"]]
+    return sorted(
+        own,
+        key=lambda m: (
+            order.index(m["against"]),
+            m["label"] != m["against"],
+            -_value(m["metrics"].get("final"), -1e300),
+        ),
+    )
+
+
+def named(found: Json, method: Json) -> str:
+    """A method's label, with its tasks and what it is compared with where the study's methods differ in these."""
+    words = [str(method["label"])]
+    words += [f"on {', '.join(method['tasks'])}"] if method["tasks"] != found["tasks"] else []
+    words += [f"against {method['against']}"] if method["against"] not in (found["baseline"], method["label"]) else []
+    return ", ".join(words)
 
 
 def _value(estimate: Json | None, absent: float) -> float:
@@ -93,6 +112,8 @@ def facts(found: Json) -> list[tuple[str, str]]:
 def settings(found: Json) -> list[tuple[str, str]]:
     """Settings of every run, and of single methods."""
     told = [("every method", ", ".join(f"{key} {value}" for key, value in found["settings"].items()) or "–")]
+    taught = [f"{steps} steps on {task}" for task, steps in found["lessons"].items() if steps]
+    told += [("lessons before every run", ", ".join(taught))] if taught else []
     for method in found["methods"]:
         own = ", ".join(f"{key} {value}" for key, value in method["settings"].items())
         without = f"without {', '.join(method['refused'])}" if method["refused"] else ""
@@ -133,8 +154,10 @@ def remarks(found: Json) -> list[str]:
         told.append("One seed each: intervals have no width, and nothing can be said about differences.")
     elif compared:
         ends = _apart(compared, "difference")
+        others = {method["against"] for method in compared}
+        other = others.pop() if len(others) == 1 else "what they are compared with"
         told.append(
-            f"{sum(ends)} of {len(compared)} methods differ from {found['baseline']} in final success by an interval "
+            f"{sum(ends)} of {len(compared)} methods differ from {other} in final success by an interval "
             f"without 0, {ends[0]} above and {ends[1]} below; about {0.05 * len(compared):.2g} would by chance if none "
             "differed."
         )

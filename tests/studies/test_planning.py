@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.recipes import find
-from hocket.studies.planning import Planner, equal_budget
-from hocket.studies.study import TUNING_SEEDS, Study, StudyMethod, Tuning, entries, read, without_recipe
+from hocket.studies.conduct import checked, cost
+from hocket.studies.folder import StudyFolder
+from hocket.studies.planning import Planner, StudyRun, equal_budget
+from hocket.studies.running import Meter
+from hocket.studies.study import (
+    TUNING_SEEDS,
+    Study,
+    StudyMethod,
+    Tuning,
+    entries,
+    read,
+    rival,
+    tasks_of,
+    without_recipe,
+)
 from hocket.studies.tuning import best, rounds, runs_of_search, tuning_seeds, units
+from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn
 
 GRPO = StudyMethod("grpo", "grpo")
 
@@ -188,3 +206,85 @@ def test_a_study_of_teams_has_a_method_for_each_at_equal_tokens() -> None:
 def test_teams_need_a_budget_of_tokens() -> None:
     with pytest.raises(ConfigurationError, match="the same budget of tokens"):
         read(None, [("teams", "single,debate")])
+
+
+# ---------------------------------------------------------------- tasks of a method's own, and lessons first
+
+PAIRS = """
+baseline: grpo maze
+recipes:
+  - {recipe: grpo, label: grpo maze, tasks: [maze]}
+  - {recipe: gigpo, tasks: [maze]}
+  - {recipe: grpo, label: grpo sums, tasks: sums, against: grpo sums}
+  - {recipe: dr-grpo, tasks: [sums], against: grpo sums, update.lr: 1.0e-3}
+tasks: [maze, sums]
+lessons: {maze: 40}
+"""
+
+
+def test_methods_have_tasks_of_their_own_and_each_what_it_is_compared_with(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.yaml"
+    file.write_text(PAIRS)
+    study = read(file)
+    methods = entries(study)
+    assert [(tasks_of(one, study), rival(one, study)) for one in methods] == [
+        (("maze",), "grpo maze"),
+        (("maze",), "grpo maze"),
+        (("sums",), "grpo sums"),
+        (("sums",), "grpo sums"),
+    ]
+    assert methods[3].settings == {"update.lr": 1e-3}
+    found = cost(replace(study, seeds=2, seconds={"maze": 3600, "sums": 1800}), StudyFolder(tmp_path))
+    assert (found.testing, found.seconds) == (8, 4 * 3600 + 4 * 1800)
+
+
+def test_runs_after_lessons_are_other_runs_and_begin_with_what_was_taught() -> None:
+    plain, taught = Study(tasks=("maze",)), Study(tasks=("maze",), lessons={"maze": 40})
+    assert key(plain) != key(taught) != key(Study(tasks=("maze",), lessons={"maze": 20}))
+    assert key(plain) == key(Study(tasks=("maze",), lessons={"maze": 0}))
+    run = Planner(taught).run(GRPO, "maze", 3)
+    assert run.lessons == 40
+    assert StudyRun.from_json(run.to_json()) == run
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (("tasks: [maze]}", "tasks: [mase]}"), "did you mean 'maze'"),
+        (("against: grpo sums, up", "against: grpo sumz, up"), "did you mean 'grpo sums'"),
+        (("tasks: [sums], against: grpo sums, ", ""), "runs on sums, and grpo maze"),
+        (("tasks: sums,", "tasks: 3,"), "list of the study's tasks"),
+        (("lessons: {maze: 40}", "lessons: {mase: 40}"), "did you mean 'maze'"),
+        (("lessons: {maze: 40}", "lessons: {maze: yes}"), "supervised steps"),
+        (("lessons: {maze: 40}", "lessons: {sums: 40}"), "it has no lessons"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused(change: tuple[str, str], word: str, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.yaml"
+    assert change[0] in PAIRS
+    file.write_text(PAIRS.replace(*change))
+
+    def checked_as_read() -> None:
+        study = read(file)
+        checked(study, Planner(study))
+
+    with pytest.raises(ConfigurationError, match=word):
+        checked_as_read()
+
+
+def test_candidates_count_and_what_is_replayed_does_not() -> None:
+    scenario = Scenario("s", "question")
+    said = [Turn("a", "main", np.zeros(1, np.int64), np.zeros(size, np.int64)) for size in (3, 2, 1)]
+    left = Trajectory(scenario, said[2:])
+
+    class Playing:
+        async def play(self, assignments: Any, *, key: Any) -> list[Trajectory]:
+            return [Trajectory(scenario, said[:2], branches=[left])]
+
+    async def played() -> Meter:
+        meter = Meter(Playing())  # type: ignore[arg-type]
+        await meter.play([Assignment(scenario, replay=Replay((said[0],)))], key=Key.of(0))
+        return meter
+
+    meter = asyncio.run(played())
+    assert (meter.answers, meter.tokens) == (2, 2 + 1)

@@ -358,10 +358,38 @@ def test_a_bad_file_is_one_sentence(text: str, word: str, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_the_committed_study_fits_every_recipe_and_keeps_its_budget() -> None:
-    file = Path(__file__).parents[2] / "benchmarks" / "studies" / "group_relative.yaml"
+@pytest.mark.parametrize(("name", "tasks", "methods", "hours"), [("group_relative", 2, 10, 8), ("agents", 6, 19, 2)])
+def test_a_committed_study_fits_every_recipe_and_keeps_its_budget(
+    name: str, tasks: int, methods: int, hours: int
+) -> None:
+    file = Path(__file__).parents[2] / "benchmarks" / "studies" / f"{name}.yaml"
     said = call("study", file, "--dry-run", "--json", "--out", "nowhere")
     assert said.code == 0, said.err
-    assert len(said.json["tasks"]) == 2
-    assert len(said.json["methods"]) >= 10
-    assert said.json["cpu_hours"] <= 8
+    assert len(said.json["tasks"]) == tasks
+    assert len(said.json["methods"]) >= methods
+    assert said.json["cpu_hours"] <= hours
+
+
+@pytest.mark.slow
+def test_runs_begin_with_the_lessons_of_their_task_which_are_taught_once(tmp_path: Path) -> None:
+    task = "maze?width=3&height=3&steps=3"
+    text = """
+recipes:
+  - {recipe: grpo, label: grpo, tasks: ["TASK"]}
+  - {recipe: gigpo, label: gigpo, tasks: ["TASK"]}
+  - {recipe: grpo, label: alone, tasks: [sums], against: alone}
+tasks: ["TASK", sums]
+lessons: {"TASK": 2}
+"""
+    file, out = tmp_path / "pairs.yaml", tmp_path / "out"
+    file.write_text(text.replace("TASK", task))
+    tiny = [word for word in TINY if word not in ("--task", "sums")]
+    said = call("study", file, *tiny, "--seeds", "1", "--workers", "1", "--out", out, "--json")
+    assert said.code == 0, said.err
+    assert len(list((out / "work").glob("lessons-*/summary.json"))) == 1
+    found = {method["label"]: method for method in said.json["methods"]}
+    assert found["gigpo"]["against"] == "grpo"
+    assert (found["alone"]["tasks"], found["alone"]["difference"]) == (["sums"], None)
+    before = [found[name]["curves"][task]["success"][0] for name in ("grpo", "gigpo")]
+    assert before[0] == before[1]
+    assert "lessons before every run" in (out / "report.md").read_text()
