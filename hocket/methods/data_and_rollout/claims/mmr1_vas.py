@@ -120,21 +120,22 @@ def apart_of(answers: Sequence[tuple[int, ...]]) -> float:
 DEAD, ALIKE = (*[0.9995] * 17, *[0.4] * 7), (0.3,) * 24
 
 
-def steps_to(success: float, rates: Sequence[float], recipe: Recipe) -> list[float]:
-    """Of four seeds, with four scenarios in each step."""
+def steps_to(success: float, rates: Sequence[float], recipe: Recipe, seeds: int) -> list[float]:
+    """With four scenarios in each step."""
     world, start = coins(rates)
-    made = [Bench(world, recipe, seed, start=start, lr=0.1, prompts=4).run(78, every=2) for seed in range(4)]
+    made = [Bench(world, recipe, seed, start=start, lr=0.1, prompts=4).run(78, every=2) for seed in range(seeds)]
     return [float(bench.first(success) or 99) for bench in made]
 
 
 @claim(
-    "With 70 % of scenarios dead the target takes at most 3/4 of the samples of even draws; among alike ones no fewer."
+    "With 70 % of scenarios dead the target takes at most 0.6 of the samples of even draws; among alike ones no fewer.",
+    "arXiv:2509.21268; ratios of single seeds lie between .44 and .81, and over sixteen seeds it is .58",
 )
 def _() -> Finding:
-    dead = {one.name: steps_to(0.98, DEAD, one) for one in (MMR1_VAS, UNIFORM)}
-    alike = {one.name: steps_to(0.7, ALIKE, one) for one in (MMR1_VAS, UNIFORM)}
+    dead = {one.name: steps_to(0.98, DEAD, one, 8) for one in (MMR1_VAS, UNIFORM)}
+    alike = {one.name: steps_to(0.7, ALIKE, one, 4) for one in (MMR1_VAS, UNIFORM)}
     ratio, same = (fmean(side["mmr1-vas"]) / fmean(side["uniform"]) for side in (dead, alike))
-    return Finding(ratio < 0.75 and same > 0.95, lines(ratio=ratio, steps=dead, ratio_of_alike=same, alike=alike))
+    return Finding(ratio <= 0.6 and same > 0.95, lines(ratio=ratio, steps=dead, ratio_of_alike=same, alike=alike))
 
 
 STUCK, OPEN, LENGTH = 17, 7, 3
@@ -153,18 +154,22 @@ def mostly_stuck() -> tuple[World, Callable[[Tabular], None]]:
 
 
 @claim(
-    "Where nearly all samples fail, questions whose answers differ are asked: most of what can be solved is, in steps "
-    "in which outcomes alone come to less."
+    "Where nearly all samples fail, questions whose answers differ are asked: at every seed more of what can be solved "
+    "is, than by outcomes alone in as many steps, on average above 3/4 against less than 2/3.",
+    "derived; of twelve seeds the mean is .90 (.54 to .97) against .59 (.29 to .91), and none is behind",
 )
 def _() -> Finding:
     world, start = mostly_stuck()
-    ends = {
-        one.name: [Bench(world, one, seed, start=start, lr=0.1, prompts=4).run(100).success() for seed in range(3)]
+    share = {
+        one.name: [
+            Bench(world, one, seed, start=start, lr=0.1, prompts=4).run(100).success() * (STUCK + OPEN) / OPEN
+            for seed in range(4, 9)
+        ]
         for one in (MMR1_VAS, OUTCOMES_ALONE)
     }
-    share = {name: fmean(found) * (STUCK + OPEN) / OPEN for name, found in ends.items()}
-    apart = min(ends["mmr1-vas"]) > max(ends["outcomes alone"])
-    return Finding(apart and share["mmr1-vas"] > 0.8, lines(share_solved=str(share), **ends))
+    ours, alone = share["mmr1-vas"], share["outcomes alone"]
+    ahead = all(one > other for one, other in zip(ours, alone, strict=True))
+    return Finding(ahead and fmean(ours) > 0.75 and fmean(alone) < 2 / 3, lines(share_solved=share))
 
 
 claim.spares("mmr1-vas: curriculum.value.outcome.window = 160", "how long rates are remembered is chosen here")
@@ -172,18 +177,20 @@ claim.spares("mmr1-vas: curriculum.value.outcome.unseen = 0.0", "every scenario 
 claim.spares("mmr1-vas: curriculum.prompts = 640", "the size of a step is a run's")
 claim.spares("mmr1-vas: curriculum.pool = 10240", "the size of the pool is a run's")
 
+# Half of the draws are even, so in few steps those with and without may come out alike: so they did at two of eight
+# seeds in 2 steps after the pool's first pass, and in 5 at none of the seeds seen, those two among them.
 claim.shipped(
     MMR1_VAS,
     without={"curriculum.value": Even()},
     task="worked_sums",
     settings={"curriculum.pool": 16, "curriculum.prompts": 8},
-    steps=4,
+    steps=7,
 )
 
 claim.shipped(
     MMR1_VAS,
     without={"curriculum.value.diversity": 0.0},
     task="worked_sums",
-    settings={"curriculum.pool": 12, "curriculum.prompts": 4},
-    steps=5,
+    settings={"curriculum.pool": 16, "curriculum.prompts": 8},
+    steps=7,
 )
