@@ -29,6 +29,8 @@ class Outcomes(NamedTuple):
     successes: int = 0
     norms: Norms | None = None
     """Where a stage had them measured."""
+    unlikeness: float | None = None
+    """How different the answers of the last group were, in [0, 1] (`hocket.core.unlikeness`), where a stage asks."""
 
     @property
     def rate(self) -> float | None:

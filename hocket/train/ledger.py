@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,18 @@ REMEMBERED = 32
 """How many past groups of a scenario are remembered."""
 
 
+class Told(NamedTuple):
+    """What the ledger is told of a sample: its scenario, what it earned, and what stages had measured of it.
+
+    None and NaN are no reward. See `hocket.core.gradient_norms` and `hocket.core.unlikeness` for the others.
+    """
+
+    scenario: str
+    reward: float | None
+    norm: float | None = None
+    unlikeness: float | None = None
+
+
 @dataclass
 class LedgerEntry:
     """One scenario.
@@ -27,6 +40,7 @@ class LedgerEntry:
         total, count: sum and number of the rewards of the group of `step`, whose mean ends `history`.
         history: mean rewards of the last groups, oldest first.
         norms: of right samples number, sum and sum of squares of what gradients' norms were told, then of wrong ones.
+        unlikeness: of the last group of which it was told, its step, and number and sum.
     """
 
     groups: int = 0
@@ -37,9 +51,13 @@ class LedgerEntry:
     successes: int = 0
     history: list[float] = field(default_factory=list)
     norms: tuple[float, ...] = ()
+    unlikeness: tuple[float, ...] = ()
 
 
-_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name not in ("history", "norms")]
+_MEASURED = {"norms": 6, "unlikeness": 3}
+"""How many numbers stand for what only some stages have measured."""
+
+_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name not in ("history", *_MEASURED)]
 
 
 class Ledger:
@@ -48,8 +66,20 @@ class Ledger:
     def __init__(self) -> None:
         self._entries: dict[str, LedgerEntry] = {}
 
-    def record(self, scenario: str, step: int, reward: float | None, norm: float | None = None) -> None:
-        """Adds one sample, with its gradient's norm where that was measured. Those of one step are a group.
+    def note(self, step: int, told: Iterable[Told]) -> None:
+        """Adds the samples of a step, in order."""
+        for one in told:
+            self.record(one.scenario, step, one.reward, one.norm, one.unlikeness)
+
+    def record(
+        self,
+        scenario: str,
+        step: int,
+        reward: float | None,
+        norm: float | None = None,
+        unlikeness: float | None = None,
+    ) -> None:
+        """Adds one sample, with what was measured of it. Those of one step are a group.
 
         None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
         """
@@ -66,6 +96,9 @@ class Ledger:
             told[:3] += (reward >= RIGHT) * np.array([1, norm, norm**2])
             told[3:] += (reward < RIGHT) * np.array([1, norm, norm**2])
             entry.norms = tuple(told.tolist())
+        if unlikeness is not None:
+            _, count, total = entry.unlikeness if entry.unlikeness[:1] == (step,) else (step, 0.0, 0.0)
+            entry.unlikeness = (step, count + 1, total + unlikeness)
         entry.total += float(reward)
         entry.count += 1
         earlier = entry.history if entry.count == 1 else entry.history[:-1]
@@ -79,7 +112,10 @@ class Ledger:
     def outcomes(self, scenario: str) -> Outcomes:
         """How often the scenario was tried, and how often it was solved."""
         entry = self._entries.get(scenario)
-        return Outcomes(entry.samples, entry.successes, _means(entry.norms)) if entry else Outcomes()
+        if entry is None:
+            return Outcomes()
+        unlikeness = entry.unlikeness[2] / entry.unlikeness[1] if entry.unlikeness else None
+        return Outcomes(entry.samples, entry.successes, _means(entry.norms), unlikeness)
 
     def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
@@ -97,13 +133,17 @@ class Ledger:
             "remembered": np.array([len(entry.history) for entry in entries], dtype=np.int64),
             "history": np.array([mean for entry in entries for mean in entry.history], dtype=np.float64),
             **columns,
-            **self._norms(),
+            **self._measured(),
         }
 
-    def _norms(self) -> State:
-        """A column of what is known of gradients; none where nothing is."""
-        known = [entry.norms for entry in self._entries.values()]
-        return {"norms": np.array([one or (0.0,) * 6 for one in known])} if any(known) else {}
+    def _measured(self) -> State:
+        """Columns of what stages had measured; none where nothing was."""
+        known = {name: [getattr(entry, name) for entry in self._entries.values()] for name in _MEASURED}
+        return {
+            name: np.array([one or (0.0,) * _MEASURED[name] for one in column])
+            for name, column in known.items()
+            if any(column)
+        }
 
     def restore(self, state: State) -> None:
         """Replaces everything by what `state` returned earlier.
@@ -114,7 +154,7 @@ class Ledger:
         if "successes" not in state:
             state = {**state, "successes": _estimated(state)}
         columns = [state[name].tolist() for name in _NUMBERS]
-        norms = [tuple(one) if any(one) else () for one in state["norms"].tolist()] if "norms" in state else ()
+        measured = {name: state[name].tolist() for name in _MEASURED if name in state}
         self._entries, start = {}, 0
         for place, (scenario, remembered, *numbers) in enumerate(
             zip(state["scenario"], state["remembered"].tolist(), *columns, strict=True)
@@ -122,7 +162,8 @@ class Ledger:
             self._entries[scenario] = LedgerEntry(
                 **dict(zip(_NUMBERS, numbers, strict=True)), history=history[start : start + remembered]
             )
-            self._entries[scenario].norms = norms[place] if norms else ()
+            for name, column in measured.items():
+                setattr(self._entries[scenario], name, tuple(column[place]) if any(column[place]) else ())
             start += remembered
 
 

@@ -26,6 +26,7 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
+from hocket.core.unlikeness import UNLIKENESS, note_unlikeness
 from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
 from hocket.rollout.remembering import RememberingRollout
@@ -38,7 +39,7 @@ from hocket.train.hooks import Hooks, named
 from hocket.train.journal import Journal
 from hocket.train.kinds import Measure, kind_of, measure_of
 from hocket.train.learner import Learner
-from hocket.train.ledger import Ledger
+from hocket.train.ledger import Ledger, Told
 from hocket.train.team_metrics import team_metrics
 from hocket.types import Assignment, Decoding, Experience, Trajectory
 from hocket.workflows.cast import recast
@@ -154,8 +155,7 @@ async def train_step(parts: RunContext, step: int) -> StepResult:
     result = learn_from(parts, step, experience, problems, rollout=time.perf_counter() - started)
     result.metrics |= engine_metrics(before, counted())
     await parts.hooks.after(parts, step, result)
-    for scenario, reward, norm in outcomes(parts, experience):
-        parts.ledger.record(scenario, step, reward, norm)
+    parts.ledger.note(step, outcomes(parts, experience))
     result.metrics["time/step"] = time.perf_counter() - started
     return result
 
@@ -181,10 +181,15 @@ def learn_from(
     return StepResult(metrics, learnable, batch, experience.discarded + left_out, said, experience)
 
 
-def outcomes(parts: RunContext, experience: Experience) -> list[tuple[str, float, float | None]]:
-    """What the ledger is told of every sample of the policies' own, in order: scenario, reward, gradient's norm."""
+def outcomes(parts: RunContext, experience: Experience) -> list[Told]:
+    """What the ledger is told of every sample of the policies' own, in order."""
     own = [one for one in experience.trajectories + experience.discarded if one.source == "own"]
-    return [(one.scenario.id, total_reward(one, parts.weights), GRADIENT_NORM.get(one)) for one in own]
+    if UNLIKENESS in parts.lead.recipe.reads:
+        note_unlikeness(own)
+    return [
+        Told(one.scenario.id, total_reward(one, parts.weights), GRADIENT_NORM.get(one), UNLIKENESS.get(one))
+        for one in own
+    ]
 
 
 def learn(

@@ -33,7 +33,7 @@ from hocket.engine.local import LocalEngine
 from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
-from hocket.train.ledger import Ledger
+from hocket.train.ledger import Ledger, Told
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
 from hocket.train.sampler import SamplerEngine, SamplerProcess
@@ -115,29 +115,35 @@ class Earned:
     """What a step found out about scenarios and the ledger does not know yet: the next collection had begun before."""
 
     def __init__(self) -> None:
-        self._step, self._outcomes = 0, list[tuple[str, float, float | None]]()
+        self._step, self._outcomes = 0, list[Told]()
 
-    def keep(self, step: int, outcomes: list[tuple[str, float, float | None]]) -> None:
+    def keep(self, step: int, outcomes: list[Told]) -> None:
         """What this step found out."""
         self._step, self._outcomes = step, outcomes
 
     def settle(self, ledger: Ledger) -> None:
         """Has the ledger know it."""
-        for scenario, reward, norm in self._outcomes:
-            ledger.record(scenario, self._step, reward, norm)
+        ledger.note(self._step, self._outcomes)
         self._outcomes = []
 
     def state(self) -> State:
         """For a checkpoint."""
-        scenarios, rewards, norms = ([one[side] for one in self._outcomes] for side in (0, 1, 2))
-        known = [math.nan if norm is None else norm for norm in norms]
-        return {"step": self._step, "scenarios": scenarios, "rewards": rewards, "norms": known}
+        scenarios, *numbers = (list(side) for side in zip(*self._outcomes, strict=True)) if self._outcomes else [[]] * 4
+        rewards, norms, unlikeness = ([math.nan if one is None else one for one in side] for side in numbers)
+        return {
+            "step": self._step,
+            "scenarios": scenarios,
+            "rewards": rewards,
+            "norms": norms,
+            "unlikeness": unlikeness,
+        }
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""
-        known = state.get("norms") or [math.nan] * len(state["rewards"])
-        norms = [None if math.isnan(norm) else norm for norm in known]
-        self.keep(int(state["step"]), list(zip(state["scenarios"], state["rewards"], norms, strict=True)))
+        unknown = [math.nan] * len(state["rewards"])
+        measured = [state.get(name) or unknown for name in ("norms", "unlikeness")]
+        sides = [[None if math.isnan(one) else one for one in side] for side in measured]
+        self.keep(int(state["step"]), list(map(Told, state["scenarios"], state["rewards"], *sides)))
 
 
 class Overlap:

@@ -158,8 +158,7 @@ class Repetition:
         else:
             drawn, lags = self._as_it_came(step, self._schedule[step])
         result = learn_from(parts, step, drawn.experience, drawn.problems, rollout=0.0)
-        for scenario, reward, norm in outcomes(parts, drawn.experience):
-            parts.ledger.record(scenario, step, reward, norm)
+        parts.ledger.note(step, outcomes(parts, drawn.experience))
         result.metrics |= {**lags, **stale(parts)}
         return result
 

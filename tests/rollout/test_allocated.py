@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.posterior import Outcomes
 from hocket.curriculum.weighted import Even, Value, Weighted
 from hocket.lab.toys.rates import coins, ledger_of
 from hocket.methods.base.grpo import GRPO
@@ -92,9 +93,9 @@ class Negative(Value):
 def test_the_ledger_counts_successes_and_reads_what_did_not():
     ledger = ledger_of(0.25, 1.0, samples=8)
     ledger.record("lab/0", 2, None)
-    assert ledger.outcomes("lab/0") == (8, 2, None)
+    assert ledger.outcomes("lab/0") == Outcomes(8, 2)
     assert ledger.outcomes("lab/0").rate == 0.25
-    assert ledger.outcomes("new") == (0, 0, None)
+    assert ledger.outcomes("new") == Outcomes()
     assert ledger.outcomes("new").rate is None
     again, older = Ledger(), Ledger()
     again.restore(ledger.state())

@@ -1,18 +1,24 @@
-"""MMR1's variance-aware sampling: scenarios whose outcomes vary are asked more (Leng et al., arXiv:2509.21268).
+"""MMR1's variance-aware sampling: scenarios whose outcomes and answers vary are asked more (arXiv:2509.21268).
 
-A scenario's score is the variance of its outcomes, `p (1 - p)` by its recent success rate (`OutcomeVariance`); a share
-lambda of each step's scenarios is drawn in proportion to it, the rest evenly (`Weighted`). The expected gradient of a
-scenario grows with this variance and is 0 without it.
+A scenario's variance promotion score (Leng et al.) adds the variance of its outcomes, `p (1 - p)` by its recent success
+rate, and how different its answers are, 1 minus their self-BLEU (`VariancePromotion`). A share lambda of each step's
+scenarios is drawn in proportion to it, the rest evenly (`Weighted`). The expected gradient of a scenario grows with the
+variance of its reward and is 0 without it. Of that variance the first term estimates what is left within a way of
+thinking, the second bounds from below what lies between ways; so a scenario that nobody has solved yet is still asked
+where its answers differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from hocket.core.columns import Column
 from hocket.core.posterior import Outcomes
+from hocket.core.unlikeness import UNLIKENESS
 from hocket.curriculum.weighted import Value, Weighted
 from hocket.methods.base.grpo import GRPO
 
@@ -42,6 +48,30 @@ class OutcomeVariance(Value):
         return self.weight * rate * (1 - rate)
 
 
+@dataclass(frozen=True)
+class VariancePromotion(Value):
+    """`alpha p (1 - p) + beta d`: MMR1's score of a scenario (arXiv 2509.21268).
+
+    d is how different the answers of the last group were, 1 minus their self-BLEU (`hocket.core.unlikeness`), and 0
+    while nothing is known of it, as of groups of one.
+
+    Attributes:
+        outcome: the first term, its weight alpha. diversity: beta.
+    """
+
+    outcome: OutcomeVariance = OutcomeVariance(weight=0.8)
+    diversity: float = 0.2
+
+    reads: ClassVar[frozenset[Column]] = frozenset({UNLIKENESS})
+
+    def __post_init__(self) -> None:
+        if self.diversity < 0:
+            raise ValueError(f"diversity must be at least 0, not {self.diversity}")
+
+    def __call__(self, outcomes: Outcomes, rewards: Sequence[float]) -> float:
+        return self.outcome(outcomes, rewards) + self.diversity * (outcomes.unlikeness or 0.0)
+
+
 MMR1_VAS = GRPO.but(
     name="mmr1-vas",
     title="Variance-aware sampling of scenarios",
@@ -49,14 +79,17 @@ MMR1_VAS = GRPO.but(
     family="data-and-rollout",
     catalogue_ids=("mmr1-vas",),
     axes=("data", "analysis"),
-    formula="P(q) = lambda VPS(q)/sum VPS + (1 - lambda)/|Q|,  VPS = p (1 - p)",
+    formula="P(q) = lambda VPS(q)/sum VPS + (1 - lambda)/|Q|,  VPS = alpha p (1 - p) + beta (1 - self-BLEU)",
     conventions={
         **GRPO.conventions,
-        "lambda": "curriculum.even = 1 - lambda = 0.3, chosen here",
-        "pass rate": "of the last four groups, as training samples them; the paper refreshes probes every few steps",
+        "lambda": "0.5 as published: curriculum.even = 1 - lambda",
+        "alpha, beta": "0.8 and 0.2 as published",
+        "diversity": "1 - self-BLEU of 1- to 3-grams of decisions, as the paper and its release name it first; shorter "
+        "answers by the orders they have; in [0, 1], where the release weighs its raw value",
+        "probes": "none: pass rates are of the last four groups and diversity is of the last one, as training samples "
+        "them; the paper samples 32 of every question anew every few steps",
         "draws": "without replacement within a step",
         "scenarios": "a pool of 256 (curriculum.pool), each asked once before any is drawn",
     },
-    note="on text, and by the variance of outcomes alone: the paper adds a score of how different the answers are",
-    curriculum=Weighted(value=OutcomeVariance(), even=0.3),
+    curriculum=Weighted(value=VariancePromotion(), even=0.5),
 )

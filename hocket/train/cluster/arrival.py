@@ -107,8 +107,7 @@ class Arrival:
         lags = [self._admission.version - ticket.version for ticket in taken]
         experience, problems = merged([group.experience for group in groups]), [p for g in groups for p in g.problems]
         result = learn_from(self._parts, step, experience, problems, rollout=between)
-        for scenario, reward, norm in outcomes(self._parts, experience):
-            self._parts.ledger.record(scenario, step, reward, norm)
+        self._parts.ledger.note(step, outcomes(self._parts, experience))
         self._note({"step": step, "groups": [[ticket.group, self._first - 1 + ticket.version] for ticket in taken]})
         with self._changed:
             self._admission.learnt(taken)
