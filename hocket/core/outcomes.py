@@ -23,7 +23,9 @@ class StepResult:
 
     metrics: dict[str, float]
     trajectories: list[Trajectory]
-    batch: Batch | None
+    batch: Batch | None = field(
+        repr=False
+    )  # asyncio.run writes results out when it gives signals back: keep that cheap.
     discarded: list[Trajectory] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     experience: Experience | None = None
