@@ -14,13 +14,16 @@ from hocket.environments.joint.attacked import Attacked
 from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.messaged import Messaged
+from hocket.environments.joint.once import OncePaths
 from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
+from hocket.environments.joint.pogema import Pogema
 from hocket.environments.joint.sequenced import Sequenced
 from hocket.environments.joint.skirmish import Skirmish
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
+from hocket.tasks.paths import PathsTask
 
 _PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.95, "update.lr": 1.5e-3}
 """Episodes of 25 steps: many in a batch."""
@@ -41,6 +44,7 @@ def _task(
     suggested: Mapping[str, Any],
     *,
     identified: bool = True,
+    form: type[JointTask] = JointTask,
 ) -> JointTask:
     """The task of the world that `make` makes of the settings; `agents` is its count."""
     given = checked(name, settings, {**hints, **_ALWAYS})
@@ -51,7 +55,7 @@ def _task(
     world = Sequenced(world) if sequenced else world
     world = world if symbols is None else Messaged(world, symbols)
     world = Attacked(world, **attack) if attack else world
-    return JointTask(world, identified=bool(told), suggested=suggested)
+    return form(world, identified=bool(told), suggested=suggested)
 
 
 _MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
@@ -91,13 +95,32 @@ def _skirmish(name: str, settings: Mapping[str, str]) -> JointTask:
     return _task(name, settings, dict.fromkeys(names, int), make, _GRIDS)
 
 
+_MAPF: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
+    "lifelong": (LifelongPaths, {"guide": bool}),
+    "planned": (PlannedPaths, {"crowd": float, "avoid": float}),
+    "once": (OncePaths, {"guide": bool, "stay": bool}),
+}
+"""The worlds of path finding, and what their names may set besides what all may."""
+
+
 def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
-    hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "map": str}
-    if name == "mapf:planned":
-        return _task(name, settings, {**hints, "crowd": float, "avoid": float}, PlannedPaths, _GRIDS, identified=False)
-    if name != "mapf:lifelong":
-        raise ConfigurationError(f"there is no task {name!r}; choose mapf:lifelong or mapf:planned")
-    return _task(name, settings, {**hints, "guide": bool}, LifelongPaths, _GRIDS, identified=False)
+    kind = name.removeprefix("mapf:")
+    if kind not in _MAPF:
+        hint = nearest(kind, _MAPF) or f"; choose from {', '.join(f'mapf:{one}' for one in _MAPF)}"
+        raise ConfigurationError(f"there is no task {name!r}{hint}")
+    make, own = _MAPF[kind]
+    hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "map": str, **own}
+    return _task(name, settings, hints, make, _GRIDS, identified=False, form=PathsTask)
+
+
+def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
+    hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "collisions": str}
+    given = checked(name, settings, hints)
+    names = {"agents": "num_agents", "length": "max_episode_steps", "sight": "obs_radius"}
+    names |= {"collisions": "collision_system"}
+    settled = {"num_agents": 4, **{names.get(key, key): value for key, value in given.items()}}
+    world = Pogema(name.removeprefix("pogema:"), {"collision_system": "soft", **settled})
+    return JointTask(world, identified=False, suggested=_GRIDS)
 
 
 MPE = TaskForm(
@@ -126,6 +149,12 @@ SKIRMISH = TaskForm(
 
 MAPF = TaskForm(
     name="mapf:WORLD",
-    description="lifelong path finding of many agents on a grid, e.g. mapf:lifelong?size=10&agents=8 or mapf:planned",
+    description="path finding of many agents on a grid: mapf:lifelong?size=10&agents=8, mapf:planned or mapf:once",
     make=_paths,
+)
+
+POGEMA = TaskForm(
+    name="pogema:WORLD",
+    description="path finding by the package pogema: pogema:lifelong?size=8&agents=4, pogema:once or pogema:together",
+    make=_pogema,
 )

@@ -88,13 +88,17 @@ class LifelongPaths:
 
 
 class PathsAhead(JointEnvironment):
-    """Many copies; `place` and `goal` `[B, n, 2]`, `free` `[B, H, W]` and `ways`, the steps to each goal, are open."""
+    """Many copies; `place` and `goal` `[B, n, 2]`, `free` `[B, H, W]` and `ways`, the steps to each goal, are open.
+
+    So is `present`, who is on the grid, `[B, n]`: here everybody is.
+    """
 
     def __init__(self, world: LifelongPaths, width: int) -> None:
         self.world, size, count = world, world.size, world.count
         self.free = np.ones((width, size, size), bool)
         self.place, self.goal = np.zeros((width, count, 2), int), np.zeros((width, count, 2), int)
         self.place[:, :, 0], self.place[:, :, 1] = np.divmod(np.arange(count), size)
+        self.present = np.ones((width, count), bool)
         self.ways = np.zeros((width, count, size, size), int)
         self.words = np.zeros((width, count), np.uint64)
         self.given, self.time = np.zeros((width, count), int), np.zeros(width, int)
@@ -114,9 +118,13 @@ class PathsAhead(JointEnvironment):
             self.place[slot] = cells[key.derive("place").numpy().permutation(len(cells))[: self.world.count]]
             self.words[slot] = [key.derive("goal", number).word for number in range(self.world.count)]
             self.given[slot], self.time[slot] = 0, 0
-            for number in range(self.world.count):
-                self._assign(slot, number)
+            self._begin(slot, key)
         return {}
+
+    def _begin(self, slot: int, key: Key) -> None:
+        """Gives everybody a first goal; `key` is the episode's."""
+        for number in range(self.world.count):
+            self._assign(slot, number)
 
     def _assign(self, slot: int, number: int) -> None:
         """The next goal of an agent: any cell but its own."""
@@ -124,19 +132,26 @@ class PathsAhead(JointEnvironment):
         drawn = uniforms(self.words[slot, number : number + 1], self.given[slot, number : number + 1].astype(np.uint64))
         choice = int(drawn[0] * (len(cells) - 1))
         own = int(np.flatnonzero((cells == self.place[slot, number]).all(1))[0])
-        goal = cells[choice + (choice >= own)]
-        self.goal[slot, number] = goal
         self.given[slot, number] += 1
+        self._aim(slot, number, cells[choice + (choice >= own)])
+
+    def _aim(self, slot: int, number: int, goal: Ints) -> None:
+        """Gives an agent this goal `[2]`."""
+        self.goal[slot, number] = goal
         if self.world.guide:
             self.ways[slot, number] = distances(self.free[slot], (int(goal[0]), int(goal[1])))
 
-    def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+    def _move(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> None:
+        """Moves whoever is present in a copy that is live, as far as walls and others let it."""
         wanted = self.place + MOVES[np.stack(actions, 1)]
         inside = ((wanted >= 0) & (wanted < self.world.size)).all(-1)
         wanted = np.where(inside[..., None], wanted, self.place)
         open_cell = self.free[self._rows, wanted[..., 0], wanted[..., 1]] & live[:, None]
         wanted = np.where(open_cell[..., None], wanted, self.place)
-        self.place = without_conflicts(self.place, wanted, self.world.size)
+        self.place = without_conflicts(self.place, wanted, self.world.size, self.present)
+
+    def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+        self._move(actions, live)
         reached = (self.place == self.goal).all(-1) & live[:, None]
         for slot, number in np.argwhere(reached).tolist():
             self._assign(slot, number)
@@ -147,7 +162,8 @@ class PathsAhead(JointEnvironment):
     def seen(self) -> list[NDArray[np.float32]]:
         width, count, sight, size = len(self.time), self.world.count, self.world.sight, self.world.size
         people = np.zeros(self._walls.shape, bool)
-        people[self._rows, self.place[..., 0] + sight, self.place[..., 1] + sight] = True
+        copy, agent = np.nonzero(self.present)
+        people[copy, self.place[copy, agent, 0] + sight, self.place[copy, agent, 1] + sight] = True
         span = np.arange(2 * sight + 1)
         rows = (self.place[..., 0, None] + span)[..., :, None]
         columns = (self.place[..., 1, None] + span)[..., None, :]
@@ -177,17 +193,19 @@ class PathsAhead(JointEnvironment):
         return told.reshape(len(self.time), -1).astype(np.float32)
 
 
-def without_conflicts(place: Ints, wanted: Ints, size: int) -> Ints:
+def without_conflicts(place: Ints, wanted: Ints, size: int, present: NDArray[np.bool_]) -> Ints:
     """Where all are after those who collide stay, `[B, n, 2]`: no cell is shared, and no two swap.
 
-    `wanted` are free cells within the grid. Whoever would collide stays, until nobody would any more; each round keeps
-    one more agent in its place, so there are at most n.
+    `wanted` are free cells within the grid. Who is not `present` `[B, n]` stays, and is in nobody's way. Whoever would
+    collide stays, until nobody would any more; each round keeps one more agent in its place, so there are at most n.
     """
     width, count = place.shape[:2]
     copies = np.arange(width)[:, None] * (size * size)
     own = copies + place[..., 0] * size + place[..., 1]
     aim = copies + wanted[..., 0] * size + wanted[..., 1]
-    owner = np.full(width * size * size, -1)
+    apart = width * size * size + np.arange(width * count).reshape(width, count)  # A cell for each, off every grid.
+    own, aim = np.where(present, own, apart), np.where(present, aim, apart)
+    owner = np.full(width * (size * size + count), -1)
     owner[own] = np.arange(count)[None]
     rows = np.arange(width)[:, None]
     for _ in range(count + 1):
@@ -199,7 +217,7 @@ def without_conflicts(place: Ints, wanted: Ints, size: int) -> Ints:
         if not stuck.any():
             break
         aim = np.where(stuck, own, aim)
-    return np.stack(np.divmod(aim - copies, size), -1)
+    return np.where(present[..., None], np.stack(np.divmod(aim - copies, size), -1), place)
 
 
 def drawn_map(world: LifelongPaths, seed: int) -> NDArray[np.bool_]:

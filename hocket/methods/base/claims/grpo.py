@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import hocket
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.credit.corrections import TruncatedImportance
 from hocket.lab.by_hand import clipped, off, stale_rows
@@ -111,6 +112,12 @@ def _() -> Finding:
     return Finding(old > 1 and new == 0, figures)
 
 
+@claim("One update follows each batch", "arXiv:2402.03300, 4.2: a single update after each exploration stage")
+def _() -> Finding:
+    updates = [value_at(find("grpo"), f"update.{name}") for name in ("epochs", "minibatches")]
+    return Finding(updates == [1, 1], f"epochs and mini-batches {updates}")
+
+
 @claim("A small language model clearly improves over its start on arithmetic", "arXiv:2402.03300", slow=True)
 def _() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
@@ -121,6 +128,17 @@ def _() -> Finding:
     figures = f"greedy accuracy on unseen sums {say(before=before, after_40_steps=after, standard_error=error)}"
     return Finding(after - before > 4 * error, figures)
 
+
+HOUSE = "what a run takes where neither recipe nor user says; the paper names none"
+MEAN = "no length divides a mean over sequences"
+
+claim.spares("grpo: curriculum.prompts = 640", HOUSE)
+claim.spares("grpo: update.clip_norm = 40.0", HOUSE)
+claim.spares("grpo: update.clip_norm = 0.0", HOUSE)
+claim.spares("grpo: update.warmup = 40", HOUSE)
+claim.spares("grpo: update.weight_decay = 1.0", HOUSE)
+claim.spares("grpo: objective.horizon = 5120", MEAN)
+claim.spares("grpo-kl: regularisers.0.horizon = 5120", MEAN)
 
 claim.shipped(find("grpo"), without={"credit": find("reinforce").credit})
 claim.shipped(find("grpo-kl"), "regularisers", steps=2)

@@ -7,12 +7,25 @@ import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.signals import RIGHT
 from hocket.lab.bandit import Bandit, minimised
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
-from hocket.lab.microscope import RecordedBatch
+from hocket.lab.claims.harness import (
+    EXACT,
+    Claims,
+    Finding,
+    batches,
+    below,
+    each,
+    gap,
+    gradient,
+    inspect_rows,
+    runs,
+    say,
+)
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.enumerable_groups import documents, softmax
 from hocket.lab.toys.rewarded import document, said, shaped
 from hocket.lab.world import World
@@ -138,6 +151,46 @@ def _() -> Finding:
     return Finding(holds, say(levels=str(levels), wrong_answer_is_pulled=wrong, malformed_one=lost))
 
 
+LOOSE = GRADED.but({"regularisers": ()})
+"""Without its trust region."""
+
+
+@claim("the trust region is .001 times the mean of k3 to the old policy, in the second form of sqrt(that mean + a)")
+def _() -> Finding:
+    gaps = []
+    for batch in batches(20, "trust region"):
+        rows = batch["trajectories"]
+        told = ([one for row in rows for one in row[name]] for name in ("logp", "logp_proximal"))
+        now, old = (torch.tensor(one, dtype=torch.float64) for one in told)
+        apart = now - old
+        k3, slope = float(((-apart).exp() - 1 + apart).mean()), (1 - (-apart).exp()) / len(apart)
+        for root, value, outer in ((None, k3, 1.0), (0.25, (k3 + 0.25) ** 0.5, 0.5 / (k3 + 0.25) ** 0.5)):
+            recipe = GRADED.but({"regularisers.0.root": root})
+            seen, loose = inspect(recipe, batch), inspect(LOOSE, batch)
+            gaps += [gap(seen["loss"] - loose["loss"], 0.001 * value), gap(seen["metrics"]["kl/old"], k3)]
+            gaps.append(gap(gradient(recipe, batch) - gradient(LOOSE, batch), 0.001 * outer * slope))
+    return below(EXACT, off_by_hand=max(gaps))
+
+
+ORDERED = TRPA.but({"shaping": (), "credit.order": ("first", "second"), "regularisers": (), "objective.top": 1.0})
+
+
+@claim("scores named by credit.order rank in turn, a missing opinion lowest, and one that nobody gave is refused")
+def _() -> Finding:
+    # The second decides among equal firsts alone; whoever lacks the first loses to both.
+    opinions = ({"reward": 0.0, "first": 1.0, "second": second} for second in (0.0, 3.0))
+    found = [*opinions, {"reward": 0.0, "second": 9.0}]
+    rows = [{"group": "g", "scores": one, "logp": [-1.0], "logp_ref": [-1.0]} for one in found]
+    slopes = [slope for (slope,) in inspect_rows(ORDERED, rows)["gradient"]]
+    refused = False
+    try:
+        inspect_rows(ORDERED.but({"credit.order": ("none",)}), rows)
+    except ConfigurationError:
+        refused = True
+    # Each of three pairs pulls with beta/2 of a third: won less lost are 0, 2 and -2.
+    return below(EXACT, refused, off_by_hand=gap(slopes, [0.0, -0.1 / 3, 0.1 / 3]))
+
+
 RULES = {"correct": lambda q, a: float(a[0] != 0 and sum(a) % 4 == q), "bonus": lambda q, a: 1.5 * (a[0] == 0)}
 """The bonus pays any answer that begins with token 0, which is never right, more than being right pays."""
 HACKS = World(2, 4, 2, reward=lambda question, answer: 0.0, parts=RULES, correct=RULES["correct"])
@@ -152,5 +205,8 @@ def _() -> Finding:
     holds = min(ours) > max(theirs) + 0.2 and max(hacks["trpa"]) < 0.2
     return Finding(holds, f"5 seeds: {saw}, {say(hacked=mean(hacks['grpo']))}")
 
+
+claim.spares("1.0 -> 40.0", "of an advantage the pairwise objective reads the sign alone")
+claim.spares("trpa: regularisers.0.horizon = 5120", "no length divides a mean over tokens")
 
 claim.shipped(TRPA, "credit", "objective", "regularisers", steps=2)

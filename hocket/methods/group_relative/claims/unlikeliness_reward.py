@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, gap, inspect_rows
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import advantages, drawn, lines, sample
@@ -54,6 +55,12 @@ def _() -> Finding:
         made, wanted = (inspect_rows(recipe, some) for recipe, some in ((UNLIKELINESS, rows), (GRPO, ranked)))
         off = max(off, gap(made["advantages"], wanted["advantages"]), gap(made["gradient"], wanted["gradient"]))
     return Finding(off < EXACT, f"advantages and gradients of 20 batches off by {off:.2g}")
+
+
+@claim("A batch is passed over twice, in two mini-batches each time.", "the released script: 512 samples by 256")
+def _() -> Finding:
+    updates = [value_at(UNLIKELINESS, f"update.{name}") for name in ("epochs", "minibatches")]
+    return Finding(updates == [2, 2], f"epochs and mini-batches {updates}")
 
 
 @claim("With beta = 0 it is GRPO.", "derived")

@@ -1,0 +1,193 @@
+"""POGEMA's claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.environments.joint.grids import Cell, distances, shortest
+from hocket.environments.joint.once import OncePaths
+from hocket.environments.joint.paths import MOVES, LifelongPaths, PathsAhead
+from hocket.environments.joint.walks import Walk
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.toys.teams import by_chance, interval, trained
+from hocket.methods.marl.pogema import lifelong_performance, path_finding, performance, scalability
+
+claim = Claims("pogema", "arXiv:2407.14931")
+STAY, NORTH, SOUTH, WEST, EAST = range(5)
+QUICK = (("curriculum.prompts", 32), ("update.lr", 3e-3))
+
+
+@claim(
+    "Nobody shares a cell, stands in a wall or swaps with another in 100 000 steps of agents, with one goal or more."
+)
+def _() -> Finding:
+    wrong, steps = 0, 0
+    for world in (LifelongPaths(count=8), OncePaths(count=8), OncePaths(count=8, stay=True)):
+        course, draw = world.open(100), np.random.default_rng(0)
+        course.reset(range(100), range(100))
+        for _ in range(world.length):
+            before, present = course.place, course.present.copy()
+            course.step([draw.integers(0, 5, 100) for _ in world.agents], np.ones(100, bool))
+            wrong += _conflicts(course, before, present)
+            steps += int(present.sum())
+    return Finding(wrong == 0 and steps > 100_000, say(conflicts=wrong, steps=steps))
+
+
+def _conflicts(course: PathsAhead, before: NDArray[np.int64], present: NDArray[np.bool_]) -> int:
+    """Between those who were present in the last step."""
+    same = (course.place[:, :, None] == course.place[:, None]).all(-1)
+    swap = (course.place[:, :, None] == before[:, None]).all(-1)
+    both = present[:, :, None] & present[:, None] & ~np.eye(present.shape[1], dtype=bool)
+    copies = np.arange(len(present))[:, None]
+    inside = course.free[copies, course.place[..., 0], course.place[..., 1]]
+    return int((both & (same | (swap & swap.transpose(0, 2, 1)))).sum() + (present & ~inside).sum())
+
+
+@claim("A seed is an instance, whatever is played beside it: a map whose cells hang together, and no goal twice.")
+def _() -> Finding:
+    holds, longest = True, 0
+    for world in (OncePaths(count=6), OncePaths(10, 12, density=0.3, stay=True)):
+        wide, alone = world.open(20), world.open(1)
+        wide.reset(range(20), range(20))
+        for seed in range(20):
+            alone.reset([0], [seed])
+            for one, other in ((wide.free, alone.free), (wide.place, alone.place), (wide.goal, alone.goal)):
+                holds &= np.array_equal(one[seed], other[0])
+            ends = np.concatenate([alone.place[0], alone.goal[0]])
+            holds &= len({tuple(cell) for cell in ends.tolist()}) == 2 * world.count
+            steps = [
+                distances(alone.free[0], _cell(goal))[_cell(place)]
+                for place, goal in zip(*np.split(ends, 2), strict=True)
+            ]
+            holds &= min(steps) > 0
+            longest = max(longest, int(max(steps)))
+    return Finding(holds and longest > 10, say(longest_way=longest))
+
+
+def _cell(of: NDArray[np.int64]) -> Cell:
+    return int(of[0]), int(of[1])
+
+
+@claim("On a map of three agents, costs, makespan, success and coordination are those counted by hand.")
+def _() -> Finding:
+    """A walks to its goal. B reaches its own, leaves it and comes back. C first runs into the wall at (1, 1)."""
+    starts, goals = [[0, 0], [3, 3], [1, 0]], [[0, 2], [2, 2], [3, 0]]
+    moves = [[EAST, NORTH, EAST], [EAST, WEST, SOUTH], [STAY, EAST, SOUTH], [STAY, WEST, STAY]]
+    whole, paid = _played(OncePaths(4, 3, stay=True), starts, goals, moves, [(1, 1)])
+    part, early = _played(OncePaths(4, 3, stay=True), starts, goals, moves[:3], [(1, 1)])
+    holds = whole.costs().tolist() == [2, 4, 3] and whole.solved and whole.arrived == 1.0
+    holds &= (whole.sum_of_costs, whole.makespan, whole.collisions()) == (9, 4, 1)
+    holds &= part.costs().tolist() == [2, 3, 3] and not part.solved and part.makespan == 3
+    holds &= paid.tolist() == [[0, 0, 0]] * 3 + [[1, 1, 1]] and not early.any()
+    return below(
+        EXACT,
+        holds,
+        error_of_coordination=abs(whole.coordination() - 11 / 12),
+        error_of_the_share_that_arrived=abs(part.arrived - 2 / 3),
+    )
+
+
+@claim("Who would swap or enters a cell that another enters collides; who follows one that moves does not.")
+def _() -> Finding:
+    swap, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, WEST]])
+    crowd, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[EAST, WEST]])
+    behind, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, EAST]])
+    edge, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[WEST, STAY]])
+    found = [one.collisions() for one in (swap, crowd, behind, edge)]
+    return Finding(found == [2, 2, 0, 1], f"swap, crowd, behind, edge: {found}")
+
+
+@claim("Who arrives earns 1 and leaves, and others pass over its goal; with `stay` it is in their way.")
+def _() -> Finding:
+    starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
+    gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
+    waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
+    holds = paid.tolist() == [[1, 0], [0, 0], [0, 1]] and gone.costs().tolist() == [1, 3] and gone.collisions() == 0
+    holds &= not held.any() and waits.place[-1].tolist() == [[0, 2], [0, 1]] and waits.collisions() == 2
+    return Finding(holds, say(sum_of_costs=gone.sum_of_costs, collisions_where_it_stays=waits.collisions()))
+
+
+def _played(
+    world: OncePaths,
+    starts: Sequence[Sequence[int]],
+    goals: Sequence[Sequence[int]],
+    moves: Sequence[Sequence[int]],
+    walls: Sequence[Cell] = (),
+) -> tuple[Walk, NDArray[np.float64]]:
+    """The walk and the rewards `[T, n]` of one copy from a position that is set by hand."""
+    course = world.open(1)
+    course.free[0] = True
+    for wall in walls:
+        course.free[0][wall] = False
+    course.place[0], course.goal[0] = starts, goals
+    places, paid = [course.place[0].copy()], []
+    for step in moves:
+        paid.append(course.step([np.array([one]) for one in step], np.ones(1, bool)).rewards[0])
+        places.append(course.place[0].copy())
+    goal = np.repeat(np.array(goals)[None], len(places), 0)
+    return Walk(np.stack(places), goal, np.array(moves)), np.stack(paid)
+
+
+@claim("Goals reached are rewards paid, and throughput is their number over steps; by hand: 3 goals in 5 steps, 0.6.")
+def _() -> Finding:
+    goal = np.zeros((6, 3, 2), np.int64)
+    goal[2:, 0], goal[4:, 0], goal[5:, 2] = 1, 2, 3
+    by_hand = Walk(np.zeros_like(goal), goal, np.zeros((5, 3), np.int64)).throughput()
+    world, draw = LifelongPaths(count=6), np.random.default_rng(0)
+    course = world.open(1)
+    course.reset([0], [5])
+    places, goals, moves, paid = [course.place[0]], [course.goal[0].copy()], [], 0.0
+    for _ in range(4000):
+        moves.append(draw.integers(0, 5, world.count))
+        paid += float(course.step(list(moves[-1][:, None]), np.ones(1, bool)).rewards.sum())
+        places.append(course.place[0])
+        goals.append(course.goal[0].copy())
+    seen = Walk(np.stack(places), np.stack(goals), np.stack(moves))
+    return below(EXACT, seen.reached() == paid > 30, error=abs(by_hand - 0.6) + abs(seen.throughput() - paid / 4000))
+
+
+@claim("One agent that takes A*'s path needs exactly the shortest way, found by breadth first: path finding is 1.")
+def _() -> Finding:
+    world, error, longest = OncePaths(12, 1, density=0.3), 0.0, 0
+    for seed in range(30):
+        course = world.open(1)
+        course.reset([0], [seed])
+        start, goal = course.place[0].copy(), course.goal[0].copy()
+        path = np.array(shortest(course.free[0], _cell(start[0]), _cell(goal[0])))
+        moves = [[int((step == MOVES).all(1).argmax())] for step in np.diff(path, axis=0)]
+        walls = [_cell(one) for one in np.argwhere(~course.free[0])]
+        walk, paid = _played(world, start.tolist(), goal.tolist(), moves, walls)
+        optimal = int(distances(course.free[0], _cell(goal[0]))[_cell(start[0])])
+        error = max(error, abs(path_finding(walk.sum_of_costs, optimal) - 1), abs(float(paid.sum()) - 1))
+        longest = max(longest, optimal)
+    holds = path_finding(8, 6) == 0.75 and path_finding(None, 6) == 0.0
+    return below(EXACT, holds, longest > 12, largest_error=error)
+
+
+@claim("Over instances: SoC_best / SoC, throughput / best and time an agent are averaged as by hand.")
+def _() -> Finding:
+    solved = performance({"a": [10, 20, None, None], "b": [20, None, 30, None]})
+    lifelong = lifelong_performance({"a": [1.0, 0.0, 0.5, 0.0], "b": [0.5, 0.0, 2.0, 1.0]})
+    times = scalability({32: 1.0, 64: 4.0, 128: 16.0})  # A half, a quarter, a half.
+    error = gap([solved["a"], solved["b"]], [0.5, 0.375])
+    error = max(error, gap([lifelong["a"], lifelong["b"]], [1.25 / 3, 2.5 / 3]), abs(times - 1.25 / 3))
+    better = scalability({32: 4.0, 64: 1.0})
+    return below(EXACT, better == 1.0, largest_error=error)
+
+
+@claim(
+    "On 8 x 8 cells with 4 agents IPPO is above random play in every seed, 95 % interval included, with one "
+    "goal each and with ever new ones (predicted).",
+    slow=True,
+)
+def _() -> Finding:
+    holds, said = True, []
+    for task, steps in (("mapf:once?size=8&agents=4", 10), ("mapf:lifelong?size=8&agents=4", 10)):
+        scores, chance = [trained("ippo", task, seed, steps, QUICK).score for seed in SEEDS], by_chance(task)
+        low, high = interval(scores)
+        holds &= low > chance and min(scores) > chance
+        said.append(f"{task}: {low:.3f} to {high:.3f} against {chance:.3f} by chance")
+    return Finding(holds, ", ".join(said))
