@@ -46,7 +46,7 @@ class Parts:
 
     Attributes:
         outputs: logits of all parts side by side, `[B, A]`; with a `chain`, what that reads. factors: which parts there
-            are. allowed: what may be chosen of each part, `[B, A]` bool, some of each part that is taken; None for all.
+            are. allowed: what may be chosen of each part, `[B, A]` bool, some of every part; None for all.
         taken: actions, `[B, parts]`, along which a chain's entropy is measured. temperature: `[B]`, None for 1.
     """
 
