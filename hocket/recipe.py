@@ -152,6 +152,11 @@ class Recipe:
         return any(getattr(stage, "post_decision", False) for stage in self.stages)
 
     @property
+    def chained(self) -> bool:
+        """Whether a stage says (`chained`) that the parts of an action are drawn one after the other."""
+        return any(getattr(stage, "chained", False) for stage in self.stages)
+
+    @property
     def belief(self) -> Any:
         """What a stage says (`belief`) that the policy sums up what it saw with (see `hocket.policies.beliefs`)."""
         return next((found for stage in self.stages if (found := getattr(stage, "belief", None)) is not None), None)

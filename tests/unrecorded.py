@@ -11,4 +11,6 @@ IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "pdppo", "prism-3d-pbr
 
 def recordable(name: str, recipe: Recipe) -> bool:
     """Whether recorded log-probs hold all that a recipe reads: no worlds, beliefs, whole distributions or scores."""
+    if recipe.chained:  # Actions have parts.
+        return False
     return name not in IN_WORLDS and not recipe.needs & {Quantity.KL_EXACT, Quantity.BELIEF} and not recipe.outputs

@@ -23,7 +23,7 @@ class StepResult:
 
     metrics: dict[str, float]
     trajectories: list[Trajectory]
-    batch: Batch | None
+    batch: Batch | None = field(repr=False)  # asyncio.run takes its result's repr at the end, and a batch's is long.
     discarded: list[Trajectory] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     experience: Experience | None = None

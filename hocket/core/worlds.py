@@ -12,6 +12,25 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
+class Factors:
+    """An action in parts: a function, then its arguments, each of its own choices.
+
+    Attributes:
+        sizes: choices of every part, the function's first.
+        takes: of every function, which of the other parts are arguments of it. Those that are not are 0.
+    """
+
+    sizes: tuple[int, ...]
+    takes: tuple[tuple[bool, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.takes) != self.sizes[0] or any(len(row) != len(self.sizes) - 1 for row in self.takes):
+            raise ValueError(
+                f"{self.sizes[0]} functions and {len(self.sizes) - 1} arguments need as many rows of takes"
+            )
+
+
+@dataclass(frozen=True)
 class Seat:
     """What an agent sees and may do.
 
@@ -19,12 +38,15 @@ class Seat:
         observations: the size of the float32 vector that it sees. actions: its choices when `discrete`, else the
             dimensions of its action vector, in units where a range is [-1, 1].
         shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
+        factors: the parts of an action, where it has any: actions are then `[B, parts]` whole numbers, `actions` is the
+            sum of all sizes, and what is allowed of each part stands after what is allowed of the part before.
     """
 
     observations: int
     actions: int
     discrete: bool = True
     shape: tuple[int, ...] = ()
+    factors: Factors | None = None
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,10 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
+from hocket.core.worlds import Factors
 from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
 from hocket.policies.control_bodies import Convolution, Recurrent
+from hocket.policies.control_factors import Chain, Parts
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
 from hocket.policies.settings import NetworkSettings
@@ -45,8 +47,8 @@ class Spaces(Protocol):
 
     `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
     state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
-    shape in an attribute `shape`; one that knows the state between a decision and chance, its size in an attribute
-    `post` and the function that gives it in `after`.
+    shape in an attribute `shape`; one whose actions have parts, these in `factors`; one that knows the state between a
+    decision and chance, its size in an attribute `post` and the function that gives it in `after`.
     """
 
     @property
@@ -101,13 +103,15 @@ class ControlPolicy:
         self.central = False
         self.post: int = getattr(spaces, "post", 0)
         self._after = getattr(spaces, "after", None)
+        self.factors: Factors | None = getattr(spaces, "factors", None)
+        self.chained = False
         self.foresees = False
         self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
         self._key = key
         self._form: BeliefForm | None = None
         self._believes = 0
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
-        self._module = ActorCritic(self._network(self.actions, "actor", 0.01), log_std)
+        self._module = ActorCritic(self._actor(), log_std)
         if self.network.normalise:
             self._module.seen = Normaliser(self.observations)
         self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
@@ -119,14 +123,23 @@ class ControlPolicy:
         """A fresh policy for a task's spaces, its weights drawn from `key`."""
         return cls(task, key=key, name=name, network=network)
 
-    def _network(self, outputs: int, purpose: str, gain: float) -> nn.Module:
+    def _network(self, outputs: int, purpose: str, gain: float, more: int = 0) -> nn.Module:
         joint = self.joint if self.central and purpose == "critic" else 0
-        inputs, key = joint + self.observations + self._believes, self._key.derive(purpose)
+        inputs, key = joint + self.observations + self._believes + more, self._key.derive(purpose)
         if self.network.body == "recurrent":
             return Recurrent(inputs, self.hidden, outputs, last_gain=gain, key=key)
         if self.network.body == "convolution":
             return self._convolution(inputs, outputs, joint, gain, key)
         return Perceptron((inputs, *self.hidden, outputs), last_gain=gain, key=key)
+
+    def _actor(self) -> nn.Module:
+        """A network with an output for every choice; of a chain one for each part, which reads the parts before."""
+        if not self.chained or self.factors is None:
+            return self._network(self.actions, "actor", 0.01)
+        sizes, links = self.factors.sizes, list[nn.Module]()
+        for part, size in enumerate(sizes):
+            links.append(self._network(size, "actor" if part == 0 else f"part {part}", 0.01, sum(sizes[:part])))
+        return Chain(links, sizes)
 
     def _convolution(self, inputs: int, outputs: int, offset: int, gain: float, key: Key) -> Convolution:
         if not self.shape:
@@ -229,13 +242,34 @@ class ControlPolicy:
         key = self._key.derive("belief")
         learnt = form.build(self.observations, self.actions, discrete=self.discrete, key=key)
         self._form, self._believes, self._module.beliefs = form, learnt.size, Beliefs(learnt)
-        self._module.actor = self._network(self.actions, "actor", 0.01)
+        self._module.actor = self._actor()
+
+    def chain(self) -> None:
+        """Draws every part of an action given those before it, by a network of its own; nothing where it does.
+
+        Raises:
+            ConfigurationError: where actions have no parts, or the body carries something along.
+        """
+        if self.factors is None:
+            raise ConfigurationError(
+                "a chain of parts needs actions that have parts, a function and its arguments, and this environment's "
+                "have none; use a2c, or a world such as rts:beacon"
+            )
+        if self.network.body == "recurrent":
+            raise ConfigurationError(
+                "network.body = recurrent carries no chain of parts; use perceptron or convolution"
+            )
+        if not self.chained:
+            self.chained = True
+            self._module.actor = self._actor()
 
     # ------------------------------------------------------------ acting
 
     @property
     def draws(self) -> int:
         """Uniforms per decision."""
+        if self.factors is not None:
+            return len(self.factors.sizes)
         return 1 if self.discrete else self.actions
 
     def sample(
@@ -246,7 +280,7 @@ class ControlPolicy:
         allowed: NDArray[np.bool_] | None = None,
         carried: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Acts in B states: actions `[B]` or `[B, A]`, and their log-probs `[B]`.
+        """Acts in B states: actions `[B]` or `[B, A]`, `[B, parts]` where they have parts, and their log-probs `[B]`.
 
         `observations` `[B, O]`, `uniforms` `[B, draws]`, `temperature` `[B]`, where 0 takes the mode (log-probs are
         then those at temperature 1); `allowed` `[B, A]`, some in every row, keeps discrete actions to a set. What is
@@ -261,7 +295,7 @@ class ControlPolicy:
             head = self._head(outputs, kept).tempered(torch.where(greedy, 1.0, temperatures))
             action = head.draw(torch.from_numpy(uniforms))
             if bool(greedy.any()):
-                chosen = greedy if self.discrete else greedy[:, None]
+                chosen = greedy if action.dim() == 1 else greedy[:, None]
                 action = torch.where(chosen, head.mode(), action)
             logp = head.logp(action)
         return action.numpy(), logp.numpy()
@@ -287,7 +321,13 @@ class ControlPolicy:
         """As the networks read them."""
         return observations if self._module.seen is None else self._module.seen(observations)
 
-    def _head(self, outputs: Tensor, allowed: Tensor | None = None) -> Categorical | DiagonalGaussian:
+    def _head(
+        self, outputs: Tensor, allowed: Tensor | None = None, taken: Tensor | None = None
+    ) -> Categorical | DiagonalGaussian | Parts:
+        """The distribution; `taken` are the actions along which a chain's entropy is measured."""
+        if self.factors is not None:
+            actor = self._module.actor
+            return Parts(outputs, self.factors, allowed, actor if isinstance(actor, Chain) else None, taken)
         if self._module.log_std is None:
             return Categorical(outputs if allowed is None else outputs.masked_fill(~allowed, NEVER))
         return DiagonalGaussian(outputs, self._module.log_std.expand_as(outputs))
@@ -357,10 +397,10 @@ class ControlPolicy:
             self._believed = (batch.observation, found)
         return self._believed[1]
 
-    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Categorical | DiagonalGaussian:
+    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Categorical | DiagonalGaussian | Parts:
         """The distributions that the chosen decisions were drawn from, as they are now."""
         outputs = self._along(self._module.actor, batch, chosen, self._read)
-        head = self._head(outputs, allowed)
+        head = self._head(outputs, allowed, batch.action[chosen])
         if batch.temperature is None:
             return head
         return head.tempered(batch.temperature[batch.turn[chosen]].to(outputs.dtype))
@@ -522,6 +562,7 @@ class ControlPolicy:
             "hidden": list(self.hidden),
             **({"joint": self.joint} if self.central else {}),
             **({"post": self.post} if self.foresees else {}),
+            **({"factors": list(self.factors.sizes), "chained": self.chained} if self.factors is not None else {}),
             **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),

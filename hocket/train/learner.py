@@ -50,6 +50,13 @@ class Foresees(Protocol):
 
 
 @runtime_checkable
+class Chains(Protocol):
+    """A policy that can draw the parts of an action one after the other."""
+
+    def chain(self) -> None: ...
+
+
+@runtime_checkable
 class Believes(Protocol):
     """A policy that can have a part that sums up what it saw."""
 
@@ -103,6 +110,8 @@ class Learner:
             _foreseeing(policy)
         if recipe.belief is not None:
             _believing(policy, recipe.belief)
+        if recipe.chained:
+            _chaining(policy)
         policy.require(self.needs)
         self.total_steps = total_steps
         self.frozen = frozen
@@ -270,10 +279,24 @@ def _foreseeing(policy: Policy) -> None:
     policy.foresee()
 
 
+def _chaining(policy: Policy) -> None:
+    if not isinstance(policy, Chains):
+        raise ConfigurationError(
+            f"actions in parts, each drawn given those before, are those of control policies, and "
+            f"{type(policy).__name__} is none; choose a task such as rts:beacon"
+        )
+    policy.chain()
+
+
 def _believing(policy: Policy, form: Any) -> None:
     if not isinstance(policy, Believes):
         raise ConfigurationError(
             f"beliefs that a loss of their own trains are parts of control policies, and {type(policy).__name__} is "
             "none; choose a task such as recall:bandit, or another recipe"
+        )
+    if getattr(policy, "factors", None) is not None:
+        raise ConfigurationError(
+            "a belief reads one choice for every decision, and here an action is a function with arguments; use sc2le, "
+            "or a task such as recall:bandit"
         )
     policy.believe(form)

@@ -70,7 +70,7 @@ READS = {
     name: ("mpe:spread?length=5", "joint state") if recipe.central else ("lots:sizing?length=5", "post-decision states")
     for name, recipe in all_recipes().items()
     if recipe.central or recipe.post_decision
-}
+} | {name: ("rts:beacon?length=5", "parts") for name, recipe in all_recipes().items() if recipe.chained}
 CENTRAL = tuple(READS)
 """Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
 JOINT = {
