@@ -246,6 +246,8 @@ def _() -> Finding:
     return Finding(holds and words["team"] <= words["one agent by GRPO"], f"goal reached: {figures}")
 
 
-claim.spares("-1 -> 1", "marks a conversation's beginning, where nothing was said; after any other prompt something was")
+claim.spares(
+    "-1 -> 1", "marks a conversation's beginning, where nothing was said; after any other prompt something was"
+)
 
 claim.shipped(AT_GRPO, "credit", trains=("solver", "checker"), sees=lambda run: {"candidates": run.mean("branches")})
