@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.gradient_norms import GRADIENT_NORM
 from hocket.core.keys import Key
 from hocket.core.posterior import Norms, Outcomes
@@ -125,6 +126,28 @@ def _() -> Finding:
         worst = max(worst, float(worth[:, 8 - 2].sum()) - ours)
     alike = allocate(np.stack([NeymanWorth()(Outcomes(9, 3), (), COUNTS)] * 4), 2, 32).tolist()
     return Finding(worst < 1e-12 and alike == [8] * 4, say(largest_excess=worst, alike=str(alike)))
+
+
+@claim(
+    "Before a first group all norms are one, so sigma^2 = p q g^2; as shipped g = 1, T = 0.1, 2 to 16 samples, 16 of "
+    "256 scenarios.",
+    "arXiv:2510.01037; T, g and the number of scenarios are chosen here",
+)
+def _() -> Finding:
+    # Of 4 tried 2 were right: p = 1/2.
+    off = float(np.abs(NeymanWorth(unseen=2.0)(Outcomes(4, 2), (), COUNTS) + 0.25 * 2.0**2 / COUNTS).max())
+    wanted = {
+        "rollout.low": 2,
+        "rollout.high": 16,
+        "rollout.samples": 8,
+        "rollout.value.unseen": 1.0,
+        "curriculum.value.temperature": 0.1,
+        "curriculum.prompts": 16,
+        "curriculum.pool": 256,
+        "curriculum.even": 0.0,
+    }
+    found = {name: value_at(CURES, name) for name in wanted}
+    return below(1e-12, found == wanted, off_by_hand=off)
 
 
 SOLVED, HARD = (*[0.3] * 6, *[0.995] * 18), (*[0.03] * 6, *[0.2] * 3, 0.4, 0.5, 0.6, *[0.9] * 6, *[0.99] * 6)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
+import torch
+
+from hocket.core.components import value_at
+from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, gap, runs, say
+from hocket.lab.by_hand import Counted, off, stale_rows, standardised
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, runs, say
 from hocket.lab.toys.hard_half import ALL_HARD, HARD_HALF, on_hard
 from hocket.lab.toys.rewarded import advantages, lines, sample
 from hocket.methods.base.grpo import GRPO
@@ -44,6 +51,25 @@ def _() -> Finding:
     both = {name: [bench.success() for bench in group] for name, group in made.items()}
     holds = min(hard["gcpo-gold"]) > 0.8 and max(hard["grpo"]) < 0.05 and min(both["gcpo-gold"]) > max(both["grpo"])
     return Finding(holds, lines(hard_questions=hard, all_questions=both))
+
+
+@claim(
+    "Losses are the paper's by hand, with one ratio per answer and deviations by G; as shipped one of 8 failures gives "
+    "way to the one reference.",
+    "arXiv:2510.07790; the number of samples is chosen here",
+)
+def _() -> Finding:
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        gains = []
+        for one in answers:
+            ratio, advantage = (one.logp - one.old).mean().exp(), one.advantage[0]
+            gains.append(torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage))
+        return -torch.stack(gains).mean(), {}
+
+    gaps = [off(GCPO_GOLD, rows, loss, partial(standardised, ddof=0)) for rows in stale_rows("gold")]
+    names = ("samples", "take", "tries", "beside", "success", "after")
+    found = [value_at(GCPO_GOLD, f"rollout.{name}") for name in names]
+    return below(EXACT, found == [8, 1, 1, False, RIGHT, 0], off_by_hand=max(gaps))
 
 
 claim.shipped(

@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 
+from hocket.core.components import value_at
+from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, runs, say
 from hocket.lab.toys.hard_half import HARD_HALF, LENGTH, hard, on_hard, solution
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.ghpo import GHPO, GHPO_PROMPT, SHARES
 from hocket.rollout.rescue import HELPED, HintAsPrefix, HintInPrompt
@@ -97,6 +99,21 @@ def _() -> Finding:
     holds = sizes == [math.floor(share * len(told)) for share in SHARES] and kinds == {HintAsPrefix, HintInPrompt}
     holds &= all(one is not None and one.scenario is asking.scenario and one.source == "helped" for one in hints)
     return Finding(holds, say(characters=str(sizes), of=len(told)))
+
+
+@claim(
+    "As shipped 8 samples, any right one of which is success; help from the first step by whole groups that keep their "
+    "hint; half a point for form.",
+    "hkgc-1/GHPO",
+)
+def _() -> Finding:
+    names = ("samples", "success", "take", "tries", "beside", "after")
+    found = [value_at(GHPO, f"rollout.{name}") for name in names]
+    rungs = [(one.share, one.bare) for recipe in (GHPO, GHPO_PROMPT) for one in value_at(recipe, "rollout.ladder")]
+    texts = ("<think>2</think><answer>6</answer>", "<answer>6</answer>", "<think>2</think> so 6", "6")
+    paid = shaped(GHPO, [said("q", text, 1.0) for text in texts])
+    holds = found == [8, RIGHT, None, None, False, 0] and paid == [1.5, 1.5, 1.0, 1.0]
+    return Finding(holds and rungs == [(0.25, False), (0.5, False), (0.75, False)] * 2, say(paid=str(paid)))
 
 
 claim.shipped(

@@ -6,12 +6,16 @@ from functools import cache
 from statistics import fmean
 
 from hocket.core.batch import Batch
+from hocket.core.casting import Leading
+from hocket.core.components import value_at
 from hocket.core.signals import returns
-from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.rewarded import line
-from hocket.methods.data_and_rollout.hawkeye import HAWKEYE, BriefThought
+from hocket.methods.data_and_rollout.hawkeye import HAWKEYE, BriefThought, ChainLength
 from hocket.recipe import Recipe
+from hocket.rollout.reference import WithReference
 from hocket.tasks.sums import Sums
 from hocket.testing import Cut, rehearse
 from hocket.types import Decoding, Message, Scenario, Trajectory
@@ -102,6 +106,27 @@ def _() -> Finding:
         holds and "planner" in names and not own.any(),
         say(answer=whole.answer, of_a_cut_thought=short.answer, imposed=begun),
     )
+
+
+@claim("Who never saw the reference's chain is charged nothing, an empty chain counts as one token; lambda 1, f 0.3.")
+def _() -> Finding:
+    def charged(*rows: tuple[str, str, int]) -> list[float]:
+        """What is taken of each trajectory by its question, its source and the length of its chain."""
+        told = [
+            {"group": group, "source": source, "scores": {"reward": 1.0}, "logp": [-1.0] * length}
+            for group, source, length in rows
+        ]
+        batch = RecordedBatch({"version": 1, "trajectories": told}).batch
+        return [1.0 - value for value in returns(ChainLength(policy="policy")(batch)).tolist()]
+
+    mixed = charged(("a", "own", 6), ("a", "baseline", 10), ("a", "baseline", 20), ("b", "own", 9), ("a", "own", 4))
+    plain = charged(("a", "own", 6), ("a", "replay", 2), ("a", "own", 9))
+    silent = charged(("a", "own", 2), ("a", "baseline", 0))
+    off = gap([mixed, plain, silent], [[0.1, 0.0, 0.0, 0.0, 0.0], [0.0] * 3, [1.7, 0.0]])
+    names = ("workflow", "cast", "rollout", "shaping")
+    shipped = [value_at(HAWKEYE, name) for name in names]
+    wanted = ["brief-thought", Leading("planner", "expander"), WithReference(8, 4), (ChainLength(1.0, 0.3),)]
+    return Finding(off < 1e-12 and shipped == wanted, say(charged=str(mixed), of_an_empty_one=silent[0]))
 
 
 def figures(made: TalkBench) -> tuple[float, float, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.lab.bench import Bench
@@ -123,6 +124,26 @@ def _() -> Finding:
     recent, long = (GradientWorth(window=window)(told, past, counts) for window in (2, 8))
     off = float(np.abs(recent - gradient_worth(0.5, counts)).max())
     return Finding(off == 0 and float(np.abs(long - recent).max()) > 0.01, say(off_after_two_visits=off))
+
+
+@claim(
+    "As shipped a rate is of two visits, 1/2 before the first; 2 to 128 samples each, 8 of what was never solved; 16 "
+    "questions a step.",
+    "arXiv:2509.25849; the fallback, the visits and the number of questions are chosen here",
+)
+def _() -> Finding:
+    wanted = {
+        "rollout.low": 2,
+        "rollout.high": 128,
+        "rollout.samples": 8,
+        "rollout.value.window": 2,
+        "rollout.value.unseen": 0.5,
+        "rollout.value.unsolved": 8,
+        "curriculum.prompts": 16,
+        "curriculum.even": 0.0,
+    }
+    found = {name: value_at(KNAPSACK_RL, name) for name in wanted}
+    return Finding(found == wanted, say(settings=str(found)))
 
 
 RATES = (*[0.02] * 6, *[0.1] * 4, 0.3, 0.5, *[0.9] * 6, *[0.98] * 6)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from hocket.core.components import value_at
+from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, runs, say
 from hocket.lab.toys.hard_half import HARD_HALF, hard, on_hard
@@ -110,6 +112,20 @@ def _() -> Finding:
         for stage, side in zip(STAGES, stages, strict=True)
     )
     return Finding(len(told) == 12 and grows and whole, say(last=repr(told[-1])))
+
+
+@claim(
+    "As shipped 8 samples, any right one of which is success; after 50 steps one failure gives way to one try of a "
+    "rung, which keeps its hint.",
+    "dvlab-research/Scaf-GRPO; one try is chosen here",
+)
+def _() -> Finding:
+    names = ("samples", "success", "take", "tries", "beside", "after")
+    found = [value_at(SCAF_GRPO, f"rollout.{name}") for name in names]
+    shares = [[one.share for one in value_at(recipe, "rollout.ladder")] for recipe in (SCAF_GRPO, SCAF_GRPO_PROMPT)]
+    bare = any(one.bare for recipe in (SCAF_GRPO, SCAF_GRPO_PROMPT) for one in value_at(recipe, "rollout.ladder"))
+    holds = shares == [[part / 8 for part in range(1, 8)], [0.25, 0.5, 0.75, 1.0] * 3] and not bare
+    return Finding(holds and found == [8, RIGHT, 1, 1, False, 50], say(settings=str(found)))
 
 
 claim.shipped(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.lab.toys.rewarded import document, sample, shown
 from hocket.lab.toys.training import trained
 from hocket.lab.world import World
@@ -19,7 +19,7 @@ from hocket.methods.group_relative.aepo import AEPO, TEMPERED
 from hocket.objectives.among import Among
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
-from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
+from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory, Turn
 
 claim = Claims("aepo", "arXiv 2510.08141")
 SCALE = cast(Among, AEPO.regularisers[0]).coefficient
@@ -72,6 +72,56 @@ def _() -> Finding:
         right = sum(one.scores["right"].value == 1.0 for one in tempered)
         saw[asked[-1].decoding.temperature] = right, len(tempered) - right
     return Finding(saw == {1.2: (60, 80), 0.8: (30, 80)}, f"right and wrong ones by temperature: {saw}")
+
+
+@claim("Entropy below the target makes the 4 further samples hotter than the 8 own ones, entropy above it colder.")
+def _() -> Finding:
+    saw, off = {}, 0.0
+    for logp, factor in ((-0.1, 1.2), (-0.9, 0.8)):
+        for temperature, base in ((0.5, 0.5), (0.0, 1.0)):  # A greedy run is varied from temperature 1.
+            own = Assignment(Scenario("q"), 8, Decoding(temperature=temperature), first=100)
+            asked: list[Assignment] = []
+
+            async def play(
+                assignments: Sequence[Assignment], logp: float = logp, asked: Any = asked
+            ) -> list[Trajectory]:
+                asked += assignments
+                return [_drawn(one, logp) for one in assignments for _ in range(one.samples)]
+
+            async def score(trajectories: Sequence[Trajectory]) -> None:
+                for trajectory, value in zip(trajectories, [0.0] * 8 + [1.0, 0.0, 0.5, 2.0], strict=True):
+                    trajectory.scores["right"] = Score(value)
+
+            rollout = AEPO.but({"rollout.control": 2}).rollout
+            collected = run_async(rollout.collect([own], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+            first, further = asked
+            off = max(off, abs(further.decoding.temperature - factor * base))
+            kept = [one for one in collected.trajectories if TEMPERED.get(one)]
+            forgot = all(one.turns[0].logp is None and one.turns[0].decoding == own.decoding for one in kept)
+            numbers = (first.samples, first.first, further.samples, further.first, forgot)
+            saw[logp, temperature] = (*numbers, *(one.scores["right"].value for one in kept))
+    # Of the right ones two are kept when hot, one when cold, and all wrong ones.
+    wanted = {key: (8, 100, 4, 108, True, *((1.0, 0.0, 0.5) if key[0] == -0.1 else (1.0, 0.0))) for key in saw}
+    return Finding(saw == wanted and off < EXACT, say(temperatures_off=off, kept=str(list(saw.values()))))
+
+
+@claim("As shipped own samples have GRPO's gradient, its clip among it, and tempered ones alpha = 4 times REINFORCE's.")
+def _() -> Finding:
+    off = 0.0
+    for batch in batches(12, "aepo", gap=0.3):
+        own = batch["trajectories"]
+        rows = [*own, *(sample("group 0", r, [-2.0, -0.3], info={"tempered": True}) for r in (0.0, 1.0, 1.0))]
+        *ours, wrong, right, other = inspect_rows(AEPO, rows)["gradient"]
+        off = max(
+            off,
+            gap(ours, inspect_rows(GRPO, own)["gradient"]),
+            gap([wrong, right, other], [[0.0] * 2, [-2 / 3] * 2, [-2 / 3] * 2]),
+        )
+    return below(EXACT, largest_difference=off)
+
+
+claim.spares("aepo: objective.of.horizon = 5120", "no length divides a mean over samples")
+claim.spares("aepo: regularisers.0.of.horizon = 5120", "no length divides a mean over samples")
 
 
 def _drawn(asked: Assignment, logp: float) -> Trajectory:

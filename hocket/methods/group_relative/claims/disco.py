@@ -6,6 +6,8 @@ from statistics import mean, variance
 
 import torch
 
+from hocket.core.columns import Column
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import (
@@ -21,7 +23,7 @@ from hocket.lab.claims.harness import (
     say,
 )
 from hocket.lab.groups import recorded
-from hocket.lab.microscope import RecordedBatch
+from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.enumerable_groups import binary_groups
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
@@ -106,6 +108,40 @@ def _() -> Finding:
     holds = ahead > 3 * error and min(entropy) > 0.1 and max(kls) < 2 * radius
     figures = say(success_after_40_steps=success, entropy_of_DisCO_in_nats=entropy, mean_KL=mean(kls), radius=radius)
     return Finding(holds, f"{figures}, KL from {min(kls):.4f} to {max(kls):.4f}")
+
+
+@claim(
+    "loss and score gap are those counted by hand, for both scores; an answer at its group's mean is wrong, the ball "
+    "has radius 1e-4 and its spring 1e3, and a batch is learnt from twice",
+    "released scripts; the number of updates is our own",
+)
+def _() -> Finding:
+    off = 0.0
+    for document in batches(20, "disco by hand", gap=0.15):
+        rows, gains = document["trajectories"], {"logp": 0.0, "ratio": 0.0}
+        moves = [[new - old for new, old in zip(row["logp"], row["logp_proximal"], strict=True)] for row in rows]
+        rewards = ([0.0, 0.5, 1.0, 0.5], [0.2, 0.2, 0.6, 0.2], [0.0] * 4)  # The third question tells nothing apart.
+        for group, paid in enumerate(rewards):
+            members = range(4 * group, 4 * group + 4)
+            for place, reward in zip(members, paid, strict=True):
+                rows[place]["scores"] = {"reward": reward}
+            scores = {
+                "logp": [mean(rows[place]["logp"]) for place in members],
+                "ratio": [mean(map(math.exp, moves[place])) for place in members],
+            }
+            for name, (one, other, right, last) in scores.items() if max(paid) else ():
+                tau = 10.0 if name == "logp" else 1.0
+                soft = tau * math.log(mean(math.exp(wrong / tau) for wrong in (one, other, last)))
+                gains[name] += (right - soft) / 3
+        apart = mean(math.exp(move) - 1 - move for own in moves for move in own)
+        spring = 1e3 / 2 * max(0.0, apart - 1e-4) ** 2
+        for recipe in (DISCO, DISCO.but({"objective.score": "ratio", "objective.temperature": 1.0})):
+            seen, gain = inspect(recipe, document), gains["logp" if recipe is DISCO else "ratio"]
+            off = max(off, gap(seen["loss"], spring - gain), gap(seen["metrics"]["scores/gap"], gain))
+    free = DISCO.but({"regularisers": ()})
+    asks = [Column.BEHAVIOUR in free.but({"objective.score": score}).reads for score in ("logp", "ratio")]
+    holds = off < 1e-12 and asks == [False, True] and value_at(DISCO, "update.epochs") == 2
+    return Finding(holds, say(largest_difference=off, a_score_asks_for_the_old_policy=str(asks)))
 
 
 claim.shipped(DISCO, "credit", "objective", "regularisers", steps=2)

@@ -11,7 +11,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench, Player
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances, by_instance, nothing
 from hocket.lab.toys.rewarded import document, lines, said, shaped
@@ -20,12 +20,16 @@ from hocket.lab.world import Answer
 from hocket.methods.group_relative.gcpo_geometryzero import (
     AVOID,
     GCPO_GEOMETRYZERO,
+    TOLD,
     USE,
     ContrastBonus,
     ContrastGroups,
     contrast_sign,
 )
-from hocket.types import Assignment, Trajectory
+from hocket.recipe import Recipe
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Score, Trajectory
 
 claim = Claims("gcpo-geometryzero", "arXiv:2506.07160")
 
@@ -56,6 +60,78 @@ def _() -> Finding:
     bonus = GCPO_GEOMETRYZERO.but(shaping=GCPO_GEOMETRYZERO.shaping[:1])
     earned = shaped(bonus, rows)
     return Finding(gap(earned, [0.5, 0.0, 0.0]) < 1e-12, lines(bonus=earned))
+
+
+@claim(
+    "as shipped 8 samples are told nothing, 4 each begin with <think> and <answer>, and each question has its own means"
+)
+def _() -> Finding:
+    asked: list[Assignment] = []
+
+    class Words:
+        """A character is a token."""
+
+        def encode(self, text: str) -> tuple[int, ...]:
+            return tuple(map(ord, text))
+
+        def decode(self, tokens: Sequence[int]) -> str:
+            return "".join(map(chr, tokens))
+
+    class Play:
+        def __init__(self, tokenizer: Words | None) -> None:
+            self.tokenizer = tokenizer
+
+        async def __call__(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
+            asked[:] = assignments
+            return [Trajectory(one.scenario, [], source=one.source) for one in assignments for _ in range(one.samples)]
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        for number, trajectory in enumerate(trajectories):
+            trajectory.scores["right"] = Score(float(number))
+        trajectories[8].failure = "lost"
+
+    def collected(recipe: Recipe, tokenizer: Words | None) -> list[Trajectory]:
+        given = [Assignment(Scenario(name), 8, prefix=(1,), first=5, hint="own") for name in "ab"]
+        found = recipe.rollout.collect(given, play=Play(tokenizer), score=score, ledger=Ledger(), key=Key.of(0))
+        return list(run_async(found).trajectories)
+
+    made = collected(GCPO_GEOMETRYZERO, Words())
+    told = [(one.samples, Words().decode(one.prefix[1:]), one.source, one.hint) for one in asked]
+    holds = told == [(8, "", "own", "own"), (4, "<think>", "baseline", "own"), (4, "<answer>", "baseline", "own")] * 2
+    # Numbered apart, so that no draw is made twice.
+    holds &= (
+        len({one.first + n for one in asked[:3] for n in range(one.samples)}) == 16
+        and min(one.first for one in asked) == 5
+    )
+    means = [(one.info["accuracy_with"], one.info["accuracy_without"]) for one in made]
+    holds &= means == [(10.0, 13.5)] * 16 + [(25.5, 29.5)] * 16  # Of 9 to 11, as 8 failed, of 12 to 15, and 16 later.
+    holds &= [TOLD.get(one) for one in made] == ([None] * 8 + ["use"] * 4 + ["avoid"] * 4) * 2
+    shown = {}
+    for name, hints, words in (("in words", {"rollout.use": USE, "rollout.avoid": AVOID}, Words()), ("mute", {}, None)):
+        collected(GCPO_GEOMETRYZERO.but(hints), words)
+        shown[name] = [(one.hint, len(one.prefix)) for one in asked[:3]]
+    holds &= shown == {"in words": [("own", 1), (USE, 8), (AVOID, 9)], "mute": [("own", 1)] * 3}
+    return Finding(holds, f"means {means[0]} and {means[-1]}; told {told[:3]}")
+
+
+@claim("a return is verdict + 0.5 sign, 0 within 0.1, + 0.5 for good form whole + 0.1 of the length, 1 at 128 tokens")
+def _() -> Finding:
+    good, thought = "<think>2</think><answer>6</answer>", "<think>2</think> so 6"
+    cases = (
+        (1.0, good, (0.75, 0.25), 32, 1 + 0.5 + 0.5 + 0.1 * 32 / 128),
+        (1.0, good, (0.5, 0.55), 64, 1 + 0.5 + 0.1 * 64 / 128),
+        (0.0, thought, (0.25, 0.75), 128, -0.5 + 0.1),
+        (0.0, "<answer>6</answer>", (0.75, 0.25), 200, 0.5 + 0.1),
+    )
+    rows = [
+        {
+            **said("g", text, verdict),
+            "logp": [-1.0] * length,
+            "info": {"trace": text} | dict(zip(("accuracy_with", "accuracy_without"), means, strict=True)),
+        }
+        for verdict, text, means, length, _ in cases
+    ]
+    return below(EXACT, off_by_hand=gap(shaped(GCPO_GEOMETRYZERO, rows), [wanted for *_, wanted in cases]))
 
 
 TOOL = 0

@@ -1,10 +1,12 @@
 """Group-relative REINFORCE's claims."""
 
+import math
 from statistics import mean
 from typing import Any
 
 import torch
 
+from hocket.core.batch import Level
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
 from hocket.lab.claims.pages import write
 from hocket.lab.toys.enumerable_groups import documents
@@ -123,6 +125,70 @@ def _() -> Finding:
     figures = f"sum of kept advantages {max(sums):.0e}; surplus of negatives {max(0, *surplus)}"
     return Finding(max(sums) < EXACT and max(surplus) <= 0, figures)
 
+
+@claim(
+    "as shipped the forms' gradients are those counted by hand: shift 0.1, exp(A) cut at A = 50, tau/2 = 0.05",
+    "derived",
+)
+def _() -> Finding:
+    off = 0.0
+    for number, batch in enumerate(documents(12, "off-policy", "by hand", graded=True)):
+        rows = batch["trajectories"]
+        for row in rows:
+            row["scores"]["reward"] *= 200.0 if number % 4 == 3 else 2.0
+        decisions = sum(len(row["logp"]) for row in rows)
+        wanted: dict[str, list[float]] = {"rec-asymre": [], "rec-weight": [], "cooler": [], "rec-opmd": []}
+        for row in rows:
+            a = row["scores"]["reward"] - mean(o["scores"]["reward"] for o in rows if o["group"] == row["group"])
+            moved, times = sum(row["logp"]) - sum(row["logp_proximal"]), len(row["logp"])
+            wanted["rec-asymre"] += [-(a + 0.1) / decisions] * times
+            wanted["rec-weight"] += [-a * math.exp(max(-50.0, min(50.0, a))) / decisions] * times
+            wanted["cooler"] += [-a * math.exp(max(-50.0, min(50.0, 2 * a))) / decisions] * times
+            wanted["rec-opmd"] += [(-a + 2 * 0.05 * moved) / len(rows)] * times
+        recipes = (rec.REC_ASYMRE, rec.REC_WEIGHT, rec.REC_WEIGHT.but({"correction.temperature": 0.5}), rec.REC_OPMD)
+        for recipe, slopes in zip(recipes, wanted.values(), strict=True):
+            off = max(off, gap(gradient(recipe, batch), slopes) / max(map(abs, slopes)))
+    return below(EXACT, largest_relative_difference=off)
+
+
+@claim("one side keeps what PPO's clip keeps; the share cut is of decisions that count and have an advantage")
+def _() -> Finding:
+    sides = [kept(rec.REC_ONE_SIDE, right=right) for right in (True, False)]
+    by_hand = [[r for r in RATIOS if r <= 1.2], [r for r in RATIOS if r >= 0.8]]
+    logs = [math.log(ratio) for ratio in (1.3, 1.0, 1.3, 0.5)]
+    rows = [
+        {"group": g, "scores": {"reward": reward}, "logp": logs, "logp_behaviour": [0.0] * 4, "trained": trained}
+        for g, reward, trained in (("q", 1.0, [1, 1, 0, 1]), ("q", 0.0, [1, 1, 1, 1]), ("alike", 1.0, [1] * 4))
+    ]
+    # Of the right answer's three 1.3 is cut, of the wrong one's four 0.5; the third is compared with nobody.
+    share = inspect_rows(rec.REC_ONE_SIDE, rows)["metrics"]["ratio/clipped"]
+    forms: list[Any] = [rec.REC_ONE_SIDE, rec.REC_ONE_SIDE_SEQUENCE]
+    levels = [(one.objective.couples, one.objective.idle_without_advantage) for one in forms]
+    ratios = torch.tensor(RATIOS, dtype=torch.float64)
+    ring = [rec.within(ratios, sign * torch.ones_like(ratios), 0.2, 0.2, "ring") for sign in (1, -1)]
+    comes_back = [ratios[one].tolist() for one in ring] == [[0.39, 0.81, 1.0, 1.19], [0.81, 1.0, 1.19, 3.01]]
+    holds = sides == by_hand and comes_back and levels == [(Level.DECISION, True), (Level.TRAJECTORY, False)]
+    return Finding(holds and abs(share - 2 / 7) < EXACT, say(right=str(sides[0]), wrong=str(sides[1]), cut=share))
+
+
+@claim("as many negatives stay as there are positives, or `ratio` times as many rounded down, the first of them")
+def _() -> Finding:
+    rewards, seen = (0.0, 1.0, 0.1, 0.2, 0.9, 0.3), {}
+    rows = [{"group": "q", "scores": {"reward": reward}, "logp": [-1.0]} for reward in rewards]
+    wanted = {0.0: (1, 4), 0.5: (0, 1, 4), 1.0: (0, 1, 2, 4), 1.5: (0, 1, 2, 3, 4), 2.0: range(6)}
+    for ratio in wanted:
+        seen[ratio] = inspect_rows(rec.REC_DROP.but({"shaping.0.ratio": ratio}), rows)
+    stay = all([n for n in range(6) if seen[ratio]["kept"][n]] == list(kept) for ratio, kept in wanted.items())
+    shipped = inspect_rows(rec.REC_DROP, rows)
+    off = gap([shipped["advantages"][n][0] for n in (0, 1, 2, 4)], [-0.5, 0.5, -0.4, 0.4])
+    return below(EXACT, stay, shipped == seen[1.0], advantages_off=off)
+
+
+claim.spares("rec-reinforce: objective.low = 0.0", "without sides nothing is bounded")
+claim.spares("rec-reinforce: objective.high = 8.0", "without sides nothing is bounded")
+claim.spares("rec-reinforce: objective.high = 0.0", "without sides nothing is bounded")
+claim.spares("rec-reinforce: objective.horizon = 5120", "no length divides a mean over tokens")
+claim.spares("rec-opmd: regularisers.0.horizon = 5120", "no length divides a term of whole answers")
 
 ASYMRE, OPMD = rec.REC_ASYMRE.but({"correction.shift": 0.3}), rec.REC_OPMD.but({"regularisers.0.coefficient": 0.25})
 BOUNDED = (rec.REC_ONE_SIDE, rec.REC_ONE_SIDE_IS, OPMD, ASYMRE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -15,6 +16,8 @@ from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.gspo import GSPO
 from hocket.methods.group_relative.pm4grpo import PM4GRPO, activities, conformance, harmonic_mean
+from hocket.rewards.judging import Answer as Told
+from hocket.rewards.judging import Judge, Question
 
 claim = Claims("pm4grpo", "PM4GRPO, arXiv:2510.25065, released checker")
 
@@ -102,6 +105,51 @@ def _() -> Finding:
     holds &= all(max(of["shuffled"]) <= max(of["outcome"]) + 0.01 for of in (keeps, right))
     return Finding(holds, f"adherence {lines(**keeps)}; accuracy {lines(**right)}")
 
+
+@claim("conformance is 2 f q / (f + q) of fitness and precision, 0 of two zeros, and 0 where either trace is empty")
+def _() -> Finding:
+    means = [harmonic_mean(*pair) for pair in ((0.5, 1.0), (0.75, 0.25), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0))]
+    empty = [conformance(*pair) for pair in (((), ("a",)), (("a",), ()), ((), ()))]
+    off = gap(means, [2 / 3, 0.375, 0.0, 0.0, 0.0])
+    return Finding(off < 1e-15 and empty == [(0.0, 0.0)] * 3, say(off_by_hand=off, of_an_empty_trace=str(empty)))
+
+
+@claim("as shipped form, answer and conformance count 1 each, and rules of one's own name what theirs do not")
+def _() -> Finding:
+    thought = "We are asked for a sum. Add 3 and 4. Check it."
+    texts = (f"<think>{thought}</think><answer>7</answer>", f"{thought}<answer>7</answer>", "<think></think>", None)
+    rows = [said("q", "", float(n == 0), info={"teacher": ("restate", "derive", "check")}) for n in range(4)]
+    rows = [{**row, "text": text} for row, text in zip(rows, texts, strict=True)]
+    untaught = [{**row, "info": {"teacher": None}} for row in rows]
+    own = PM4GRPO.but({"shaping.1.rules": (("restate", "sum"), ("derive", "3"), ("check", "it"))})
+    spelt = [said("q", text, info={"teacher": "sum. 3. it"}) for text in ("one sum, then 3 of it. 3; it", "it")]
+    paid = {"shipped": shaped(PM4GRPO, rows), "without_teacher": shaped(PM4GRPO, untaught), "own": shaped(own, spelt)}
+    (first, second), holds = paid.pop("own"), paid["shipped"] == [3.0, 1.0, 0.0, 0.0]
+    holds &= paid["without_teacher"] == [2.0, 0.0, 0.0, 0.0] and first == 1.0 > second
+    return Finding(holds, say(**{name: str(row) for name, row in paid.items()}, own_rules=str([first, second])))
+
+
+@claim(
+    "a judge labels every sentence in place of the rules; what is none of the activities, or unanswered, is left out"
+)
+def _() -> Finding:
+    class Labels(Judge):
+        """Reads a sentence's label off its first word."""
+
+        def ask(self, questions: Sequence[Question]) -> list[Told]:
+            words = [question.prompt.split("\n\n")[1].split()[0] for question in questions]
+            return [Told(None if word == "silence" else word) for word in words]
+
+    recipe = PM4GRPO.but({"shaping": (PM4GRPO.shaping[1],), "shaping.0.judge": Labels("labels")})
+    texts = ("plan it. other words. derive it<answer>check</answer>", "plan so. silence. derive", "check. plan", None)
+    rows = [{**said("q", ""), "text": text, "info": {"teacher": ("plan", "derive")}} for text in texts]
+    spelt = [{**row, "info": {"teacher": "plan this. derive that. other"}} for row in rows]
+    paid = [shaped(recipe, one) for one in (rows, spelt)]
+    holds = all(row[:2] == [1.0, 1.0] and row[2] < 1 and row[3] == 0.0 for row in paid) and paid[0] == paid[1]
+    return Finding(holds, say(listed=str(paid[0]), as_text=str(paid[1])))
+
+
+claim.spares("fitness + precision -> fitness", "without fitness the product is 0 as well")
 
 claim.shipped(PM4GRPO, without={"shaping.1.weight": 0.0}, task="worked_sums")
 claim.shipped(

@@ -4,13 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Any, cast
 
 import torch
 
 from hocket.core.batch import Level, LevelScores
+from hocket.core.signals import REWARD
 from hocket.lab.by_hand import Counted, off, stale_rows, standardised
-from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
+from hocket.lab.claims.harness import Claims, Finding, below, each, gap, runs, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.enumerable_groups import scored_document
 from hocket.lab.world import World
@@ -102,5 +104,37 @@ def _() -> Finding:
     holds &= all(scaled >= 0.95 * raw for raw, scaled in zip(*loud.values(), strict=True))
     return Finding(holds, say(quiet=quiet, loud=loud))
 
+
+@claim("a temperature and an epsilon divide; a weight or risk not named is 1, and scores of turns are only weighed")
+def _() -> Finding:
+    a, b, turns = (0.1, 0.9, 0.4, 0.7), (0.3, 0.2, 0.8, 0.6), (0.5, -1.0, 2.0, 0.25)
+    rows = [
+        {"group": "q", "scores": {"a": one, "b": other}, "turn_scores": [{"c": turn, "d": turn}], "logp": [-1.0]}
+        for one, other, turn in zip(a, b, turns, strict=True)
+    ]
+    settings = {"risk": {"a": 3.0}, "temperature": 0.5, "epsilon": 0.1, "momentum": 0.5}
+    combine: Any = QUARK.but({f"combine.{name}": value for name, value in settings.items()}).combine
+    known = {"mean": {"a": 0.4, "b": 0.2}, "deviation": {"a": 0.3, "b": 0.5}, "level": {"a": 0.2, "b": -0.1}}
+    batch, _ = combine(RecordedBatch({"version": 1, "trajectories": rows}).batch, {"a": 2.0, "c": 0.25}, known)
+    z = [[(one - 0.4) / (0.3 + 0.1) for one in a], [(one - 0.2) / (0.5 + 0.1) for one in b]]
+    # Redundancy is the same of both, and falls out.
+    raw = [6 * math.exp(-(0.1 + fmean(z[0]) / 2) / 0.5), math.exp(-(-0.05 + fmean(z[1]) / 2) / 0.5)]
+    wanted = [(raw[0] * one + raw[1] * other) / sum(raw) for one, other in zip(*z, strict=True)]
+    off_by_hand = gap(batch.scores[REWARD[Level.TRAJECTORY]].values, torch.tensor(wanted, dtype=torch.float64))
+    off_turns = gap(batch.scores[REWARD[Level.TURN]].values, torch.tensor(turns, dtype=torch.float64) * 1.25)
+    return below(1e-12, off_by_hand=off_by_hand, scores_of_turns_off=off_turns)
+
+
+@claim("a source that is constant in the first batch has no scale, though rounding may give it a deviation", "derived")
+def _() -> Finding:
+    rows = [{"group": "q", "scores": {"a": 0.1, "b": other}, "logp": [-1.0]} for other in (0.0, 1.0, 1.0)]
+    batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
+    combine: Any = QUARK.combine
+    rounded = float(batch.scores["a"].values.std())
+    _, state = combine(batch, {}, combine.init())
+    return Finding(rounded > 0 and list(state["mean"]) == ["b"], say(deviation_of_a_constant=rounded))
+
+
+claim.spares("1.0 -> 40.0", "no correlation is above 1 but by rounding")
 
 claim.shipped(QUARK, "combine")

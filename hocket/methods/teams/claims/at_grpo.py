@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from hocket.core.candidates import TURN_REWARD
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, gradient, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.lab.documents import random_document
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.rewarded import document, group_relative, line
 from hocket.lab.toys.talks import played_by, stepped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.at_grpo import AT_GRPO
@@ -184,6 +186,26 @@ def _() -> Finding:
     return Finding(max(gaps) < 1e-12, say(gradients_off_by_hand=max(gaps)))
 
 
+@claim("where nobody scored a turn its reward-to-go counts; where decisions see apart, a prompt is what was seen first")
+def _() -> Finding:
+    paid = ((1.0, 0.2, 0.5), (0.0, 0.9, 0.1), (0.0, 0.3, 0.7))
+    rows = [
+        {"group": "g", "scores": {"goal": goal}, "turn_scores": [{}, {"own": one}, {"own": other}], "logp": [-1.0] * 3}
+        | {"turn": [0, 1, 2], "agent": ["a"] * 3, "tokens": [1] * 3}
+        for goal, one, other in paid
+    ]
+    wanted = [group_relative(values, 1e-8) for values in zip(*((sum(p), p[1], p[2]) for p in paid), strict=True)]
+    off = gap(inspect_rows(AT_GRPO, rows)["advantages"], [list(own) for own in zip(*wanted, strict=True)])
+    alone = [{"group": "g", "scores": {"reward": float(n)}, "logp": [-1.0] * 2, "tokens": [1, 2]} for n in range(4)]
+    seen, credit = RecordedBatch(document(alone)).batch, []
+    for kind, shape in (("f", (2,)), ("i", (2, 1))):
+        # The first two begin alike, and so do the others; what follows differs throughout.
+        places = [np.array([n // 2, n], dtype=kind).reshape(shape) for n in range(4)]
+        credit.append(AT_GRPO.credit(seen.but(observation=places)).advantage[::2].tolist())
+    pair = [-(0.5**0.5), 0.5**0.5]
+    return below(1e-7, advantages_off=off, seen_apart_off=gap(credit, [pair * 2] * 2))
+
+
 @claim("with one agent and one turn it is GRPO")
 def _() -> Finding:
     """The same samples, the same gradient and, trained side by side, the same policy to the last bit."""
@@ -223,5 +245,9 @@ def _() -> Finding:
     figures = say(**{name: line(values) for name, values in reach.items()}, words_sampled=words)
     return Finding(holds and words["team"] <= words["one agent by GRPO"], f"goal reached: {figures}")
 
+
+claim.spares(
+    "-1 -> 1", "marks a conversation's beginning, where nothing was said; after any other prompt something was"
+)
 
 claim.shipped(AT_GRPO, "credit", trains=("solver", "checker"), sees=lambda run: {"candidates": run.mean("branches")})

@@ -10,12 +10,15 @@ import numpy as np
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import Lookup, TalkBench
 from hocket.lab.toys.talks import Alone
 from hocket.methods.base.ppo import PPO_RLHF
-from hocket.methods.teams.cory import CORY, PioneerObserver
+from hocket.methods.teams.cory import CORY, OBSERVER, PIONEER, PioneerObserver
 from hocket.recipe import Recipe
+from hocket.testing import Part, rehearse
 from hocket.types import Scenario
+from hocket.workflows.library import find as find_workflow
 from hocket.workflows.workflow import Workflow
 
 claim = Claims("cory", "section 5")
@@ -81,6 +84,55 @@ def _() -> Finding:
     other = {("pioneer", "observer"), ("observer", "pioneer")}
     holds = seen == [*[own] * 5, *[other] * 5, own]
     return Finding(holds, say(steps=len(seen), in_the_others_role=sum(one == other for one in seen)))
+
+
+@claim("the observer reads the pioneer's answer, both earn the sum of the verdicts, and the first answer is the team's")
+def _() -> Finding:
+    worth, held = {"one": 0.25, "two": 0.5}, []
+    for flow in (find_workflow(str(CORY.workflow)), PioneerObserver(shared=False, shown=False, intro="It said:")):
+        parts = {"pioneer": Part("one"), "observer": Part("two")}
+        (played,) = rehearse(flow, Scenario("s", "which?"), parts, verifier=lambda text, _: worth[text])
+        scores = {name: score.value for name, score in played.scores.items()}
+        first, second = (str(parts[role].asked[0][-1]["content"]) for role in flow.roles)
+        apart = [PIONEER.get(played), OBSERVER.get(played)]
+        held.append((scores, second.removeprefix(first), played.answer, apart))
+    shipped, alone = held
+    holds = shipped == ({"both": 0.75}, "\nAnother answer: one", "one", [0.25, 0.5])
+    holds &= alone == ({"own": [0.25, 0.5]}, "", "one", [0.25, 0.5])
+    return Finding(holds, say(shared=str(shipped[0]), apart=str(alone[0])))
+
+
+@claim("advantages are GAE's over each agent's own decisions, whitened among them, counted by hand", "derived")
+def _() -> Finding:
+    off = 0.0
+    for seed in range(10):
+        rng, rows, own = Key.of(seed).derive("each agent").numpy(), [], [list[list[float]](), list[list[float]]()]
+        for _ in range(5):
+            sizes, reward = rng.integers(1, 4, 2).tolist(), float(rng.random())
+            logp, value = -rng.exponential(1.0, sum(sizes)), rng.normal(size=sum(sizes))
+            reference = logp + 0.3 * rng.normal(size=sum(sizes))
+            row = {"group": "g", "scores": {"both": reward}, "turn": [0] * sizes[0] + [1] * sizes[1]}
+            row |= {"agent": ["pioneer", "observer"], "logp": logp.tolist(), "logp_ref": reference.tolist()}
+            rows.append(row | {"value": value.tolist()})
+            for agent, mine in enumerate((slice(0, sizes[0]), slice(sizes[0], sum(sizes)))):
+                # The KL is paid for by the decision, the verdicts at each agent's last.
+                paid, values = (-0.02 * (logp - reference))[mine], [*value[mine].tolist(), 0.0]
+                paid[-1] += reward
+                after, chain = 0.0, list[float]()
+                for place in reversed(range(len(paid))):
+                    after = paid[place] + values[place + 1] - values[place] + 0.95 * after
+                    chain.insert(0, after)
+                own[agent].append(chain)
+
+        for agent, chains in enumerate(own):
+            every = [one for chain in chains for one in chain]
+            mean, spread = fmean(every), stdev(every) + 1e-8
+            own[agent] = [[(one - mean) / spread for one in chain] for chain in chains]
+        wanted = [first + second for first, second in zip(*own, strict=True)]
+        read = RecordedBatch({"version": 1, "trajectories": rows})
+        batch, _ = CORY.compute_credit(read.batch.but(policy=read.batch.agent), {}, {})
+        off = max(off, gap(read.by_trajectory(batch.occurrences.advantage), wanted))
+    return Finding(off < 1e-10, say(off_by_hand=off))
 
 
 @claim("at equal KL the pioneer's reward is PPO's to a hundredth (the paper: above)", slow=True)

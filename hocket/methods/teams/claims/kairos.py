@@ -8,14 +8,17 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from statistics import fmean
 from typing import cast
 
 import numpy as np
 
 from hocket import tasks
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab import juries
+from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.exploitability import Situation, language_model
 from hocket.lab.juries import Agent, Chances, Evidence, bayes, conformist, everything_told, exactly, stubborn
@@ -277,6 +280,15 @@ def _() -> Finding:
     asked = [str(task.scenario("train", number).messages[-1]["content"]) for number in range(20)]
     records, says = ([text.count(words) for text in asked] for words in (" was ", "Now says"))
     return Finding(min(records) == min(says) == 1, say(questions=20, records_in_each=min(records), answers=min(says)))
+
+
+@claim(
+    "as shipped it is GRPO with a KL term, clipped 0.2 below and 0.28 above, counted by hand; 4 epochs", "released code"
+)
+def _() -> Finding:
+    gaps = [off(KAIROS, rows, partial(clipped, high=0.28, kl=0.04)) for rows in stale_rows("kairos")]
+    epochs = value_at(KAIROS, "update.epochs")
+    return Finding(max(gaps) < EXACT and epochs == 4, say(off_by_hand=max(gaps), epochs=epochs))
 
 
 claim.shipped(KAIROS, "objective", "update")

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.core.casting import Separate
+from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.rewarded import document, line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.teams.marft import MARFT, MARFT_TOKEN
 from hocket.recipe import Recipe
@@ -145,6 +147,55 @@ def _() -> Finding:
     return Finding(min(changes) >= -EXACT and min(gains) > 0, say(largest_fall=max(0.0, -min(changes)), gains=gains))
 
 
+@claim("as shipped credit and losses are counted by hand, by action and by token: 0.99, lam 0.95, clips 0.2, KL 1e-3")
+def _() -> Finding:
+    def chained(row: dict[str, Any], by_token: bool) -> Iterator[tuple[float, slice]]:
+        """The advantage of each link, the last first, and its decisions."""
+        turns, after, following = row["turn"], 0.0, row["final_value"]
+        begins = [at for at in range(len(turns)) if by_token or at == 0 or turns[at] != turns[at - 1]]
+        for begin, end in reversed(list(itertools.pairwise([*begins, len(turns)]))):
+            last = end == len(turns)
+            earned = 0.0 if not last and turns[end] == turns[begin] else row["turn_scores"][turns[begin]]["step"]
+            earned += row["scores"]["right"] if last else 0.0
+            # Nothing is discounted within a turn and to the second agent; whenever the first acts a step has ended.
+            over = last or (turns[end] != turns[begin] and row["agent"][turns[end]] == "first")
+            discount = 0.99 if over else 1.0
+            after = earned + discount * following - row["value"][begin] + discount * 0.95 * after
+            following = row["value"][begin]
+            yield after, slice(begin, end)
+
+    off = 0.0
+    for seed, (recipe, by_token) in itertools.product(range(8), ((MARFT, False), (MARFT_TOKEN, True))):
+        rng, rows, links = Key.of(seed).derive("by hand").numpy(), list[dict[str, Any]](), list[tuple[float, float]]()
+        errors, shift = list[float](), 0.3
+        for number in range(6):
+            agents = ["first", "second", "first", "second"] if number % 2 else ["first", "first", "second"]
+            turn = [place for place in range(len(agents)) for _ in range(int(rng.integers(1, 4)))]
+            old, moves = -rng.exponential(1.0, len(turn)) - 1, 0.15 * rng.normal(size=len(turn))
+            row: dict[str, Any] = {"group": "g", "scores": {"right": float(rng.integers(2))}, "turn": turn}
+            row |= {"turn_scores": [{"step": float(rng.random())} for _ in agents], "agent": agents}
+            row |= {"logp_behaviour": old.tolist(), "logp": (old + moves).tolist()}
+            cut = number % 3 == 0  # What is cut short goes on from the value of its last state.
+            row |= {"value": rng.normal(size=len(turn)).tolist(), "truncated": cut, "final_value": 0.5 * cut}
+            rows.append(row)
+            for advantage, mine in chained(row, by_token):
+                links.append((advantage, math.exp(moves[mine].sum())))
+                target = advantage + row["value"][mine.start]
+                # Every value has risen by 0.3, of which the clip counts 0.2.
+                errors += [max((v + shift - target) ** 2, (v + 0.2 - target) ** 2) for v in row["value"][mine]]
+        mean = fmean(advantage for advantage, _ in links)
+        spread = math.sqrt(fmean((advantage - mean) ** 2 for advantage, _ in links)) + 1e-8
+        shown = [((advantage - mean) / spread, ratio) for advantage, ratio in links]
+        wanted = [-fmean(min(r * a, min(1.2, max(0.8, r)) * a) for a, r in shown), 0.5 * fmean(errors)]
+        read = RecordedBatch(document(rows))
+        batch, _ = recipe.compute_credit(read.batch, {}, {})
+        assert batch.value is not None
+        terms = recipe.loss(Evaluation(read.logp, value=batch.value + shift), batch)
+        off = max(off, gap([float(term.total()) for term in terms], wanted))
+    shipped = [value_at(MARFT, name) for name in ("update.target_kl", "workflow", "cast")]
+    return below(EXACT, shipped == [1e-3, "pipeline?agents=2", Separate()], off_by_hand=off)
+
+
 COLOURS, SHAPES = ("red", "blue"), ("box", "ring")
 
 
@@ -184,5 +235,9 @@ def _() -> Finding:
     saw = say(right_before=hinting(MARFT, 0).expected(), after_20_steps=after)
     return Finding(joint > single + 0.2 and joint > 0.7, saw)
 
+
+claim.spares("marft: credit.between = 0.0", "within a link, which an utterance is as a whole")
+claim.spares("marft: objective.horizon = 5120", "no length divides a mean over turns")
+claim.spares("marft-token: objective.horizon = 5120", "no length divides a mean over tokens")
 
 claim.shipped(MARFT, "credit", "objective", trains=("agent_1", "agent_2"))

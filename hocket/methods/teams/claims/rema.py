@@ -14,8 +14,10 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import document
 from hocket.lab.toys.talks import Alone
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.teams.rema import REMA, MetaReasoner
+from hocket.methods.teams.rema import REMA, ROUNDS, MetaReasoner
+from hocket.testing import Cut, Part, rehearse
 from hocket.types import Evaluation, Message, Scenario
+from hocket.workflows.library import find as find_workflow
 
 claim = Claims("rema", "arXiv:2503.09501 and the authors' code")
 MEANS = ("geometric", "arithmetic")
@@ -87,6 +89,26 @@ def _() -> Finding:
     return Finding(largest <= math.exp(3) * (1 + EXACT) and excess <= EXACT, saw)
 
 
+@claim("the loss is the formula's: turns' ratios clipped 0.2 to either side, means over turns, then over trajectories")
+def _() -> Finding:
+    off, sides = 0.0, set[str]()
+    for seed in range(20):
+        rows = episodes(seed, gap=0.5)
+        made, whole = inspect_rows(REMA, rows), 0.0
+        for row, (advantage, *_) in zip(rows, made["advantages"], strict=True):
+            moves = [now - old for now, old in zip(row["logp"], row["logp_behaviour"], strict=True)]
+            for turn in set(row["turn"]):
+                ratio = math.exp(min(3.0, fmean(m for m, at in zip(moves, row["turn"], strict=True) if at == turn)))
+                gain = min(ratio * advantage, min(1.2, max(0.8, ratio)) * advantage)
+                gain = max(gain, 3 * advantage) if advantage < 0 else gain
+                sides |= (
+                    {"low"} if ratio < 0.8 and advantage < 0 else {"high"} if ratio > 1.2 and advantage > 0 else set()
+                )
+                whole -= gain / len(set(row["turn"])) / len(rows)
+        off = max(off, gap(made["loss"], whole))
+    return below(EXACT, sides == {"low", "high"}, off_by_hand=off)
+
+
 DIGITS, KINDS, STEPS = ("0", "1", "2"), 12, 120
 ROWS = KINDS + len(DIGITS) ** 2
 """Of the team's two tables together: a kind each for the meta-thinker, advice and number for the reasoner."""
@@ -134,6 +156,32 @@ def _() -> Finding:
     return Finding(turns == [{"meta"}, {"reasoner"}, {"meta"}], say(learnt_in_each_turn=str(list(map(sorted, turns)))))
 
 
+@claim("form is the share of one's messages that end by themselves, advice neither empty nor long; stop ends the talk")
+def _() -> Finding:
+    talks: dict[str, tuple[MetaReasoner, list[Any], list[Any], list[float], int]] = {
+        # Of three messages one is too long, of two answers the first is cut.
+        "stopped": (
+            MetaReasoner(rounds=4, format_weight=0.5, longest=10),
+            *(["short", "much too long", "[FINISH]"], [Cut("red"), "blue"]),
+            *([0.5 / 3, 0.0, 0.0, 0.5 / 2, 0.5 / 3], 2),
+        ),
+        "to the end": (
+            MetaReasoner(rounds=2, format_weight=0.5, stop=""),
+            *(["", Cut("go on")], ["red", "blue"]),
+            *([0.0, 0.25, 0.0, 0.25], 2),
+        ),
+    }
+    off, holds = 0.0, True
+    for flow, advice, answers, wanted, rounds in talks.values():
+        parts = {"meta": Part(*advice), "reasoner": Part(*answers)}
+        (played,) = rehearse(
+            flow, Scenario("s", "which?", "blue"), parts, verifier=lambda text, _: float(text == "blue")
+        )
+        off = max(off, gap(played.scores["format"].value, wanted))
+        holds &= ROUNDS.get(played) == rounds and played.scores["team"].value == 1.0
+    return below(EXACT, holds, find_workflow(str(REMA.workflow)) == MetaReasoner(), off_by_hand=off)
+
+
 @claim("two small policies in turn beat one of the same size; with shuffled plans they do not", "section 4", slow=True)
 def _() -> Finding:
     more: dict[str, Any] = {"lr": 0.3, "prompts": 18}
@@ -146,5 +194,7 @@ def _() -> Finding:
     saw += ", " + say(its_rows=len(agents[0].policies["policy"].rows), team_ahead_in_seeds=ahead, one_advice=shuffled)
     return Finding(fmean(right) > fmean(alone) + 0.05 and ahead >= 4 and shuffled < fmean(right) - 0.1, saw)
 
+
+claim.spares("rema: objective.horizon = 5120", "no length divides a mean over turns")
 
 claim.shipped(REMA, "cast", trains=("meta",))
