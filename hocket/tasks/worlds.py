@@ -11,8 +11,10 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
 from hocket.environments.joint.attacked import Attacked
+from hocket.environments.joint.betrayed import Betrayed
 from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
+from hocket.environments.joint.gathering import Gathering
 from hocket.environments.joint.messaged import Messaged
 from hocket.environments.joint.once import OncePaths
 from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
@@ -21,6 +23,7 @@ from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.pogema import Pogema
 from hocket.environments.joint.sequenced import Sequenced
 from hocket.environments.joint.skirmish import Skirmish
+from hocket.tasks.betrayed import BetrayedTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
 from hocket.tasks.paths import PathsTask
@@ -34,6 +37,9 @@ _GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamm
 _ALWAYS = {"ids": bool, "sequenced": bool, "messages": int, "attack": str, "budget": float, "collected": int}
 """What every world of this module takes: whether agents of one policy are told apart, whether they decide one by one,
 of how many symbols a central agent's messages to them are, and which attack there is on what they see."""
+
+_TEAMS: Mapping[str, Any] = {"traitor": float}
+"""What worlds take in which anybody may be a traitor: how likely there is one."""
 
 
 def _task(
@@ -50,11 +56,14 @@ def _task(
     given = checked(name, settings, {**hints, **_ALWAYS})
     symbols = given.pop("messages", None)
     attack = {key: given.pop(key) for key in ("attack", "budget", "collected") if key in given}
+    prior = given.pop("traitor", None)
     told, sequenced = given.pop("ids", identified or bool(symbols)), given.pop("sequenced", False)
     world = make(**{"count" if key == "agents" else key: value for key, value in given.items()})
     world = Sequenced(world) if sequenced else world
     world = world if symbols is None else Messaged(world, symbols)
     world = Attacked(world, **attack) if attack else world
+    if prior is not None:
+        return BetrayedTask(Betrayed(world, prior), identified=bool(told), suggested=suggested)
     return form(world, identified=bool(told), suggested=suggested)
 
 
@@ -71,10 +80,24 @@ def _particles(name: str, settings: Mapping[str, str]) -> JointTask:
     if kind not in _MPE:
         raise ConfigurationError(f"there is no task mpe:{kind}{nearest(kind, _MPE) or '; choose ' + ', '.join(_MPE)}")
     make, hints = _MPE[kind]
-    return _task(name, settings, hints, make, _PARTICLES)
+    return _task(name, settings, {**hints, **_TEAMS}, make, _PARTICLES)
+
+
+_GATHERING: Mapping[str, Any] = {
+    "curriculum.prompts": 256,
+    "steps": 200,
+    "credit.gamma": 1.0,
+    "update.lr": 3e-3,
+    "update.epochs": 8,
+    "update.minibatches": 1,
+}
+"""Episodes of two decisions, of which one in three or fewer has what is to be learnt."""
 
 
 def _dilemma(name: str, settings: Mapping[str, str]) -> JointTask:
+    if name == "dilemma:gathering":
+        hints = {"agents": int, "rounds": int, "whole": float, "safe": float, **_TEAMS}
+        return _task(name, settings, hints, Gathering, _GATHERING)
     return _task(name, settings, {"rounds": int}, partial(Dilemma, name.removeprefix("dilemma:")), _PARTICLES)
 
 
@@ -82,7 +105,7 @@ def _forage(name: str, settings: Mapping[str, str]) -> JointTask:
     found = re.fullmatch(r"forage:(\d+)x(\d+)-(\d+)p-(\d+)f", name)
     if found is None or found[1] != found[2]:
         raise ConfigurationError(f"there is no task {name!r}; write forage:8x8-2p-2f, a square, players and foods")
-    hints = {"coop": bool, "sight": int, "length": int, "penalty": float}
+    hints = {"coop": bool, "sight": int, "length": int, "penalty": float, **_TEAMS}
     return _task(name, settings, hints, partial(Foraging, int(found[1]), int(found[3]), int(found[4])), _GRIDS)
 
 
@@ -92,7 +115,7 @@ def _skirmish(name: str, settings: Mapping[str, str]) -> JointTask:
         raise ConfigurationError(f"there is no task {name!r}; write skirmish:3v3, soldiers and foes")
     names = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
     make = partial(Skirmish, int(found[1]), int(found[2]))
-    return _task(name, settings, dict.fromkeys(names, int), make, _GRIDS)
+    return _task(name, settings, {**dict.fromkeys(names, int), **_TEAMS}, make, _GRIDS)
 
 
 _MAPF: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
@@ -131,7 +154,7 @@ MPE = TaskForm(
 
 DILEMMA = TaskForm(
     name="dilemma:NAME",
-    description="a game of two by a table of pay, e.g. dilemma:prisoners?rounds=10 or dilemma:penalty",
+    description="a game by a table of pay: of two, e.g. dilemma:prisoners?rounds=10, or of three, dilemma:gathering",
     make=_dilemma,
 )
 

@@ -70,7 +70,9 @@ READS = {
     name: ("mpe:spread?length=5", "joint state") if recipe.central else ("lots:sizing?length=5", "post-decision states")
     for name, recipe in all_recipes().items()
     if recipe.central or recipe.post_decision
-} | {name: ("rts:beacon?length=5", "parts") for name, recipe in all_recipes().items() if recipe.chained}
+}
+READS |= {name: ("rts:beacon?length=5", "parts") for name, recipe in all_recipes().items() if recipe.chained}
+READS |= {name: ("dilemma:gathering?traitor=0.5", "joint state") for name in READS if name.startswith("bardec-pomdp")}
 CENTRAL = tuple(READS)
 """Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
 JOINT = {
