@@ -22,8 +22,10 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
+from hocket.core.worlds import Layout
 from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
 from hocket.policies.control_bodies import Convolution, Recurrent
+from hocket.policies.control_graphs import AlongParents, TellingParents
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
 from hocket.policies.settings import NetworkSettings
@@ -46,7 +48,8 @@ class Spaces(Protocol):
     `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
     state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
     shape in an attribute `shape`; one that knows the state between a decision and chance, its size in an attribute
-    `post` and the function that gives it in `after`.
+    `post` and the function that gives it in `after`; one whose agents decide along a network, in `layout` how what they
+    see is laid out.
     """
 
     @property
@@ -103,6 +106,12 @@ class ControlPolicy:
         self._after = getattr(spaces, "after", None)
         self.foresees = False
         self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
+        self.layout: Layout | None = getattr(spaces, "layout", None)
+        if self.layout is not None and (self.network.body != "perceptron" or self.network.normalise):
+            raise ConfigurationError(
+                "agents that decide along a network read what they see part by part, with perceptrons and as it is; "
+                "drop network.body and network.normalise"
+            )
         self._key = key
         self._form: BeliefForm | None = None
         self._believes = 0
@@ -126,6 +135,11 @@ class ControlPolicy:
             return Recurrent(inputs, self.hidden, outputs, last_gain=gain, key=key)
         if self.network.body == "convolution":
             return self._convolution(inputs, outputs, joint, gain, key)
+        if self.layout is not None:
+            sizes = (self.layout, inputs, self.hidden, outputs)
+            if purpose == "actor":
+                return AlongParents(*sizes, last_gain=gain, key=key)
+            return TellingParents(*sizes, offset=joint, last_gain=gain, key=key)
         return Perceptron((inputs, *self.hidden, outputs), last_gain=gain, key=key)
 
     def _convolution(self, inputs: int, outputs: int, offset: int, gain: float, key: Key) -> Convolution:
@@ -525,6 +539,7 @@ class ControlPolicy:
             **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
+            **({"layout": list(self.layout.parts)} if self.layout is not None else {}),
         }
 
     def save(self, folder: Path) -> None:

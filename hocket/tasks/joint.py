@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import JointWorld
+from hocket.core.worlds import JointWorld, Layout
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
@@ -37,6 +37,7 @@ class PolicySpaces:
     shape: tuple[int, ...] = ()
     post: int = 0
     after: After | None = field(default=None, compare=False)
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class JointTask:
             self.world.joint,
             first.shape,
             *_between(self.world),
+            first.layout,
         )
 
     # ------------------------------------------------------------ settings

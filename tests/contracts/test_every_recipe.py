@@ -71,6 +71,7 @@ READS = {
     for name, recipe in all_recipes().items()
     if recipe.central or recipe.post_decision
 }
+READS["bayesian-network-actor-critic"] = ("mpe:spread?length=5&networked=true", "joint state")
 CENTRAL = tuple(READS)
 """Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
 JOINT = {
