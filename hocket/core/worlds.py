@@ -31,6 +31,41 @@ class Factors:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What one of n agents that decide along a network sees, part by part: `hocket.environments.joint.networked`.
+
+    Its own `sight`; the `context` that networks are drawn from; n numbers of chance for the order and n for the edges
+    that lead to it; whose edge leads to it, `[n]` of 0 and 1; who it is, one-hot `[n]`; and what each of the others
+    that moved before it did, one-hot `[n, moves]`, zeros of those that it cannot be told of.
+    """
+
+    sight: int
+    context: int
+    agents: int
+    moves: int
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The sizes of all these in turn."""
+        agents = self.agents
+        return (self.sight, self.context, agents, agents, agents, agents, agents * self.moves)
+
+
+class Networks(Protocol):
+    """What draws networks over n agents for B contexts."""
+
+    def __call__(
+        self, context: NDArray[np.float32], order: NDArray[np.float32], edges: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Everybody's place in the order, `[B, n]`, and which edges are open, from the first of a pair, `[B, n, n]`.
+
+        Args:
+            context: `[B, C]`. order, edges: chance, standard Gumbel numbers `[B, n]` and logistic ones `[B, n, n]`.
+        """
+        ...
+
+
+@dataclass(frozen=True)
 class Seat:
     """What an agent sees and may do.
 
@@ -40,6 +75,7 @@ class Seat:
         shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
         factors: the parts of an action, where it has any: actions are then `[B, parts]` whole numbers, `actions` is the
             sum of all sizes, and what is allowed of each part stands after what is allowed of the part before.
+        layout: of what it sees, where agents decide along a network.
     """
 
     observations: int
@@ -47,6 +83,7 @@ class Seat:
     discrete: bool = True
     shape: tuple[int, ...] = ()
     factors: Factors | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -22,13 +22,15 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
-from hocket.core.worlds import Factors
+from hocket.core.worlds import Factors, Layout
 from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
 from hocket.policies.control_bodies import Convolution, Recurrent
 from hocket.policies.control_factors import Chain, Parts
+from hocket.policies.control_graphs import AlongParents, TellingParents, check_networks
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
 from hocket.policies.settings import NetworkSettings
+from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
@@ -40,25 +42,6 @@ NEVER = -1e9
 """The logit of an action that is not allowed: its probability is 0 exactly, and no gradient passes."""
 _FIRST_LOG_STD = -0.5
 """Initial log standard deviation, in units of half an action's range."""
-
-
-class Spaces(Protocol):
-    """What a controller must know of its environment: sizes of observation and action vectors.
-
-    `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
-    state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
-    shape in an attribute `shape`; one whose actions have parts, these in `factors`; one that knows the state between a
-    decision and chance, its size in an attribute `post` and the function that gives it in `after`.
-    """
-
-    @property
-    def observations(self) -> int: ...
-
-    @property
-    def actions(self) -> int: ...
-
-    @property
-    def discrete(self) -> bool: ...
 
 
 class ControlPolicy:
@@ -107,6 +90,9 @@ class ControlPolicy:
         self.chained = False
         self.foresees = False
         self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
+        self.layout: Layout | None = getattr(spaces, "layout", None)
+        if self.layout is not None:
+            check_networks(self.network)
         self._key = key
         self._form: BeliefForm | None = None
         self._believes = 0
@@ -130,6 +116,11 @@ class ControlPolicy:
             return Recurrent(inputs, self.hidden, outputs, last_gain=gain, key=key)
         if self.network.body == "convolution":
             return self._convolution(inputs, outputs, joint, gain, key)
+        if self.layout is not None:
+            sizes = (self.layout, inputs, self.hidden, outputs)
+            if purpose == "actor":
+                return AlongParents(*sizes, last_gain=gain, key=key)
+            return TellingParents(*sizes, offset=joint, last_gain=gain, key=key)
         return Perceptron((inputs, *self.hidden, outputs), last_gain=gain, key=key)
 
     def _actor(self) -> nn.Module:
@@ -566,6 +557,7 @@ class ControlPolicy:
             **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
+            **({"layout": list(self.layout.parts)} if self.layout is not None else {}),
         }
 
     def save(self, folder: Path) -> None:

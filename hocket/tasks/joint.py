@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import Factors, JointWorld
+from hocket.core.worlds import Factors, JointWorld, Layout
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
@@ -38,6 +38,7 @@ class PolicySpaces:
     post: int = 0
     after: After | None = field(default=None, compare=False)
     factors: Factors | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class JointTask:
             first.shape,
             *_between(self.world),
             first.factors,
+            first.layout,
         )
 
     # ------------------------------------------------------------ settings

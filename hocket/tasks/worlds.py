@@ -16,6 +16,7 @@ from hocket.environments.joint.dilemmas import Dilemma
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.gathering import Gathering
 from hocket.environments.joint.messaged import Messaged
+from hocket.environments.joint.networked import Networked
 from hocket.environments.joint.once import OncePaths
 from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
@@ -34,9 +35,11 @@ _PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.
 _GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
 
 
-_ALWAYS = {"ids": bool, "sequenced": bool, "messages": int, "attack": str, "budget": float, "collected": int}
-"""What every world of this module takes: whether agents of one policy are told apart, whether they decide one by one,
-of how many symbols a central agent's messages to them are, and which attack there is on what they see."""
+_ALWAYS = {"ids": bool, "sequenced": bool, "networked": bool, "messages": int}
+_ALWAYS |= {"attack": str, "budget": float, "collected": int}
+"""What every world of this module takes: whether agents of one policy are told apart, whether they decide one by one or
+along a network, of how many symbols a central agent's messages to them are, and which attack there is on what they see.
+"""
 
 _TEAMS: Mapping[str, Any] = {"traitor": float}
 """What worlds take in which anybody may be a traitor: how likely there is one."""
@@ -58,8 +61,14 @@ def _task(
     attack = {key: given.pop(key) for key in ("attack", "budget", "collected") if key in given}
     prior = given.pop("traitor", None)
     told, sequenced = given.pop("ids", identified or bool(symbols)), given.pop("sequenced", False)
+    networked = given.pop("networked", False)
+    if networked and (sequenced or symbols is not None or attack):
+        raise ConfigurationError(
+            f"task {name}: networked=true says who is told of whose moves; drop sequenced, messages and attack"
+        )
     world = make(**{"count" if key == "agents" else key: value for key, value in given.items()})
     world = Sequenced(world) if sequenced else world
+    world = Networked(world) if networked else world
     world = world if symbols is None else Messaged(world, symbols)
     world = Attacked(world, **attack) if attack else world
     if prior is not None:

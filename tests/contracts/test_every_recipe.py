@@ -73,6 +73,7 @@ READS = {
 }
 READS |= {name: ("rts:beacon?length=5", "parts") for name, recipe in all_recipes().items() if recipe.chained}
 READS |= {name: ("dilemma:gathering?traitor=0.5", "joint state") for name in READS if name.startswith("bardec-pomdp")}
+READS["bayesian-network-actor-critic"] = ("mpe:spread?length=5&networked=true", "joint state")
 CENTRAL = tuple(READS)
 """Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
 JOINT = {

@@ -1,0 +1,25 @@
+"""What a controller must know of its environment."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Spaces(Protocol):
+    """What a controller must know of its environment: sizes of observation and action vectors.
+
+    `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
+    state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
+    shape in an attribute `shape`; one whose actions have parts, these in `factors`; one that knows the state between a
+    decision and chance, its size in an attribute `post` and the function that gives it in `after`; one whose agents
+    decide along a network, in `layout` how what they see is laid out.
+    """
+
+    @property
+    def observations(self) -> int: ...
+
+    @property
+    def actions(self) -> int: ...
+
+    @property
+    def discrete(self) -> bool: ...
