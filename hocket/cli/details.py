@@ -77,6 +77,14 @@ is loaded between answers. docs/serving.md says more.
   hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key"""
 
 
+TRACES = """A teacher's tree search for right answers to the training scenarios of a task, written as data: a column
+`traces` with the different ones of each scenario, in steps, and its shortest as `demonstration`.
+
+  hocket traces --task worked_sums --until = --out traces.jsonl   steps that end with "="
+  hocket train --recipe tree-opo --task traces.jsonl              completes what they begin with
+  hocket traces --model RUN --decoding.temperature 0.8            another teacher, other draws"""
+
+
 SWARM = """Trains several nodes, each with a model, prompts and a folder of its own, that learn from each other's
 answers. Nodes tell each other text, never weights or rewards; with --average they tell each other how far
 their weights have come, every few steps, and end with the same. docs/cluster.md says more.

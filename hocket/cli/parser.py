@@ -23,6 +23,7 @@ from hocket.cli.details import (
     SOLVE,
     STUDY,
     SWARM,
+    TRACES,
     TRAIN,
 )
 from hocket.core.errors import ConfigurationError, HocketError, nearest
@@ -40,6 +41,7 @@ COMMANDS = {
     "swarm": "swarm",
     "optimise": "optimise",
     "solve": "solve",
+    "traces": "traces",
     "recipes": "methods",
     "primitives": "methods",
     "catalogue": "methods",
@@ -224,6 +226,7 @@ def build_parser() -> _Parser:
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
     _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
+    _traces(command("traces", "a teacher's tree search for right answers, as data", settings=True, details=TRACES))
     _arena(command("arena", "policies, language models, scripts and people in one world", details=ARENA))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
@@ -293,6 +296,7 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--answers", metavar="FILE", help="add the greedy answers to it, a line of JSON each")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")
     parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0)")
@@ -402,6 +406,26 @@ def _optimise(parser: _Parser) -> None:
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
     parser.add_argument("--list", action="store_true", help="name the searchers")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _traces(parser: _Parser) -> None:
+    for flag, metavar, text in (
+        ("--task", "NAME", "as in `hocket train` (sums)"),
+        ("--model", "NAME", "the teacher: a model, a run, http://HOST:PORT/v1#NAME or FILE.py:FUNCTION (nano)"),
+        ("--until", "TEXT", "what ends a step of an answer (a line break)"),
+        ("--runs", "DIR", "where a teacher that is a run is found by its name (runs)"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--n", "training scenarios (64)"),
+        ("--searches", "through the tree of each scenario (8)"),
+        ("--candidates", "next steps sampled where a tree grows (4)"),
+        ("--seed", "of all draws (0)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    parser.add_argument("--out", default="traces.jsonl", metavar="FILE.jsonl", help="a new file (traces.jsonl)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 

@@ -30,7 +30,13 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; --n asks fewer", file=sys.stderr
     )
     found = evaluate_run(
-        source, pairs, n=options.n, samples=options.samples, task=options.task, which=options.checkpoint
+        source,
+        pairs,
+        n=options.n,
+        samples=options.samples,
+        task=options.task,
+        which=options.checkpoint,
+        answers=Path(options.answers) if options.answers else None,
     )
     if options.json:
         emit(found)
@@ -53,8 +59,8 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """Win rates over another run or model."""
     from hocket.report.against import compare_answers
 
-    if options.samples:
-        raise ConfigurationError("--samples and --against are two measurements; ask for one")
+    if stray := next((flag for flag in ("samples", "answers") if getattr(options, flag)), None):
+        raise ConfigurationError(f"--{stray} and --against are two measurements; ask for one")
     other = _eval_target(options.against, options.runs)
     judged = f"by {options.judge}" if options.judge else "by the task"
     print(f"comparing two answers to each of {options.n} unseen problems, {judged}; --n asks fewer", file=sys.stderr)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.answers import read_answers
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array
@@ -102,6 +105,45 @@ def panel(questions: int) -> Panel:
     return Panel(np.where(knows, truth[:, None], wrong), truth, kinds, name=f"panel:{questions}")
 
 
+def of_answers(files: Sequence[Path]) -> Panel:
+    """Experts' answers on record, a file of each (`hocket eval RUN --answers FILE`).
+
+    Questions that all answered count, in a drawn order; each task is a kind. Answers are the same if their words are,
+    or if both are right; who gave none agrees with nobody.
+
+    Raises:
+        ConfigurationError: for fewer than two files, one that cannot be read, or no two questions that all answered.
+    """
+    if len(files) < 2:
+        raise ConfigurationError(f"panel:{files[0]}: a panel has two experts or more; name several files, with commas")
+    told = [read_answers(file) for file in files]
+    asked = sorted(set(told[0]).intersection(*told[1:]))
+    if len(asked) < 2:
+        raise ConfigurationError(
+            f"{files[0]} and {len(files) - 1} more: answered by all are {len(asked)} questions, at least 2 are needed; "
+            "ask them for the same task and --n"
+        )
+    asked = [asked[int(place)] for place in Key.of(0).derive("panel", len(asked)).numpy().permutation(len(asked))]
+    tasks = sorted({task for task, _ in asked})
+    answers, truth = np.zeros((len(asked), len(files)), np.int64), np.zeros(len(asked), np.int64)
+    for row, question in enumerate(asked):
+        words = [None if one[question]["right"] else one[question]["given"] for one in told]
+        right = [one[question]["right"] for one in told]
+        # Of equal votes the lowest number wins, so that numbers must not tell who is right.
+        order = [int(one) for one in Key.of(0).derive("panel", *question).numpy().permutation(2 * len(files) + 1)]
+        known = {word: order[place] for place, word in enumerate(dict.fromkeys(w for w in words if w is not None))}
+        truth[row] = order[-1]
+        answers[row] = [
+            order[-1] if right[m] else order[len(files) + m] if words[m] is None else known[words[m]]
+            for m in range(len(files))
+        ]
+    return Panel(answers, truth, np.array([tasks.index(task) for task, _ in asked]), name=f"{len(files)} experts")
+
+
 PANEL = WorldFamily(
-    name="panel", description="six experts' answers on record, three of whom err together", make=panel, size=(2000,)
+    name="panel",
+    description="six experts' answers on record, three of whom err together; or yours, panel:A.jsonl,B.jsonl",
+    make=panel,
+    size=(2000,),
+    read=of_answers,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -41,17 +41,18 @@ class WorldFamily:
     """Worlds of one kind.
 
     Attributes:
-        make: of whole numbers, its size. size: what is taken where none is given.
+        make: of whole numbers, its size. size: what is taken where none is given. read: of files, where it can be.
     """
 
     name: str
     description: str
     make: Callable[..., World]
     size: tuple[int, ...]
+    read: Callable[[Sequence[Path]], World] | None = None
 
 
 def world(name: str) -> World:
-    """What `lock:10`, `grid:4x4`, `openspiel:kuhn_poker`, `FILE.npz` or `FILE.py:NAME` names.
+    """What `lock:10`, `grid:4x4`, `panel:A.jsonl,B.jsonl`, `openspiel:kuhn_poker`, `FILE.npz` or `FILE.py:NAME` names.
 
     Raises:
         ConfigurationError: for an unknown name, a size that does not fit, or a file that holds no world.
@@ -68,6 +69,8 @@ def world(name: str) -> World:
 
         return of_openspiel(text)
     family: WorldFamily = WORLDS.find(kind)
+    if family.read is not None and ".json" in text:
+        return family.read([Path(one) for one in text.split(",")])
     try:
         size = tuple(int(one) for one in text.split("x")) if text else family.size
     except ValueError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
+from hocket.core.answers import add_answers
 from hocket.core.errors import ConfigurationError
 from hocket.stages import Task
 from hocket.train import config as configuration
@@ -66,11 +67,19 @@ def load(source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, wh
 
 
 def evaluate_run(
-    source: Path, pairs: Sequence[tuple[str, Any]], *, n: int, samples: int, task: str | None, which: str
+    source: Path,
+    pairs: Sequence[tuple[str, Any]],
+    *,
+    n: int,
+    samples: int,
+    task: str | None,
+    which: str,
+    answers: Path | None = None,
 ) -> dict[str, Any]:
     """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
 
     `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    Greedy answers are added to the file `answers`, see `hocket.core.answers`.
     """
     loaded = load(source, pairs, task=task, which=which)
     name, found_task, config, parts = loaded.name, loaded.task, loaded.config, loaded.parts
@@ -79,6 +88,8 @@ def evaluate_run(
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
     greedy = run_async(measured(parts, rewards, n=n, key=key))
+    if answers is not None:
+        add_answers(answers, found_task, greedy.trajectories, greedy.each)
     title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)
     rows: list[tuple[str, float, float, float]] = [(title, greedy.success, greedy.low, greedy.high)]
     told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)

@@ -118,12 +118,10 @@ DOCTOR_AGENT_RL = GRPO.but(
         "turn limit": "the task's; the released one draws 2 to 10 for each dialogue and tells it",
         "loss": "the doctor's tokens alone",
         "patient": "a script, or with played a copy of the model as it was; what it draws is part of the environment",
-        "warm start": "plan: [{recipe: sft, ..}, {recipe: doctoragent-rl, ..}] puts one before",
+        "warm start": "--lessons 60, or plan: [{recipe: sft, ..}, {recipe: doctoragent-rl, ..}]; a toy doctor without "
+        "one, who repeats questions and names what the answers exclude, collapses to guessing at once",
         "workflow": "the task's (simulated-user?desk=consultation)",
     },
-    note="demonstrations of sft are single answers, so the supervised warm start knows no dialogues; without --judge "
-    "grades of the diagnosis are by rule; a toy doctor that at first repeats questions and names what the answers "
-    "exclude collapses to guessing at once; on the shipped task the base model is told apart by its compliance alone",
     task="consultation",
     requires=(Requirement.TURNS,),
     cast=Leading(leader="agent", others="patient"),

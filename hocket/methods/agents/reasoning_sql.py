@@ -232,8 +232,6 @@ REASONING_SQL = GRPO.but(
         "are compared by rule; any reward takes its place as rewards.4.judge",
         "tags": "<think>..</think><answer>..</answer>",
     },
-    note="on the shipped tasks the base model earns nothing but its tags yet, so other rewards are not seen at work; "
-    "without --judge the judge of failing queries is a rule",
     task="sql",
     rewards=(
         ExecutionMatch(weight=4.5),

@@ -1,16 +1,17 @@
 """Tree-OPO: solutions completed from prefixes of a tree of traces, each credited against its prefix's value.
 
-Recorded traces, a teacher's search say, are cut into prefixes (arXiv:2509.09284); prefixes that traces share are one
-node of a tree. `PrefixTree` has every node completed, so a group holds samples that start at different depths and are
-right with different probabilities. `PrefixValue` compares a sample with the samples at and below its own prefix, not
-with the flat group, whose mean mixes how hard prefixes are into the credit; `TreeOrdered` is the nearest credit that
-keeps the tree's order.
+What a teacher's tree search found right, offline (`hocket traces`), is cut into prefixes (arXiv:2509.09284); prefixes
+that traces share are one node of a tree. `PrefixTree` has every node completed, so a group holds samples that start at
+different depths and are right with different probabilities. `PrefixValue` compares a sample with the samples at and
+below its own prefix, not with the flat group, whose mean mixes how hard prefixes are into the credit; `TreeOrdered` is
+the nearest credit that keeps the tree's order.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -40,18 +41,24 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class PrefixTree(Rollout):
     """`samples` per node of the tree of a scenario's traces, the bare prompt its root, in the order of their depth.
 
-    Traces are `metadata["traces"]`, a list of texts or of lists of actions, else the one `metadata["demonstration"]`
-    (else the answer). Of each, the first `floor(share n)` tokens are imposed, for each of `shares`; equal prefixes are
-    one node, below the longest node that it goes on from. Imposed tokens carry no gradient and count in no denominator.
+    Traces are `metadata["traces"]`, each a text, a list of texts (its steps, which make up the text) or of actions;
+    else the one `metadata["demonstration"]` (else the answer). One in steps is begun by every number of them but all;
+    of any other the first `floor(share n)` tokens are imposed, for each of `shares`. Equal prefixes are one node, below
+    the longest node that it goes on from. Imposed tokens carry no gradient and count in no denominator.
+
+    Attributes:
+        most: nodes beside the root; where there are more, so many are drawn, anew each time.
+        metrics: `rollout/prefixes`, nodes of a tree; `rollout/branches`, how many of them have none below.
     """
 
     samples: int = 4
     shares: tuple[float, ...] = (0.25, 0.5, 0.75)
+    most: int = 7
     reads_metadata: ClassVar[frozenset[str]] = frozenset({"demonstration"})
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1, not {self.samples}")
+        if self.samples < 1 or self.most < 1:
+            raise ValueError(f"samples and most must be at least 1, not {self.samples} and {self.most}")
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise ValueError(f"shares must be between 0 and 1, and one at least, not {self.shares}")
 
@@ -66,7 +73,8 @@ class PrefixTree(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario the samples of its root, then of each node."""
-        trees = [self.nodes(asking, tokenizer_of(play)) for asking in asked]
+        words = tokenizer_of(play)
+        trees = [self.nodes(asking, words, key.derive("nodes", asking.scenario.id)) for asking in asked]
         named = [(path, one) for tree in trees for path, one in tree.items()]
         found = await groups(play, [one for _, one in named])
         for (path, _), group in zip(named, found, strict=True):
@@ -74,20 +82,18 @@ class PrefixTree(Rollout):
                 PREFIX.write(one, path)
         everything = [one for group in found for one in group]
         await score(everything)
-        return Experience(everything, metrics={"rollout/prefixes": sum(map(len, trees)) / max(len(trees), 1)})
+        sizes = {
+            "rollout/prefixes": [len(tree) for tree in trees],
+            "rollout/branches": [branches(one) for one in trees],
+        }
+        return Experience(everything, metrics={name: sum(one) / max(len(one), 1) for name, one in sizes.items()})
 
-    def nodes(self, asking: Assignment, words: Tokenizer | None) -> dict[str, Assignment]:
+    def nodes(self, asking: Assignment, words: Tokenizer | None, key: Key) -> dict[str, Assignment]:
         """What is asked at each node, by its way from the root; parents come first."""
-        known = asking.scenario.metadata
-        told = known.get("traces") or [known.get("demonstration")]
-        traces = [told] if isinstance(told, str) else told
-        begun = dict[tuple[int, ...], Assignment]()
-        for trace in traces:
-            shown = replace(asking, scenario=replace(asking.scenario, metadata={**known, "demonstration": trace}))
-            for share in self.shares:
-                one = HintAsPrefix(share=share).asked(shown, words)
-                if one is not None:
-                    begun.setdefault(one.prefix, replace(one, scenario=asking.scenario))
+        begun = self._begun(asking, words)
+        if len(begun) > self.most:
+            drawn = key.numpy().choice(len(begun), self.most, replace=False)
+            begun = {prefix: begun[prefix] for prefix in (list(begun)[place] for place in sorted(drawn))}
         ways = {asking.prefix: "0"}
         for number, prefix in enumerate(sorted(begun, key=len), start=1):
             above = max((other for other in ways if prefix[: len(other)] == other), key=len)
@@ -97,6 +103,32 @@ class PrefixTree(Rollout):
             way: replace(one, samples=self.samples, first=one.first + place * self.samples)
             for place, (way, one) in enumerate(asked.items())
         }
+
+    def _begun(self, asking: Assignment, words: Tokenizer | None) -> dict[tuple[int, ...], Assignment]:
+        """What is asked at every prefix of the traces, in their order."""
+        known = asking.scenario.metadata
+        told = known.get("traces") or [known.get("demonstration")]
+        found = dict[tuple[int, ...], Assignment]()
+        for trace in [told] if isinstance(told, str) else told:
+            for begin, share in self._cuts(trace, words):
+                shown = replace(asking, scenario=replace(asking.scenario, metadata={**known, "demonstration": begin}))
+                one = HintAsPrefix(share=share).asked(shown, words)
+                if one is not None:
+                    found.setdefault(one.prefix, replace(one, scenario=asking.scenario))
+        return found
+
+    def _cuts(self, trace: Any, words: Tokenizer | None) -> list[tuple[Any, float]]:
+        """The beginnings of a trace: what is begun, and which share of it is told."""
+        steps = trace if isinstance(trace, (list, tuple)) and all(isinstance(one, str) for one in trace) else ()
+        if not steps or words is None:
+            return [(trace, share) for share in self.shares]
+        ends = itertools.accumulate(words.encode(step) for step in steps[:-1])
+        return [(end, 1.0) for end in ends]
+
+
+def branches(ways: Collection[str]) -> int:
+    """How many of a tree's nodes, the root apart, have nothing below them: 1 of a single trace."""
+    return sum(way != "0" and not any(other.startswith(f"{way}/") for other in ways) for way in ways)
 
 
 def below(way: str, other: str) -> bool:
@@ -248,12 +280,13 @@ TREE_OPO = GRPO.but(
     conventions={
         **GRPO.conventions,
         **CENTRED,
-        "tree": "of prefixes of recorded traces, 1/4, 1/2 and 3/4 of each, and the bare prompt",
+        "teacher": "searches offline: hocket traces writes the right answers of a Monte Carlo tree search over steps "
+        "(UCT, c = 2, outcomes as values; steps end where a text says); a file of any traces serves as well",
+        "tree": "the bare prompt and the beginnings of right traces: by every number of their steps; by 1/4, 1/2 and "
+        "3/4 of a trace without steps, as of one demonstration; 7 nodes of more, drawn at each step",
         "V": "from the step's own samples at and below the prefix; alpha = 1, chosen here",
         "samples": "4 per node; imposed tokens carry no gradient",
     },
-    note="the tree is of recorded traces (one demonstration, or the data's column `traces`); no teacher searches for "
-    "them here",
     task="worked_sums",
     requires=(Requirement.DEMONSTRATIONS,),
     rollout=PrefixTree(),

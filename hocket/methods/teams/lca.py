@@ -1,7 +1,7 @@
 """LCA: dense rewards for each agent out of a language model's rankings of states (arXiv:2502.03723).
 
 For pairs of states, in words, a ranker says once per agent in which of them that agent has helped the team's goal more.
-A potential phi_i is fitted to what it says of agent i, `-log sigmoid(phi_i(s_w) - phi_i(s_l))`, where several queries
+A network phi_i is fitted to what it says of agent i, `-log sigmoid(phi_i(s_w) - phi_i(s_l))`, where several queries
 of a pair average out wrong answers, and `gamma phi_i(s') - phi_i(s)` is added to the team's sparse reward
 (`RankedPotentials`), which leaves the best joint policies what they were. Each agent then learns by PPO on its own.
 `StatesInWords` is the hook that notes what each agent was shown.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from hocket.core.requirements import Requirement
 from hocket.core.signals import counted_trajectories, returns
 from hocket.credit.each_agent import EachAgent
 from hocket.methods.base.ppo import PPO
-from hocket.rewards.judge import features, logistic
+from hocket.rewards.judge import features
 from hocket.rewards.judging import Judge, compared
 from hocket.rewards.ngrams import Orders
 from hocket.rewards.shaping import added
@@ -71,6 +72,83 @@ class StatesInWords(Hook):
 # ---------------------------------------------------------------- potentials
 
 
+@dataclass(frozen=True, eq=False)
+class ScoringNetwork:
+    """A perceptron with one hidden layer: `s(x) = out . tanh(into x + bias)`, float64.
+
+    Attributes:
+        into: `[H, D]`. bias, out: `[H]`.
+    """
+
+    into: Tensor
+    bias: Tensor
+    out: Tensor
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Scores `[M]` of inputs `[M, D]`."""
+        return torch.tanh(inputs @ self.into.T + self.bias) @ self.out
+
+
+def fit_rankings(
+    pairs: Tensor, chances: Tensor, *, hidden: int = 16, ridge: float = 0.1, iterations: int = 200
+) -> ScoringNetwork:
+    """Bradley-Terry by a network: `P(first above second) = sigmoid(s(first) - s(second))`.
+
+    `min -sum_i (p_i log P_i + (1 - p_i) log(1 - P_i)) + ridge/2 |weights|^2` by L-BFGS, from a start that depends on
+    the sizes alone, so that equal pairs give equal scores.
+
+    Args:
+        pairs: `[N, 2, D]`. chances: `[N]`, how often the first was ranked higher.
+    """
+    draw, size = Key.of(0).derive("rankings", hidden).numpy(), pairs.shape[-1]
+    start = (draw.normal(size=hidden * size) / size**0.5, np.zeros(hidden), draw.normal(size=hidden) / hidden**0.5)
+    told = chances.double()
+
+    def network(flat: Tensor) -> ScoringNetwork:
+        into, bias, out = torch.split(flat, [hidden * size, hidden, hidden])
+        return ScoringNetwork(into.reshape(hidden, size), bias, out)
+
+    def slope(flat: Tensor) -> tuple[float, Tensor]:
+        with torch.enable_grad():
+            flat = flat.clone().requires_grad_()
+            score = network(flat)
+            margin = score(pairs[:, 0]) - score(pairs[:, 1])
+            loss = (torch.nn.functional.softplus(margin) - told * margin).sum() + ridge / 2 * flat.square().sum()
+            (gradient,) = torch.autograd.grad(loss, flat)
+        return float(loss.detach()), gradient
+
+    return network(descended(slope, torch.tensor(np.concatenate(start)), iterations))
+
+
+def descended(slope: Callable[[Tensor], tuple[float, Tensor]], at: Tensor, iterations: int, kept: int = 10) -> Tensor:
+    """L-BFGS (Liu and Nocedal 1989) with halved steps: near where `slope`, a loss and its gradient, has none.
+
+    By hand, since optimisers of torch are those of the policies, whose steps are counted.
+    """
+    loss, gradient = slope(at)
+    moves: list[tuple[Tensor, Tensor]] = []
+    for _ in range(iterations):
+        way, shares = gradient.clone(), []
+        for move, bend in reversed(moves):
+            shares.append(move @ way / (bend @ move))
+            way -= shares[-1] * bend
+        if moves:
+            move, bend = moves[-1]
+            way *= move @ bend / (bend @ bend)
+        for (move, bend), share in zip(moves, reversed(shares), strict=True):
+            way += move * (share - bend @ way / (bend @ move))
+        size, least = 1.0, float(gradient @ way)
+        while (found := slope(at - size * way))[0] > loss - 1e-4 * size * least:
+            size /= 2
+            if size < 1e-9:
+                return at
+        move, bend = -size * way, found[1] - gradient
+        if float(move @ bend) > 1e-12:
+            moves = [*moves, (move, bend)][-kept:]
+        at, loss, gradient = at + move, *found
+    return at
+
+
 @dataclass(frozen=True)
 class RankedPotentials(Shaping):
     """Adds `weight (gamma phi_i(s') - phi_i(s))` to the reward of every turn of agent i, s' being what it sees next.
@@ -83,7 +161,7 @@ class RankedPotentials(Shaping):
     Attributes:
         comparisons: pairs that are ranked for each agent at a step. gamma: of the potential; that of the credit.
         rule: (role, first state, second state, number of the query) to whether the first is ranked higher.
-        ridge: of the fit. buckets, orders: of the n-grams.
+        hidden: units of the network. ridge: of the fit. buckets, orders: of the n-grams.
     """
 
     comparisons: int = 32
@@ -92,7 +170,8 @@ class RankedPotentials(Shaping):
     weight: float = 1.0
     keep: int = 256
     rule: Callable[[str, str, str, int], float] | None = None
-    ridge: float = 1.0
+    hidden: int = 16
+    ridge: float = 0.1
     buckets: int = 256
     orders: Orders = (1, 2, 3)
     judge: Judge | None = None
@@ -100,22 +179,20 @@ class RankedPotentials(Shaping):
     asks_judge: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if min(self.comparisons, self.queries, self.keep) < 1:
-            raise ValueError(
-                f"comparisons, queries and keep must be at least 1, not {self.comparisons}, {self.queries} and "
-                f"{self.keep}"
-            )
+        for name in ("comparisons", "queries", "keep", "hidden"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], not {self.gamma}")
 
     def init(self) -> State:
         """Nothing was ranked yet: potentials are 0."""
-        return {"inputs": {}, "chances": {}}
+        return {"pairs": {}, "chances": {}}
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         seen = self._seen(batch)
         worth, used = returns(batch), counted_trajectories(batch)
-        inputs: dict[str, Tensor] = dict(state["inputs"])
+        pairs: dict[str, Tensor] = dict(state["pairs"])
         chances: dict[str, Tensor] = dict(state["chances"])
         reward = torch.zeros(batch.turns, dtype=torch.float64)
         for role in sorted(seen):
@@ -130,15 +207,14 @@ class RankedPotentials(Shaping):
             )
             known = [(pair, chance) for pair, chance in zip(asked, ranked, strict=True) if chance is not None]
             if known:
-                first, second = (torch.tensor([pair[side] for pair, _ in known]) for side in (0, 1))
+                new = phi[torch.tensor([pair for pair, _ in known])]
                 told = torch.tensor([chance for _, chance in known], dtype=torch.float64)
-                before = inputs.get(role, phi[:0]), chances.get(role, told[:0])
-                inputs[role] = torch.cat([before[0], phi[first] - phi[second]])[-self.keep :]
-                chances[role] = torch.cat([before[1], told])[-self.keep :]
-            if role in inputs:
-                potential = phi @ logistic(inputs[role], chances[role], self.ridge)
+                pairs[role] = torch.cat([pairs.get(role, new[:0]), new])[-self.keep :]
+                chances[role] = torch.cat([chances.get(role, told[:0]), told])[-self.keep :]
+            if role in pairs:
+                potential = fit_rankings(pairs[role], chances[role], hidden=self.hidden, ridge=self.ridge)(phi)
                 reward += self._differences(batch, [(who, turn) for who, turn, _ in mine], potential)
-        return added(batch, Level.TURN, self.weight * reward), {"inputs": inputs, "chances": chances}
+        return added(batch, Level.TURN, self.weight * reward), {"pairs": pairs, "chances": chances}
 
     def _seen(self, batch: Batch) -> dict[str, list[tuple[int, int, str]]]:
         """Of each role the trajectory, the turn and the words of every state, in order; a shared turn once."""
@@ -206,14 +282,13 @@ LCA = PPO.but(
     axes=("reward", "credit", "team"),
     formula="min_phi_i -log sigmoid(phi_i(s_w) - phi_i(s_l)) over pairs ranked for agent i;  "
     "r_i = r_team + gamma phi_i(s') - phi_i(s);  each agent: PPO on its own r_i",
-    note="phi is linear in n-grams, where the paper fits a network",
     conventions={
         **PPO.conventions,
         "ranker": "the run's judge (--judge), or a function (shaping.0.rule); without either the state of the episode "
         "that earned more is the better one, and equals are not ranked",
         "states": "all that the agent was shown before its turn, its own earlier words included",
-        "potential": "linear in n-grams with a ridge, fitted anew at every step to the latest 256 pairs of each agent, "
-        "where the paper fits a network before training",
+        "potential": "a perceptron of 16 hidden units over n-grams of the state, with a ridge, fitted anew at every "
+        "step to the latest 256 pairs of each agent, where the paper fits it before training",
         "last turn": "the potential after it is 0",
         "discount of the potential": "1, that of the credit",
         "queries": "1 per pair (shaping.0.queries); a judge is asked in both orders each time",

@@ -34,7 +34,10 @@ from hocket.workflows.team import Actor
 from hocket.workflows.worded import Worded
 
 Answers = Callable[[Sequence[Message], int], str]
-"""A policy in Python: messages and a number to draw by (0 when greedy), to its answer."""
+"""A policy in Python: messages and a number to draw by (0 when greedy), to its answer.
+
+An answer that is begun already is the last message, the assistant's; then what follows it is asked for.
+"""
 
 
 class FunctionEngine:
@@ -50,7 +53,7 @@ class FunctionEngine:
         return nullcontext()
 
     async def submit(self, request: Request) -> Sample:
-        """What the function says, cut at the longest answer.
+        """What the function says, cut behind a stop string and at the longest answer.
 
         Raises:
             HocketError: when that is no text.
@@ -62,10 +65,15 @@ class FunctionEngine:
         return [self._said(request) for request in requests]
 
     def _said(self, request: Request) -> Sample:
-        said = self._answers(request.messages, request.key.word if request.decoding.temperature else 0)
+        begun: tuple[Message, ...] = ()
+        if request.prefix:
+            begun = ({"role": "assistant", "content": self._chat.reply_text(request.prefix)},)
+        said = self._answers((*request.messages, *begun), request.key.word if request.decoding.temperature else 0)
         if not isinstance(said, str):
             raise HocketError(f"the function that answers as the model returned a {type(said).__name__}, not a text")
-        whole = (*request.prefix, *self._chat.encode(said), self._chat.end_of_turn)
+        ends = [at + len(stop) for stop in request.decoding.stop if (at := said.find(stop)) >= 0]
+        ending = () if ends else (self._chat.end_of_turn,)
+        whole = (*request.prefix, *self._chat.encode(said[: min(ends, default=None)]), *ending)
         tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
         imposed = np.arange(len(tokens)) < len(request.prefix)
         finish: Any = "stop" if len(tokens) == len(whole) else "length"
@@ -166,28 +174,36 @@ class ModelTarget:
 
 
 def model_target(task: Task, model: str, workflow: str | None, pairs: Sequence[tuple[str, Any]]) -> ModelTarget:
-    """The target that `--model` names: `FILE.py:FUNCTION`, an address with `#NAME` behind it, or a model to load.
+    """The target that `--model` names, see `seated`.
 
     Raises:
-        ConfigurationError: when there is no such model, or the task is not about text.
+        ConfigurationError: as `seated`, and when the task's questions would hide the texts.
     """
     if not kind_of(task).textual:
         raise ConfigurationError(f"task {task.name} is not answered in text, so it has no texts to improve")
+    found = seated(task, model, workflow, pairs)
+    _refuse_own_system(task, found.roles)
+    return found
+
+
+def seated(task: Task, model: str, workflow: str | None, pairs: Sequence[tuple[str, Any]]) -> ModelTarget:
+    """Who plays a task in text: `FILE.py:FUNCTION`, an address with `#NAME` behind it, or a model to load.
+
+    Raises:
+        ConfigurationError: when there is no such model.
+    """
     outside, scripted = model.startswith(("http://", "https://")), ".py:" in model
     named: list[tuple[str, Any]] = [] if workflow is None else [("workflow", workflow)]
     if not (outside or scripted):
         named.append(("model", model))
     config = configure([("task", task.name), *named, *pairs], task)
-    flow = workflow_of(config, task, None)
     if outside:
         url, _, served = model.partition("#")
         if not served:
             raise ConfigurationError(f"model = {model}: name the server's model behind it, as in {url}#NAME")
-        seats = [
-            (f"roles.{role}.{what}", v) for role in flow.roles for what, v in (("endpoint", url), ("model", served))
-        ]
+        roles = workflow_of(config, task, None).roles
+        seats = [(f"roles.{role}.{what}", v) for role in roles for what, v in (("endpoint", url), ("model", served))]
         config = configure([("task", task.name), *named, *pairs, *seats], task)
-    _refuse_own_system(task, flow.roles)
     policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision="fp32")
     found = cast(TextPlayer, player)
     if scripted:
@@ -196,7 +212,7 @@ def model_target(task: Task, model: str, workflow: str | None, pairs: Sequence[t
             raise ConfigurationError(f"model = {model}: name a function of messages and a number")
         chat = next(iter(found.actors.values())).chat
         engine = FunctionEngine(function, cast(Chat, chat))
-        policies, found = {}, replace(found, actors={r: Actor(r, engine, chat, learns=False) for r in flow.roles})
+        policies, found = {}, replace(found, actors={r: Actor(r, engine, chat, learns=False) for r in found.actors})
     return ModelTarget(config, task, found, policies, kind_of(task).rewards(config, task, None))
 
 

@@ -198,4 +198,15 @@ def _() -> Finding:
     return Finding(min(after) > most + 0.5, lines(right=after, before=before, ceiling_without_questions=most))
 
 
-claim.shipped(DOCTOR_AGENT_RL, "rewards", trains=("agent",), settings={"curriculum.prompts": 4})
+claim.shipped(
+    DOCTOR_AGENT_RL,
+    "rewards",
+    trains=("agent",),
+    first={"recipe": "sft", "steps": 60, "task": "lessons:consultation"},
+    settings={"curriculum.prompts": 4, "judge": "smollm2"},
+    sees=lambda run: {
+        "diagnosis": run.mean("reward/diagnosis"),
+        "information": run.mean("reward/information"),
+        "asked": run.mean("judge/questions"),
+    },
+)

@@ -212,3 +212,14 @@ def _() -> Finding:
     steps = {"steps_to_accuracy_0.8": str(sooner), "with_execution_alone, 141 is never": str(later)}
     holds = max(partial) < min(bare) - 0.2 and max(sooner) < min(later)
     return Finding(holds, f"{say(chance_of_a_right_query=chance, **idle)}, {say(**steps)}")
+
+
+REWARDED = ("execution", "linking", "ngrams", "syntax", "judge")
+
+claim.shipped(
+    REASONING_SQL,
+    "rewards",
+    first={"recipe": "sft", "steps": 80, "task": "lessons:sql"},
+    settings={"curriculum.prompts": 8, "judge": "smollm2"},
+    sees=lambda run: {name: run.mean(f"reward/{name}") for name in REWARDED} | {"asked": run.mean("judge/questions")},
+)

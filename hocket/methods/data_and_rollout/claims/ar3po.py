@@ -8,7 +8,9 @@ from statistics import fmean
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.segments import segment_sum
+from hocket.core.signals import RIGHT
 from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench, total
@@ -16,7 +18,7 @@ from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import group_relative, line
 from hocket.methods.base.dapo import DAPO
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.ar3po import AR3PO, AR3PO_REUSED
+from hocket.methods.data_and_rollout.ar3po import AR3PO, AR3PO_REUSED, WithoutReplayed
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
 from hocket.rollout.replayed import expected_samples
@@ -133,6 +135,28 @@ def _() -> Finding:
     off = float(segment_sum(seen.advantage, seen.trajectory, result.batch.trajectories).sum())
     holds = abs(mean - due) < 0.04 and mean > 0.25 + 0.03 and abs(off) < 1e-3
     return Finding(holds, say(mean_of_groups=mean, due=due, chance=0.25, sum_of_advantages=off))
+
+
+@claim(
+    "As shipped two stages of four samples; the latest 16 right answers of a question are kept, and 16 of 256 are "
+    "asked at once, all alike.",
+    "chosen here",
+)
+def _() -> Finding:
+    wanted = {
+        "rollout.samples": 4,
+        "rollout.stages": 2,
+        "rollout.success": RIGHT,
+        "rollout.fresh_ratio": True,
+        "rollout.store.size": 16,
+        "rollout.store.scenarios": 4096,
+        "curriculum.prompts": 16,
+        "curriculum.pool": 256,
+        "curriculum.even": 0.0,
+    }
+    found = [{name: value_at(recipe, name) for name in wanted} for recipe in (AR3PO, AR3PO_REUSED)]
+    holds = found == [wanted] * 2 and AR3PO.credit == WithoutReplayed(of=GRPO.credit)
+    return Finding(holds, say(settings=str(found[0])))
 
 
 TARGET = 0.8

@@ -8,9 +8,11 @@ from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
+import numpy as np
 import torch
 
 from hocket.core.columns import ENTROPIES
+from hocket.core.components import value_at
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -21,11 +23,11 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, EntropyForks, SharedMean, uncertainty
+from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, EntropyForks, Forked, SharedMean, uncertainty
 from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
-from hocket.types import Assignment, Message, Quantity
+from hocket.types import Assignment, Message, Quantity, Trajectory, Turn
 
 claim = Claims("arpo", "arXiv:2507.19849")
 
@@ -59,6 +61,54 @@ def _() -> Finding:
                 most = max(most, depths.count(depth) - own)
     holds = sizes == {(12, True)} and max(forks) > 4 and most <= 0
     return Finding(holds, say(groups=len(forks), leaves=str(sizes), forks=forks, forks_beyond_one_per_turn=most))
+
+
+@claim("As shipped 16 episodes, 8 begun; a fork by 0.5 + 0.2 (H_t - H_0), H of 20 words, over log V where V is told.")
+def _() -> Finding:
+    names = ("samples", "beam", "base", "weight", "words", "vocabulary")
+    shipped = [value_at(recipe, f"rollout.{name}") for recipe in (ARPO, ARPO_HARD) for name in names]
+    holds = shipped == [16, 2, 0.5, 0.2, 20, None] * 2 and ARPO_HARD.credit == SharedMean(of=GRPO.credit)
+    holds &= [EntropyForks(samples=size).roots for size in (16, 5, 1)] == [8, 3, 1]
+    forks = EntropyForks(vocabulary=100)
+    chances = [forks.chance(*pair) for pair in ((3.0, 1.0), (0.5, 1.5), (12.0, 0.0), (0.0, 12.0))]
+    off = gap(chances, [0.5 + 0.4 / math.log(100), 0.5 - 0.2 / math.log(100), 1.0, 0.0])
+    return below(EXACT, holds, EntropyForks().chance(12.0, 0.0) == 1.0, chances_off=off)
+
+
+@claim("Every episode of a question has its own number, from the first on; forks are counted; silence is not unsure.")
+def _() -> Finding:
+    numbers, forks, counted = [], 0, 0.0
+    for seed in range(4):
+        result = bench(ARPO, seed, samples=9, base=0.3 * (seed % 2)).step()
+        groups = [[one for one in result.trajectories if one.scenario.id == asked.id] for asked in ASKED]
+        numbers += [sorted(one.sample for one in group) for group in groups]
+        forks += sum(FORKED.get(one) > 0 for one in result.trajectories)
+        counted += result.metrics["rollout/forks"]
+    mute = replace(result.trajectories[0].turns[0], action=np.zeros(0, np.int64), logp=None, extras={})
+    holds = all(own == list(range(9)) for own in numbers) and forks == counted > 0 and uncertainty(mute) == 0.0
+    return Finding(holds, say(groups=len(numbers), forks=forks, counted=counted))
+
+
+@claim("Who failed, has ended, or begins with another's turns up to there is not forked, nor anyone beyond the budget.")
+def _() -> Finding:
+    def played(turns: int, forked: int = 0, failure: str | None = None) -> Trajectory:
+        some = [Turn("p", "p", np.zeros(0, np.int64), np.ones(1, np.int64)) for _ in range(turns)]
+        for turn in some:
+            ENTROPIES.write(turn, [1.0])
+        one = Trajectory(ASKED[0], some, failure=failure)
+        FORKED.write(one, forked)
+        return one
+
+    episodes = [played(3), played(3, failure="lost"), played(1), played(3, forked=1), played(3, forked=2), played(2)]
+    tree = Forked(Assignment(ASKED[0]), Key.of(0), episodes)
+    found = {
+        (depth, samples): [
+            next(n for n, one in enumerate(episodes) if asking.replay and asking.replay.turns[0] is one.turns[0])
+            for asking in EntropyForks(samples=samples, base=1.0)._forks(tree, depth)
+        ]
+        for depth, samples in ((1, 16), (2, 16), (1, 7))
+    }
+    return Finding(found == {(1, 16): [0, 5], (2, 16): [0, 3], (1, 7): [0]}, say(forked=str(found)))
 
 
 BEGUN = 120

@@ -8,10 +8,12 @@ from statistics import fmean
 
 import torch
 
-from hocket.core.batch import Batch
+from hocket.core.batch import Batch, GroupBy
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.segments import segment_sum
 from hocket.core.signals import returns
+from hocket.credit.group import GroupRelative
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
@@ -190,6 +192,26 @@ def _() -> Finding:
         except ValueError as error:
             said.append(str(error))
     return Finding(len(said) == 4, f"{len(said)} of 4 refused; {said[0]}")
+
+
+@claim("As shipped two trees grow once from two nodes, and all their three ends are learnt from.", "the released code")
+def _() -> Finding:
+    found = [value_at(TREE_GRPO, f"rollout.{name}") for name in ("trees", "rounds", "expand", "keep")]
+    alike = GroupRelative(by=GroupBy("scenario"), scale="std", ddof=1, epsilon=1e-6)
+    holds = TREE_GRPO.credit == WithinAndAmong(replace(alike, by=GroupBy("scenario", "info/tree")), alike)
+    holds &= value_at(TREE_GRPO, "rollout.trajectories") == 6
+    return Finding(holds and found == [2, 1, 2, 3], say(trees_rounds_nodes_kept=str(found)))
+
+
+@claim("Steps sampled are counted once, and those that several ends have in common once for each end after the first.")
+def _() -> Finding:
+    seen = list[tuple[float, float]]()
+    for seed in range(4):
+        result = bench(TREES, seed).step()
+        turns = [id(turn) for one in result.trajectories for turn in one.turns]
+        counted = [result.metrics[f"rollout/steps_{name}"] for name in ("sampled", "shared")]
+        seen += zip(counted, (len(set(turns)), len(turns) - len(set(turns))), strict=True)
+    return Finding(all(one == other for one, other in seen) and seen[1][0] > 0, say(counts=str(seen[:2])))
 
 
 claim.shipped(

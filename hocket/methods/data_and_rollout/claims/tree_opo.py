@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +17,11 @@ from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, runs, say
-from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, solution
+from hocket.lab.claims.shipped import Shipment, ShippedRun
+from hocket.lab.toys import orders
+from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, TOKENS, solution
 from hocket.lab.toys.rewarded import lines
+from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.tree_opo import (
     PREFIX,
@@ -27,6 +34,8 @@ from hocket.methods.data_and_rollout.tree_opo import (
     projected,
 )
 from hocket.recipe import Recipe
+from hocket.tasks.arithmetic import verify
+from hocket.train.traces import TraceSearch, TraceSettings, Written
 from hocket.types import Assignment, Scenario
 
 claim = Claims("tree-opo", "arXiv:2509.09284; forms recalled")
@@ -139,7 +148,7 @@ def _() -> Finding:
 def _() -> Finding:
     traces = [(1, 2, 3, 4), (1, 2, 5, 6), (7, 2, 3, 4)]
     scenario = Scenario(id="q", prompt="?", metadata={"traces": traces})
-    nodes = PrefixTree(samples=3).nodes(Assignment(scenario), None)
+    nodes = PrefixTree(samples=3).nodes(Assignment(scenario), None, Key.of(0))
     found = {way: one.prefix for way, one in nodes.items()}
     due = {(): 0, (1,): 1, (7,): 1, (1, 2): 2, (7, 2): 2, (1, 2, 3): 3, (1, 2, 5): 3, (7, 2, 3): 3}
     depth = {prefix: way.count("/") for way, prefix in found.items()}
@@ -180,6 +189,101 @@ def _() -> Finding:
     return Finding(
         min(found["tree-opo"]) > 0.1 and max(found["grpo"]) < 0.01 and value < flat < ordered_, lines(success=found)
     )
+
+
+TEACHER = f"{orders.__file__}:teacher"
+
+
+def searched(folder: str, **settings: Any) -> tuple[Written, list[dict[str, Any]]]:
+    """What `hocket traces` finds for sums, and the rows that it writes."""
+    path = Path(folder) / "traces.jsonl"
+    found = TraceSearch(TraceSettings("worked_sums", **settings), path).run()
+    return found, [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@claim(
+    "A teacher works through sums in every order of their terms, half of the time with a slip. What its search finds "
+    "is right, its own, each once, in its own steps, several to a sum; and of the answers in the tree more are right.",
+    "derived; the teacher's answers are listed, so that nothing else can be found",
+)
+def _() -> Finding:
+    with tempfile.TemporaryDirectory() as folder:
+        found, rows = searched(folder, model=TEACHER, until="=", n=6, searches=20)
+    traces = [(row, ["".join(trace) for trace in row["traces"]]) for row in rows]
+    own = all(set(texts) <= set(orders.right_answers(row["prompt"])) for row, texts in traces)
+    once = all(len(set(texts)) == len(texts) and row["demonstration"] in texts for row, texts in traces)
+    every = [trace for row in rows for trace in row["traces"]]
+    cut = all([step.find("=") for step in one] == [*(len(step) - 1 for step in one[:-1]), -1] for one in every)
+    several = fmean(len(texts) for _, texts in traces)
+    holds = own and once and cut and len(rows) == 6 and several > 2 and found.right > 0.6
+    return Finding(holds, say(rows=len(rows), traces_of_a_row=several, right=found.right, sampled=found.sampled))
+
+
+@claim("A trace told in steps is begun by every number of them but all; where that is more than `most`, by so many.")
+def _() -> Finding:
+    words = ALL_HARD
+    traces = [["0 1", " 2", " 0 0"], ["0 1", " 2 2", " 1"], ["2"]]
+    asking = Assignment(Scenario(id="q", prompt="?", metadata={"traces": traces}))
+    found = {one.prefix: way for way, one in PrefixTree().nodes(asking, words, Key.of(0)).items()}
+    whole = found == {(): "0", (0, 1): "0/1", (0, 1, 2): "0/1/2", (0, 1, 2, 2): "0/1/2/3"}
+    drawn = [PrefixTree(most=2).nodes(asking, words, Key.of(n)) for n in range(60)]
+    few = {tuple(one.prefix for one in tree.values()) for tree in drawn}
+    due = set(itertools.combinations(((0, 1), (0, 1, 2), (0, 1, 2, 2)), 2))
+    return Finding(whole and few == {((), *pair) for pair in due}, say(ways=str(found), drawn=len(few)))
+
+
+def another(question: int) -> Answer:
+    """A second right answer, which goes on differently from the fourth token on."""
+    own = solution(question)
+    return (*own[:3], *((token + 1) % TOKENS for token in own[3:]))
+
+
+@claim(
+    "Of two right answers that begin alike a tree of both traces teaches both, one demonstration the one alone; and "
+    "the tree has the bare prompt solved more often at equal steps.",
+    "derived",
+)
+def _() -> Finding:
+    told: dict[str, Callable[[int], dict[str, Any]]] = {
+        "tree": lambda question: {"traces": [solution(question), another(question)]},
+        "one": lambda question: {"demonstration": solution(question)},
+    }
+    second, success, branched = dict[str, list[float]](), dict[str, list[float]](), dict[str, list[float]]()
+    for name, metadata in told.items():
+        world = World(
+            *(3, TOKENS, LENGTH, lambda question, answer: float(answer in (solution(question), another(question)))),
+            metadata=metadata,
+        )
+        made = runs(world, TREE_OPO, steps=60, every=60, seeds=range(3), lr=0.1)["tree-opo"]
+        second[name] = [one.expected(lambda question, answer: float(answer == another(question))) for one in made]
+        success[name] = [one.success() for one in made]
+        branched[name] = [one.history[-1]["rollout/branches"] or 0.0 for one in made]
+    both = min(second["tree"]) > 0.15 and max(second["one"]) < 0.01 and fmean(success["tree"]) > fmean(success["one"])
+    shape = set(branched["tree"]) == {2.0} and set(branched["one"]) == {1.0}
+    return Finding(both and shape, lines(second=second, success=success))
+
+
+@claim(
+    "As shipped, `hocket traces --task worked_sums --until '=|>' --n 16` with the shipped model as its teacher, then "
+    "`hocket train --recipe tree-opo --task traces.jsonl`: trees with several branches are completed, their values and "
+    "they themselves are in effect.",
+    slow=True,
+)
+def _() -> Finding:
+    with tempfile.TemporaryDirectory() as folder:
+        written, rows = searched(folder, until="=|>", n=16)
+        right = [verify("".join(trace), row["answer"]) for row in rows for trace in row["traces"]]
+        parts = {"credit": GRPO.credit}, {"credit": GRPO.credit, "rollout": GRPO.rollout}
+        found = [Shipment(TREE_OPO, without=one, task=written.task, sees=shapes)() for one in parts]
+    holds = all(one.holds for one in found) and min(right) == 1.0
+    return Finding(
+        holds, f"{say(rows=len(rows), traces=len(right), all_right=min(right))}; {found[0].saw}; {found[1].saw}"
+    )
+
+
+def shapes(run: ShippedRun) -> dict[str, float]:
+    """What trees had, each figure above 0: nodes, and branches beyond the one of a single trace."""
+    return {"prefixes": run.mean("rollout/prefixes"), "branches_beyond_one": run.mean("rollout/branches") - 1}
 
 
 claim.shipped(TREE_OPO, "credit", sees=lambda run: {"prefixes": run.mean("rollout/prefixes")})

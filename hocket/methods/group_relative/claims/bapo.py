@@ -1,11 +1,14 @@
 """BAPO's claims."""
 
+from collections.abc import Sequence
 from statistics import mean
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
+from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, batches, each, gap, gradient, inspect_rows, runs, same_gradient, say
 from hocket.lab.toys.quick_worlds import summing
@@ -41,6 +44,48 @@ def _() -> Finding:
     limits = sum(abs(one["clip/low"] - 0.9) + abs(one["clip/high"] - 3.0) < EXACT for one in short)
     saw = say(batches=40, reached_half=40 - len(short), stand_at_both_limits=limits)
     return Finding(limits == len(short) < 40, saw)
+
+
+@claim(
+    "bounds, loss, gradient and figures are algorithm 1's, counted by hand: 0.6 to 0.9 by 0.05, 1.2 to 3 by 0.1, half "
+    "of the flow, dual clip at 3; a batch is learnt from twice",
+    "arXiv 2510.18927, algorithm 1; the number of updates is chosen here",
+)
+def _() -> Finding:
+    seen: set[tuple[float, float]] = set()
+
+    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+        ratio = torch.cat([(one.logp - one.old).exp() for one in answers])
+        advantage = torch.cat([one.advantage for one in answers])
+
+        def carries(low: float, high: float) -> torch.Tensor:
+            """Which decisions of either sign have a gradient."""
+            return torch.where(advantage > 0, ratio < high, (ratio > low) & (ratio < 3.0)) & (advantage != 0)
+
+        def half(low: float, high: float) -> float:
+            flow = (ratio * advantage).detach()[carries(low, high)]
+            return float(flow[flow > 0].sum() / flow.abs().sum()) if float(flow.abs().sum()) else 1.0
+
+        lows = [min(0.6 + 0.05 * step, 0.9) for step in range(7)]
+        low = next((one for one in lows if half(one, 1.2) >= 0.5), 0.9)
+        highs = [min(1.2 + 0.1 * step, 3.0) for step in range(19)]
+        high = next((one for one in highs if half(low, one) >= 0.5), 3.0)
+        seen.add((low, high))
+        bounded = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+        gain = torch.where(advantage < 0, torch.maximum(bounded, 3.0 * advantage), bounded)
+        active = advantage != 0
+        figures = {"clip/low": low, "clip/high": high, "clip/positive": half(low, high)}
+        return -gain.mean(), {**figures, "ratio/clipped": float((~carries(low, high))[active].double().mean())}
+
+    many = (rows for spread in (0.2, 0.9) for rows in stale_rows("bapo", str(spread), count=16, gap=spread))
+    gaps = [off(BAPO, rows, loss) for rows in many]
+    lows, highs = (len(set(bounds)) for bounds in zip(*seen, strict=True))
+    # Where no positive decision carries a gradient the share is 0, and 1 where none does at all.
+    one = torch.ones(1, dtype=torch.float64)
+    ends = [positive_share(one[:size], -one[:size], 0.6, 1.2, 3.0) for size in (1, 0)]
+    holds = max(gaps) < 1e-9 and min(lows, highs) > 2 and ends == [0.0, 1.0]
+    figures = say(off_by_hand=max(gaps), lower_bounds_found=lows, upper=highs)
+    return Finding(holds and value_at(BAPO, "update.epochs") == 2, figures)
 
 
 @claim(
@@ -89,5 +134,7 @@ def _() -> Finding:
     holds = min(success["bapo"]) > 0.4 and mean(success["bapo"]) > max(success["fixed"])
     return Finding(holds, say(success_from=0.17, to=success, mean_entropy_over_the_run=entropy))
 
+
+claim.spares("bapo: objective.horizon = 5120", "no length divides a mean over tokens")
 
 claim.shipped(BAPO, "objective")

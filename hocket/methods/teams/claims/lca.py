@@ -8,12 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.core.casting import Separate
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.credit.each_agent import EachAgent
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.methods.teams.lca import LCA, STATES, NotingPlayer, RankedPotentials
+from hocket.methods.base.ppo import PPO
+from hocket.methods.teams.lca import LCA, STATES, NotingPlayer, RankedPotentials, StatesInWords, fit_rankings
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judge import features, logistic
 from hocket.train.aio import run_async
@@ -77,9 +81,8 @@ def potential(true: Array, error: float, queries: int, pairs: int, key: Key) -> 
     asked = [tuple(draw.choice(len(true), 2, replace=False).tolist()) for _ in range(pairs)]
     chances = [fmean(ask(float(true[a]), float(true[b])) for _ in range(queries)) for a, b in asked]
     table = torch.eye(len(true), dtype=torch.float64)
-    first, second = (torch.tensor([int(pair[side]) for pair in asked]) for side in (0, 1))
-    weight = logistic(table[first] - table[second], torch.tensor(chances, dtype=torch.float64), 0.1)
-    found: Array = weight.numpy()
+    network = fit_rankings(table[torch.tensor(asked)], torch.tensor(chances, dtype=torch.float64))
+    found: Array = network(table).numpy()
     return found
 
 
@@ -87,6 +90,38 @@ def ordered(true: Array, phi: Array) -> float:
     """The share of pairs of states that phi puts in the true order."""
     pairs = [(a, b) for a in range(len(true)) for b in range(len(true)) if true[a] > true[b]]
     return fmean(float(phi[a] > phi[b]) for a, b in pairs)
+
+
+@claim("The network fitted to rankings is where its loss, written anew, has no slope; equal pairs give equal scores.")
+def _() -> Finding:
+    draw = Key.of(0).derive("slope").numpy()
+    pairs, chances = draw.normal(size=(40, 2, 5)), draw.uniform(size=40)
+    found, again = (fit_rankings(torch.tensor(pairs), torch.tensor(chances), hidden=3, ridge=0.3) for _ in range(2))
+    flat = np.concatenate([found.into.numpy().ravel(), found.bias.numpy(), found.out.numpy()])
+
+    def loss(at: Array) -> float:
+        into, bias, out = at[:15].reshape(3, 5), at[15:18], at[18:]
+        score = np.tanh(pairs @ into.T + bias) @ out
+        chance = 1 / (1 + np.exp(score[:, 1] - score[:, 0]))
+        return float(-(chances * np.log(chance) + (1 - chances) * np.log(1 - chance)).sum() + 0.15 * (at**2).sum())
+
+    steps = 1e-5 * np.eye(len(flat))
+    slope = max(abs(loss(flat + step) - loss(flat - step)) / 2e-5 for step in steps)
+    far = min(loss(flat + 1e-2 * draw.normal(size=len(flat))) for _ in range(20)) - loss(flat)
+    same = gap(found(torch.tensor(pairs[:, 0])), again(torch.tensor(pairs[:, 0])))
+    return below(1e-4, far > 0, same == 0, slope=slope)
+
+
+@claim("What no score that is linear in the words can rank, that two things go well apart and ill together, it ranks.")
+def _() -> Finding:
+    words = ["", "kd", "k", "d"]  # The first two are worth 0, the others 1.
+    seen = features(words, 64, (1,))
+    asked = 25 * [(better, worse) for better in (2, 3) for worse in (0, 1)]
+    pairs = seen[torch.tensor(asked)]
+    network = fit_rankings(pairs, torch.ones(len(asked), dtype=torch.float64))(seen)
+    linear = seen @ logistic(pairs[:, 0] - pairs[:, 1], torch.ones(len(asked), dtype=torch.float64), 0.1)
+    shares = [fmean(float(phi[a] > phi[b] + 1e-6) for a, b in asked) for phi in (network, linear)]
+    return Finding(shares[0] == 1 and shares[1] <= 0.75, say(network=shares[0], linear=shares[1]))
 
 
 @claim("With a ranker that errs at a rate, the accuracy of phi's order rises with the number of queries per pair.")
@@ -189,8 +224,9 @@ def _() -> Finding:
         bonus = shaped.scores["reward/turn"].values.reshape(4, 4)
         for agent in range(2):
             words = [[STATES.rows(batch)[row][place] for place in (agent, agent + 2)] for row in range(4)]
-            weight = logistic(state["inputs"][f"agent_{agent}"], state["chances"][f"agent_{agent}"], stage.ridge)
-            phi = torch.stack([features(row, stage.buckets, stage.orders) @ weight for row in words])
+            pairs, chances = (state[name][f"agent_{agent}"] for name in ("pairs", "chances"))
+            network = fit_rankings(pairs, chances, hidden=stage.hidden, ridge=stage.ridge)
+            phi = torch.stack([network(features(row, stage.buckets, stage.orders)) for row in words])
             mine = bonus[:, [agent, agent + 2]]
             off.append(gap(mine[:, 0] + gamma * mine[:, 1], -phi[:, 0]))
             higher.append(float(phi[[0, 2]].min() - phi[[1, 3]].max()))
@@ -211,8 +247,32 @@ def _() -> Finding:
     told = {(role, number) for role, number in asked} == set(itertools.product(("agent_0", "agent_1"), range(1, 5)))
     even, idle = talk(1.0, 1.0), RankedPotentials()
     shaped, empty = idle(even, idle.init())
-    silent = float(shaped.scores["reward/turn"].values.abs().max()) + len(empty["inputs"])
+    silent = float(shaped.scores["reward/turn"].values.abs().max()) + len(empty["pairs"])
     return below(EXACT, told, off=float((chances - 0.75).abs().max()), of_equals=silent)
+
+
+@claim(
+    "As shipped debaters have weights, returns and rankings of their own; 32 pairs a step, asked once, of the last 256."
+)
+def _() -> Finding:
+    wanted = {
+        "workflow": "debate?debaters=2&rounds=3",
+        "cast": Separate(),
+        "credit": EachAgent(PPO.credit, by="policy"),
+        "hooks": (StatesInWords(),),
+        "shaping.0.comparisons": 32,
+        "shaping.0.queries": 1,
+        "shaping.0.gamma": value_at(LCA, "credit.credit.gamma"),
+        "shaping.0.weight": 1.0,
+        "shaping.0.keep": 256,
+        "shaping.0.hidden": 16,
+        "shaping.0.ridge": 0.1,
+        "shaping.0.buckets": 256,
+        "credit.credit.gamma": 1.0,
+        "credit.credit.lam": 0.95,
+    }
+    off = [name for name, stated in wanted.items() if value_at(LCA, name) != stated]
+    return Finding(not off, say(otherwise=", ".join(off) or "none"))
 
 
 class Shown:
@@ -227,8 +287,8 @@ class Shown:
         return [Trajectory(one.scenario, [Turn("a", "p", none, none, prompt=m) for m in shown]) for one in assignments]
 
 
-@claim("Noted are all messages that an agent was shown, none as nothing; fitted are differences of what two states "
-       "say, first less second, to whether the first is ranked higher.")  # fmt: skip
+@claim("Noted are all messages that an agent was shown, none as nothing; fitted are pairs of what two states "
+       "say, in order, to whether the first is ranked higher.")  # fmt: skip
 def _() -> Finding:
     (one,) = run_async(NotingPlayer(Shown()).play([Assignment(Scenario("s"))], key=Key.of(0)))
     noted = STATES.get(one) == ["Debate.\n1+1?", "1+1?\n\n"]
@@ -244,7 +304,7 @@ def _() -> Finding:
     for role, pairs in asked.items():
         first, second = (features([pair[side] for pair in pairs], stage.buckets, stage.orders) for side in (0, 1))
         told = torch.tensor([float(one > other) for one, other in pairs])
-        off += [gap(state["inputs"][role], first - second), gap(state["chances"][role], told)]
+        off += [gap(state["pairs"][role], torch.stack([first, second], 1)), gap(state["chances"][role], told)]
     return below(EXACT, noted, len(off) == 4, off=max(off))
 
 
@@ -255,3 +315,9 @@ def ranked(run: ShippedRun) -> dict[str, float]:
 
 
 claim.shipped(LCA, "shaping", trains=("debater_1", "debater_2"), sees=ranked, settings={"curriculum.prompts": 4})
+
+START = "where the search for the best weights starts is free"
+claim.spares("draw.normal(size=hidden * size) / size ** 0.5 -> draw.normal(size=hidden * size)", START)
+claim.spares("draw.normal(size=hidden) / hidden ** 0.5 -> draw.normal(size=hidden)", START)
+claim.spares("hidden ** 0.5 -> hidden", START)
+claim.spares("0.5 -> 20.0", START)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from hocket import tasks
+from hocket.core.answers import add_answers
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array
-from hocket.exact.panels import Panel, panel
+from hocket.exact.panels import Panel, of_answers, panel
 from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.lab.claims.taught import begin
 from hocket.methods.teams.marl_focal import (
     LEAST,
     MARL_FOCAL,
@@ -21,6 +26,8 @@ from hocket.methods.teams.marl_focal import (
     focal_diversity,
     members,
 )
+from hocket.train.aio import run_async
+from hocket.train.evaluate import evaluate
 
 claim = Claims("marl-focal", "recalled")
 
@@ -166,6 +173,56 @@ def _() -> Finding:
     left_out = not (anew[:, rarest] > 0).any()
     better = after.value(anew)
     return Finding(better > kept + 0.01 and left_out, say(before=world.value(weights), kept=kept, anew=better))
+
+
+# ---------------------------------------------------------------- language models
+
+SUMS, CHAINS = "sums", "reasoning-gym:chain_sum"
+TAUGHT = ((SUMS, 0), (SUMS, 1), (SUMS, 2), (CHAINS, 0), (CHAINS, 1))
+"""Five experts: the shipped model after GRPO on one of two tasks, with a seed of its own."""
+
+
+def on_record(folder: Path, steps: int = 24, questions: int = 100) -> Panel:
+    """What these five answered, each to the same questions of both tasks, read from their files."""
+    files = []
+    for number, (task, seed) in enumerate(TAUGHT):
+        pupil = begin("grpo", task, {"seed": seed, "curriculum.prompts": 8, "update.lr": 6e-4}).run(steps)
+        files.append(folder / f"{number}.jsonl")
+        for asked in map(tasks.find, (SUMS, CHAINS)):
+            found = run_async(
+                evaluate(
+                    asked,
+                    pupil.parts.player,
+                    asked.rewards,
+                    n=questions,
+                    decoding=pupil.parts.decoding,
+                    key=Key.of(0).derive("record"),
+                )
+            )
+            add_answers(files[-1], asked, found.trajectories, found.each)
+    return of_answers(files)
+
+
+@claim(
+    "Of five language models' answers on record, taught by two tasks and alike, the committee learnt asks at most "
+    "three and is worth what the vote of the three most accurate is, within .02; the vote of all is worth more.",
+    slow=True,
+)
+def _() -> Finding:
+    """Predicted was that the committee is worth more than both."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = on_record(Path(folder))
+    best = [int(one) for one in np.argsort(-world.right[world.shown].mean(0))[:3]]
+    values = [world.value(learnt(world, seed)) for seed in range(3)]
+    asked = float((learnt(world) > 0).sum(-1).mean())
+    top, whole = voting(world, *best), voting(world, *range(world.experts))
+    right = world.right[world.held]
+    each = [right[world.kinds[world.held] == kind].mean(0).tolist() for kind in (0, 1)]
+    alike = [focal_diversity(right[:, list(pair)]) for pair in itertools.combinations(range(world.experts), 2)]
+    return Finding(
+        max(abs(one - top) for one in values) < 0.02 and max(values) < whole and asked <= 3,
+        say(chosen=values, top_three=top, all=whole, asked=asked, right=each[0], and_of_the_other=each[1], pairs=alike),
+    )
 
 
 claim.solved(MARL_FOCAL, {"focal": False}, better={"value": 1})
