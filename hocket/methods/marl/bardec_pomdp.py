@@ -15,7 +15,8 @@ what the conventions call the code's are the released code's (DIG-Beihang/EIR-MA
 `TypeLoss` trains the belief (`Suspicion`), `TwoTimescales` says who learns when. The relatives: the team that believes
 to the end what it believed at first, robust ex ante alone, and the attack, under which the team stays as it is:
 
-    hocket train --plan '[{recipe: bardec-pomdp, steps: 200}, {recipe: bardec-pomdp-attack, steps: 100}]'
+    hocket train --task "dilemma:gathering?traitor=0.3" \
+        --plan '[{recipe: bardec-pomdp, steps: 200}, {recipe: bardec-pomdp-attack, steps: 100}]'
 """
 
 from __future__ import annotations
@@ -169,6 +170,13 @@ class Byzantine(Hook):
                 f"recipe {run.method} trains a team of whom one may be a traitor, and in task {run.task.name} nobody "
                 "can be; choose a task such as forage:5x5-3p-1f?traitor=0.5"
             )
+        for policy in run.trained.values():
+            held = getattr(policy.module, "beliefs", None)
+            if held is not None and held.learnt.size != world.team:
+                raise ConfigurationError(
+                    f"recipe {run.method} believes something of {held.learnt.size} members, and task {run.task.name} "
+                    f"has {world.team}; set the members of its TypeLoss to {world.team}"
+                )
 
 
 BARDEC_POMDP = MAPPO.but(
