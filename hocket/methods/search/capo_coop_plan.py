@@ -8,7 +8,7 @@ events nobody talks (`MetaPlan`). A subtask has one owner: of those a plan names
 From the abstract are the two phases, talks of several turns in both, and revision on progress. That one agent designs
 and the others evaluate is told by summaries of the paper; how many rounds, who leads a revision, and all wording are
 chosen here. The paper's worlds are of pictures (ThreeDWorld, VirtualHome); the one here is a grid of rooms in words,
-task `carry`. The paper trains nothing (`--update.lr 0`); that the team then learns from what it earned is ours.
+task `carry`. The paper trains nothing (`--steps 0` only plays); that the team then learns from what it earned is ours.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ CAPO = GRPO.but(
         "leader": "the first agent at the start, then whoever made progress",
         "owner": "a subtask that a plan names twice belongs to whom it names first",
         "acting": "each agent is told the plan and its own first subtask that is open; without one it acts by itself",
-        "learning": "ours: messages and moves by the team's return; the paper trains nothing (update.lr 0)",
+        "learning": "ours: messages and moves by the team's return; the paper trains nothing (steps 0)",
     },
     task="carry",
     requires=(Requirement.AGENTS, Requirement.TURNS),

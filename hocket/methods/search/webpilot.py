@@ -10,7 +10,7 @@ The crew goes by rules on the words of task and page; with `--judge` a language 
 and writes the reflections. From the authors' code: grades .75 and .25, the largest grade backed up, the bound, three
 proposals at a page of which each later one is made in view of the others, one step of simulation. Ours are: the
 rules, the wording, one complete end instead of three (`ends`), that an episode that ended is worth what it earned, and
-that the explorer then imitates its moves on pages it solved. The paper trains nothing: `--update.lr 0`.
+that the explorer then imitates its moves on pages it solved. The paper trains nothing: `--update.lr 1e-12`.
 """
 
 from __future__ import annotations
@@ -583,10 +583,11 @@ WEBPILOT = Recipe(
         "subtask": "12 proposals, then it failed; the first complete end is taken, the authors wait for three",
         "ends": "an episode that ended is worth what it earned, and one that earned 1 ends the search",
         "moves": "160 a scenario at most, those made again to come to a page included",
-        "learning": "ours: the moves of solved pages, as they were asked for; the paper trains nothing (update.lr 0)",
+        "learning": "ours: the moves of solved pages, as they were asked for; the paper trains nothing",
         "aggregation": "mean over all decisions of the solved episodes",
     },
-    note="without --judge planner, controller and appraiser go by rules on the words of task and page",
+    note="without --judge planner, controller and appraiser go by rules on the words of task and page; SmolLM2-135M in "
+    "their place repeats the task as its plan and calls every move complete, so nothing is split or refined",
     task="miniwob:click-checkboxes?limit=12",
     requires=(Requirement.TURNS,),
     rollout=PageSearch(),
