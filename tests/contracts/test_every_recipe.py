@@ -56,7 +56,7 @@ OWN_TASK = (
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
-TAUGHT = ("capo-coop-plan", "mmedagent-rl")
+TAUGHT = ("capo-coop-plan", "collabuiagents", "mmedagent-rl")
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
 TEXTUAL = ("clpo", "clpo-first", "latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
 """They read recorded pairs, or judge, rewrite or compare words, or others read answers: no task of control has that."""

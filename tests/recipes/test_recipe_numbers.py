@@ -10,6 +10,7 @@ from recipe_batches import packed, result, sample, without_proximal
 from torch import Tensor
 from unrecorded import recordable
 
+from hocket.methods.teams.collabuiagents import GRADES, OPPOSES
 from hocket.recipes import all_recipes, find
 from hocket.types import Quantity, Score
 
@@ -25,6 +26,8 @@ SECOND = {
     "mobile-r1": "finished",
 }
 """Recipes that read a second score, and its name."""
+OPPOSED = ("collabuiagents",)
+"""Recipes that compare two answers to a question of an episode: here a trajectory's and that of the one after it."""
 
 
 def groups(*, baseline: bool = False):
@@ -237,6 +240,9 @@ def test_every_recipe_gives_finite_numbers_that_do_not_depend_on_order(name):
     recipe, trajectories = find(name), groups(baseline=True)
     for number, trajectory in enumerate(trajectories if name in SECOND else ()):
         trajectory.scores[SECOND[name]] = Score(number % 3 / 2)
+    for number, trajectory in enumerate(trajectories if name in OPPOSED else ()):
+        OPPOSES.write(trajectory, (number // 2, number % 2 - 1))
+        GRADES.write(trajectory, [number % 3 / 2])
     batch = packed(trajectories)
     loss, found, _ = result(recipe, batch, near(batch))
     assert math.isfinite(loss)

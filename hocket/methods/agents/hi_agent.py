@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
@@ -26,16 +26,14 @@ from hocket.core.columns import ILLEGAL, LIMIT, RETURNS
 from hocket.core.components import load_named
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.environments.household import Household, plan
 from hocket.environments.maze import Maze
 from hocket.environments.protocol import Environment, Observation, same_move
 from hocket.methods.teams.at_grpo import AT_GRPO
-from hocket.stages import Split
-from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
+from hocket.tasks.within import WithinTask, found_within, turn_by_turn
 from hocket.types import Message, Scenario
 from hocket.workflows.environment import SEATS, PlayEnvironment
 from hocket.workflows.episode import Limits
@@ -205,34 +203,19 @@ class Subgoals(PlayEnvironment):
 # ---------------------------------------------------------------- any world of one seat, by name
 
 
+PREFIX = "subgoals:"
+
+
 @dataclass(frozen=True)
-class SubgoalTask(EnvironmentTask):
-    """A task of one seat, played by planner and actor.
+class SubgoalTask(WithinTask):
+    """A task of one seat, played by planner and actor."""
 
-    Attributes:
-        inner: the task as one policy plays it. named: its name.
-    """
-
-    inner: EnvironmentTask = field(kw_only=True)
-    named: str = field(kw_only=True)
-
-    @property
-    def name(self) -> str:
-        return PREFIX + self.named
-
-    def size(self, split: Split) -> int | None:
-        return self.inner.size(split)
-
-    def scenario(self, split: Split, number: int) -> Scenario:
-        return self.inner.scenario(split, number)
-
-    def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return self.inner.suggest(recipe)
+    prefix = PREFIX
 
     @property
     def lessons(self) -> Lessons | None:
         """The inner task's, each move as a subgoal in the planner's words and as the actor's move for it."""
-        heard = _Hearing(**_play(self.inner.workflow))
+        heard = _Hearing(**turn_by_turn(self.inner.workflow))
         found = replace(self.inner, workflow=heard).lessons
         if found is None:
             return None
@@ -266,17 +249,10 @@ class _Hearing(PlayEnvironment):
         return told
 
 
-def _play(flow: PlayEnvironment) -> dict[str, Any]:
-    """How an environment is played, each turn a conversation of its own."""
-    return {**{one.name: getattr(flow, one.name) for one in fields(PlayEnvironment)}, "memory": False}
-
-
 def _lesson(system: str, told: str, said: str) -> Lesson:
     prompt: tuple[Message, ...] = ({"role": "system", "content": system}, {"role": "user", "content": told})
     return Lesson(prompt, ({"role": "assistant", "content": said},))
 
-
-PREFIX = "subgoals:"
 
 SETTINGS = {"feedback": str, "form": float, "judge": str}
 
@@ -287,19 +263,9 @@ def from_name(name: str, settings: Mapping[str, str]) -> SubgoalTask:
     Raises:
         ConfigurationError: when it is no environment.
     """
-    from hocket import tasks
-
-    named = name.removeprefix(PREFIX)
-    inner = tasks.find(named + _query({key: text for key, text in settings.items() if key not in SETTINGS}))
-    if not isinstance(inner, EnvironmentTask):
-        raise ConfigurationError(f"task {name}: {named} is no environment; take one such as maze or household")
-    mine = checked(name, {key: text for key, text in settings.items() if key in SETTINGS}, SETTINGS)
-    flow = Subgoals(**{**_play(inner.workflow), **mine})
-    return SubgoalTask(flow, inner.seat, inner.measure, inner=inner, named=named + _query(settings))
-
-
-def _query(settings: Mapping[str, str]) -> str:
-    return "?" * bool(settings) + "&".join(f"{key}={text}" for key, text in settings.items())
+    inner, mine, named = found_within(PREFIX, name, settings, SETTINGS)
+    flow = Subgoals(**{**turn_by_turn(inner.workflow), **mine})
+    return SubgoalTask(flow, inner.seat, inner.measure, inner=inner, named=named)
 
 
 SUBGOALS = TaskForm(
