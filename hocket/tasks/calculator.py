@@ -76,7 +76,7 @@ class Calculations(TextTask):
     def lessons(self) -> Lessons:
         """Calls that are made again and again, any number of times that the turns allow, or never."""
         return Lessons(
-            "calls of the calculator, as often as not made again, or left out for a guess",
+            "calls of the calculator, some of them made again, some left out for a guess",
             0,
             self._lesson,
             then=lambda recipe: THEN,
