@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -12,6 +15,7 @@ from hocket.core.options import checked
 from hocket.stages import Split
 from hocket.tasks.arithmetic import question_of, verify
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, call_of, called
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.tools.calculator import Calculator, calculator
@@ -28,19 +32,25 @@ class Calculations(TextTask):
             works all the same, so a model that knows the form of calls can find it.
         calls: the share of demonstrations (for a first phase of `sft`) that call the tool; the others answer at once.
         call_reward: what a turn earns at once by calls that could be carried out.
+        turns: replies per problem, calls included.
     """
 
-    def __init__(self, digits: int = 3, listed: bool = True, calls: float = 1.0, call_reward: float = 0.0) -> None:
+    def __init__(
+        self, digits: int = 3, listed: bool = True, calls: float = 1.0, call_reward: float = 0.0, turns: int = 3
+    ) -> None:
         if not 2 <= digits <= 6:
             raise ConfigurationError(f"task calculator: digits must lie between 2 and 6, not {digits}")
         if not 0 <= calls <= 1:
             raise ConfigurationError(f"task calculator: calls is a share in [0, 1], not {calls}")
-        self.name = f"calculator?digits={digits}&listed={str(listed).lower()}"
+        if turns < 1:
+            raise ConfigurationError(f"task calculator: turns must be at least 1, not {turns}")
+        self.name = f"calculator?digits={digits}&listed={str(listed).lower()}" + (f"&turns={turns}" * (turns != 3))
         self.digits, self.listed, self.calls, self.call_reward = digits, listed, calls, call_reward
+        self.turns = turns
 
     @property
     def workflow(self) -> Workflow:
-        return ToolUse((Calculator(),), turns=3, listed=self.listed, call_reward=self.call_reward)
+        return ToolUse((Calculator(),), turns=self.turns, listed=self.listed, call_reward=self.call_reward)
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
@@ -53,14 +63,44 @@ class Calculations(TextTask):
             # Training problems may come from either of the parts that evaluation never sees.
             if (split_of(question) == "eval") == (split == "eval"):
                 answer = calculator(expression)
-                shown = {"demonstration": demonstration(expression, answer, called=bool(rng.random() < self.calls))}
+                shown = {
+                    "demonstration": demonstration(expression, answer, called=bool(rng.random() < self.calls)),
+                    "expression": expression,
+                }
                 return Scenario(f"calculator/{split}/{number}", question, answer, shown, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
 
+    @property
+    def lessons(self) -> Lessons:
+        """Calls that are made again and again, any number of times that the turns allow, or never."""
+        return Lessons(
+            "calls of the calculator, some of them made again, some left out for a guess",
+            0,
+            self._lesson,
+            then=lambda recipe: THEN,
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        expression = str(scenario.metadata["expression"])
+        calls, guess = int(rng.integers(self.turns)), str(rng.integers(10**self.digits))
+
+        def said(heard: Sequence[Message]) -> str:
+            made = sum(one["role"] == "tool" for one in heard)
+            if made < calls:
+                return call_of(Calculator.name, expression=expression)
+            return f"<answer>{heard[-1]['content'] if made else guess}</answer>"
+
+        lessons = called((Calculator(),), scenario, said, self.turns)
+        return lessons if self.listed else [replace(one, tools=()) for one in lessons]
+
     def verify(self, text: str, scenario: Scenario) -> float:
         return verify(text, scenario.answer)
+
+
+THEN = {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4}
+"""What suits after the lessons."""
 
 
 def demonstration(expression: str, answer: str, *, called: bool) -> str | list[Message]:
@@ -78,7 +118,7 @@ def demonstration(expression: str, answer: str, *, called: bool) -> str | list[M
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Calculations:
     """The task with these settings."""
-    known = {"digits": int, "listed": bool, "calls": float, "call_reward": float}
+    known = {"digits": int, "listed": bool, "calls": float, "call_reward": float, "turns": int}
     return Calculations(**checked(name, settings, known))
 
 

@@ -137,12 +137,23 @@ Speaker = Callable[[Sequence[Message]], str]
 
 
 def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> list[Lesson]:
-    """What is said in a talk with the scripted user of a workflow."""
-    agent = _Speaking(speaker)
-    team = SimpleNamespace(key=Key.of(scenario.seed).derive("lessons"), agent=agent)
-    _now(workflow.play(scenario, cast(Team, team)))
-    system: Message = {"role": "system", "content": workflow.prompts["agent"]}
-    return [Lesson((system, agent.heard[0]), tuple(agent.heard[1:]), tuple(workflow.tools["agent"]))]
+    """What is said in a talk with the scripted user of a workflow; where a policy plays the user, the user's side too.
+
+    The script is then the user's beginner: it says its own words to an agent, and the closing word where it leaves.
+    """
+    key = Key.of(scenario.seed).derive("lessons")
+    script = workflow.at.visit(scenario, key).user
+
+    def played(heard: Sequence[Message]) -> str:
+        opened = sum(one["role"] == "assistant" for one in heard)
+        said = _now(script.reply(str(heard[-1]["content"])) if opened else script.open())
+        return workflow.closing if said is None else said
+
+    agent, user = _Speaking(speaker), _Speaking(played)
+    _now(workflow.play(scenario, cast(Team, SimpleNamespace(key=key, agent=agent, user=user))))
+    agent.told = workflow.prompts["agent"]
+    lesson = agent.lesson(tuple(workflow.tools["agent"]))
+    return [lesson, user.lesson()] if workflow.played else [lesson]
 
 
 def called(tools: Sequence[Tool], scenario: Scenario, speaker: Speaker, turns: int) -> list[Lesson]:
@@ -167,16 +178,24 @@ def call_of(name: str, /, **arguments: str) -> str:
 
 
 class _Speaking:
-    """The agent of a talk."""
+    """One side of a talk."""
 
     def __init__(self, speaker: Speaker) -> None:
-        self.speaker, self.heard = speaker, list[Message]()
+        self.speaker, self.heard, self.told = speaker, list[Message](), ""
 
-    async def __call__(self, messages: Sequence[Message]) -> Any:
-        self.heard += messages
+    def fresh(self, *, system: str) -> _Speaking:
+        self.told = system
+        return self
+
+    async def __call__(self, messages: Sequence[Message] | str) -> Any:
+        self.heard += [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         said = self.speaker(self.heard)
         self.heard.append({"role": "assistant", "content": said})
         return SimpleNamespace(text=said)
+
+    def lesson(self, tools: tuple[Mapping[str, Any], ...] = ()) -> Lesson:
+        """What it was told and asked, and what was said then."""
+        return Lesson(({"role": "system", "content": self.told}, self.heard[0]), tuple(self.heard[1:]), tools)
 
 
 def _now(work: Coroutine[Any, Any, Result]) -> Result:

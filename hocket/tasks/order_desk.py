@@ -98,13 +98,12 @@ class OrderDeskTask:
         return {"steps": STEPS, "decoding.max_tokens": 96}
 
     @property
-    def lessons(self) -> Lessons | None:
-        """A clerk who asks for what is missing half of the time and else guesses; none where a policy is customer."""
-        if self.played:
-            return None
+    def lessons(self) -> Lessons:
+        """A clerk who asks for what is missing half of the time and else guesses, and what a customer says to it."""
+        taught = "questions, calls of the tools and last words, with guesses in place of half of the questions"
         return Lessons(
-            "questions, calls of the tools and last words, with guesses in place of half of the questions",
-            60,
+            taught + "; and the customer's words" * self.played,
+            120 if self.played else 60,
             self._lesson,
             prompts=64,
             then=lambda recipe: THEN,

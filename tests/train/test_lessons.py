@@ -36,6 +36,7 @@ TEACHING = [
     "code",
     "sql",
     "screens",
+    "calculator?turns=5&listed=false",
 ]
 
 
@@ -133,7 +134,7 @@ def test_a_task_without_lessons_is_left_as_it_was() -> None:
     ("arguments", "words"),
     [
         (["--task", "sums", "--lessons", "5"], "lessons = 5: task sums has no lessons; leave them out"),
-        (["--task", "order_desk?played=true", "--lessons", "5"], "has no lessons"),
+        (["--task", "consultation?played=true", "--lessons", "5"], "has no lessons"),
         (["--task", "maze", "--lessons=-1"], "lessons = -1: how many supervised steps come first, 0 for none"),
         (["--task", "lessons:sums"], "task sums has no lessons"),
         (["--task", "lessons:mase"], "there is no task 'mase'"),
@@ -265,6 +266,37 @@ def test_a_lesson_opens_as_an_episode_does(name: str) -> None:
         assert tuple(lesson.tools) == tuple(workflow.tools["agent"])
     else:
         assert tuple(lesson.prompt) == tuple(opening)
+
+
+def test_a_customer_who_is_played_has_lessons_of_its_own_words() -> None:
+    task = tasks.find("order_desk?played=true")
+    lessons = lessons_of(task)
+    assert lessons is not None
+    for number in range(4):
+        scenario = task.scenario("train", number)
+        agent, customer = lessons.play(scenario, np.random.default_rng(number))
+        told = [[str(one["content"]) for one in lesson.said if one["role"] == "user"] for lesson in (agent, customer)]
+        said = [str(one["content"]) for one in customer.said if one["role"] == "assistant"]
+        assert said == [str(agent.prompt[-1]["content"]), *told[0], "###STOP###"]
+        part, other = Part(otherwise="?"), Part(otherwise="?")
+        rehearse(task.workflow, scenario, {"agent": part, "user": other})  # type: ignore[attr-defined]
+        assert tuple(customer.prompt) == tuple(other.asked[0])
+
+
+def test_lessons_of_the_calculator_call_it_any_number_of_times() -> None:
+    task = tasks.find("calculator?turns=4")
+    lessons = lessons_of(task)
+    assert lessons is not None
+    made = set()
+    for number in range(30):
+        scenario = task.scenario("train", number)
+        (lesson,) = lessons.play(scenario, np.random.default_rng(number))
+        results = [str(one["content"]) for one in lesson.said if one["role"] == "tool"]
+        assert set(results) <= {str(scenario.answer)}
+        made.add(len(results))
+        if results:
+            assert lesson.said[-1]["content"] == f"<answer>{scenario.answer}</answer>"
+    assert made == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("name", ["maze", "household", "openspiel:kuhn_poker", "textarena:GuessTheNumber-v0"])

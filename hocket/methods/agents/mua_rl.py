@@ -29,9 +29,9 @@ MUA_RL = GRPO.but(
         "outputs": "case and commas ignored, anywhere in a message that is no call, as in the released score",
         "hash": "dict keys and sets in any order; lists in theirs",
         "workflow": "the task's (simulated-user over a desk)",
+        "start": "the shipped base closes no talk at the desk, so nothing is learnt from the bit alone: --lessons 60, "
+        "or --task 'order_desk?played=true' --lessons 120, which teaches the customer's words too",
     },
-    note="the shipped base model closes no talk at the desk, so no step learns there from the bit alone; that takes a "
-    "larger model, or demonstrations before",
     task="order_desk",
     requires=(Requirement.TURNS,),
     cast=Leading("agent", "user"),

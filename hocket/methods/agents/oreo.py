@@ -199,9 +199,9 @@ OREO = Recipe(
         "value head": "on the policy's own network; the paper's is a network of its own",
         "at inference": "hocket.search.beam_search with ConsistentValue(policy, reference, beta)",
     },
-    note="no shipped task has chosen and rejected responses, so it is seen at work on its own samples; "
-    "it beats rejection-sampling SFT where right answers are often luck, not where luck is rare; alpha is 0 "
+    note="it beats rejection-sampling SFT where right answers are often luck, not where luck is rare; alpha is 0 "
     "unless set; V shares the policy's network",
+    task="graded_sums",
     rollout=Preferences(),
     credit=ValueSteps(),
     objective=PathConsistency(beta=0.03),

@@ -85,9 +85,9 @@ TAPO_TOOL = DAPO.but(
         "most 3 rounds (the script: 10)",
         "truncated samples": f"soft penalty over the last half before shaping.0.limit = {HORIZON} decisions, -1 at it",
         "updates per batch": "4 mini-batches, as the script's",
+        "start": "the shipped base calls once and answers briefly, so that nothing is charged; --task "
+        "'calculator?turns=6' --lessons 40 teaches it calls that are made again, up to more than the turns allow",
     },
-    note="on the shipped tool task the base model calls once and answers briefly, so that neither the penalty nor the "
-    "reward beside the answer is seen at work",
     task="calculator",
     rollout=AccuracySampling(samples=8, max_rounds=3),
     rewards=(ToolAnswer(),),

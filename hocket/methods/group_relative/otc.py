@@ -101,9 +101,9 @@ OTC = GRPO.but(
         "calls": "column tool_calls, else <tool_call> counted in the text",
         "smoothing": "c = shaping.0.smooth = 4",
         "alpha": "1; in a standardised group it has no effect",
+        "start": "a model whose calls vary: the shipped base calls once whatever is asked, where the factor is 1; "
+        "--lessons 40 teaches it calls that are made again or left out",
     },
-    note="the shipped base model calls its calculator once whatever is asked, where the factor is 1; otc saves calls "
-    "only with a model whose calls vary",
     task="calculator",
     requires=(Requirement.TOOLS,),
     shaping=(ToolEfficiency(),),

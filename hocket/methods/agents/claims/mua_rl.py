@@ -15,10 +15,12 @@ import numpy as np
 from hocket.core.canonical import database_hash
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
+from hocket.core.method_columns import CLOSED
 from hocket.core.packing import pack
 from hocket.environments import order_desk
 from hocket.environments.order_desk import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.mua_rl import MUA_RL
@@ -267,6 +269,16 @@ def _() -> Finding:
     return Finding(min(after) > most + 0.2 and min(asked) > 0.8, saw)
 
 
+def talks(run: ShippedRun) -> dict[str, float]:
+    """The shares of talks that were solved, and that the customer closed."""
+    kept = [row.experience for row in run.results if row.experience is not None]
+    played = [one for each in kept for one in each.trajectories]
+    return {
+        "solved": fmean(SOLVED.judge(one) or 0.0 for one in played),
+        "closed": fmean(float(CLOSED.get(one)) for one in played),
+    }
+
+
 @claim("the ceiling without dialogue is computable from slot entropy")
 def _() -> Finding:
     """The ceiling is that of counting, and of playing one fixed call for each opening."""
@@ -283,3 +295,14 @@ def _() -> Finding:
             played += (SOLVED.judge(one) or 0.0) / 12
     holds = abs(noisy - by_hand) < EXACT and abs(played - silent) < EXACT
     return Finding(holds, say(ceiling=noisy, by_hand=by_hand, with_silent_openings=silent, played=played))
+
+
+claim.shipped(
+    MUA_RL,
+    "cast",
+    task="order_desk?played=true",
+    trains=("agent",),
+    first={"recipe": "sft", "steps": 100, "curriculum.prompts": 16, "task": "lessons:order_desk?played=true"},
+    settings={"curriculum.prompts": 4},
+    sees=talks,
+)

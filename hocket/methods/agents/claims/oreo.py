@@ -369,7 +369,5 @@ claim.spares("torch.cumsum(fresh, 0) - 1 -> torch.cumsum(fresh, 0)", "steps that
 claim.shipped(
     OREO,
     without={"update": SFT.update},
-    task="sums",
     sees=lambda run: {"residual": run.mean("consistency/residual"), "loss of the value": run.mean("value/loss")},
-    settings={"rollout": {"type": "hocket.rollout.Independent", "samples": 8}},
 )

@@ -8,8 +8,10 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import line, lines, shaped
@@ -233,3 +235,41 @@ def _() -> Finding:
     scores = {name for one in (*result.trajectories, *result.discarded) for name in one.scores}
     holds = kept > 20 and unlike == 0 and mixed > 0 and scores == {"correct"}
     return Finding(holds, say(steps=6, mixed_groups_learnt_from=kept, others=unlike, left_out_of_minus_1_and_0=mixed))
+
+
+@claim(
+    "As shipped a right answer is worth 1; a group of like accuracy is asked again in at most 3 rounds, answers above "
+    "0.9 being right; a batch is gone through once in 4 mini-batches.",
+    "tapo_single_node.sh of repository Goer17/TAPO; the rounds are chosen here",
+)
+def _() -> Finding:
+    names = ("rewards.0.weight", "rollout.max_rounds", "rollout.oversample", "rollout.right", "update.minibatches")
+    found = {name: value_at(TAPO_TOOL, name) for name in (*names, "update.epochs")}
+    return Finding(
+        list(found.values()) == [1.0, 3, 1.0, 0.9, 4, 1], say(**{name: str(one) for name, one in found.items()})
+    )
+
+
+claim.spares("worth > self.right -> worth <= self.right", "a group is mixed either way, and marks are taken off again")
+
+
+def malformed(run: ShippedRun) -> float:
+    """The share of answers of broken form among those learnt from and left out."""
+    kept = [row.experience for row in run.results if row.experience is not None]
+    played = [one for each in kept for one in (*each.trajectories, *each.discarded)]
+    return fmean(float(one.scores["correct"].value == -1.0) for one in played)
+
+
+claim.shipped(
+    TAPO_TOOL,
+    "rewards",
+    "shaping",
+    task="calculator?turns=6",
+    first={"recipe": "sft", "steps": 40, "task": "lessons:calculator?turns=6"},
+    settings={"curriculum.prompts": 4},
+    sees=lambda run: {
+        "calls": run.mean("tools/calls"),
+        "malformed": malformed(run),
+        "penalty": run.mean("reward/mean") - run.mean("reward/shaped"),
+    },
+)

@@ -17,7 +17,7 @@ from hocket.lab.toys.rewarded import answer, document, line, lines
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.otc import OTC, OTC_PPO, efficiency
+from hocket.methods.group_relative.otc import OTC, OTC_PPO, ToolEfficiency, efficiency
 
 claim = Claims("otc", "arXiv:2504.14870")
 
@@ -60,6 +60,32 @@ def _() -> Finding:
     return Finding(holds and n == 0, f"{'; '.join(shown)} (wrong ones earn 0)")
 
 
+@claim(
+    "As shipped an answer is worth its verdict times r_tool, calls from their column or counted in the text; wrong "
+    "answers set no record.",
+    "derived",
+)
+def _() -> Finding:
+    off, verdicts, made = list[float](), (1.0, 1.0, 0.0, 2.0), (2, 4, 1, 3)
+    known = [answer(v, 1, info={"tool_calls": m}) for v, m in zip(verdicts, made, strict=True)]
+    told = [answer(v, 1, text="<tool_call>{}</tool_call>" * m) for v, m in zip(verdicts, made, strict=True)]
+    none = [answer(1.0, 1, text=""), answer(1.0, 1, text="<tool_call>")]
+    for recipe, fewest in ((OTC, 2), (OTC_PPO, 0)):
+        shaping = recipe.shaping[0]
+        assert isinstance(shaping, ToolEfficiency)
+        for rows, calls in ((known, made), (told, made), (none, (0, 1))):
+            n = 0 if rows is none else fewest
+            batch, _state = shaping(RecordedBatch(document(rows)).batch, shaping.init())
+            few = [math.sin(math.pi * m / (m + n)) if n else math.cos(math.pi * m / (2 * m + 4)) for m in calls]
+            right = [v * worth for v, worth in zip(verdicts if rows is not none else (1.0, 1.0), few, strict=True)]
+            off += [abs(a - b) for a, b in zip(returns(batch).tolist(), right, strict=True)]
+    return below(1e-12, largest_difference=max(off))
+
+
+claim.spares("otc-ppo: shaping.0.least = 20.0", "without groups nothing is remembered of right answers")
+claim.spares("otc-ppo: shaping.0.least = 0.0", "without groups nothing is remembered of right answers")
+
+
 def calls_of(question: int, answer: Answer) -> int:
     return sum(token == WORK for token in answer)
 
@@ -96,3 +122,13 @@ def _() -> Finding:
 
 
 claim.shipped(OTC_PPO, "shaping")
+claim.shipped(
+    OTC,
+    "shaping",
+    first={"recipe": "sft", "steps": 40, "task": "lessons:calculator"},
+    settings={"curriculum.prompts": 8},
+    sees=lambda run: {
+        "calls": run.mean("tools/calls"),
+        "taken off": run.mean("reward/mean") - run.mean("reward/shaped"),
+    },
+)
