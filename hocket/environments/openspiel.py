@@ -215,6 +215,21 @@ class OpenSpiel:
         return SpielEnvironment(self)
 
 
+def dealt(state: Any, key: Key) -> None:
+    """Lets chance move until a player does, or the game ends: its draw at a place depends on key and place alone."""
+    while state.is_chance_node():
+        outcomes = state.chance_outcomes()
+        place = len(state.full_history())
+        left = float(key.derive(place).numpy().random()) * sum(chance for _, chance in outcomes)
+        chosen = outcomes[-1][0]
+        for action, chance in outcomes:
+            left -= chance
+            if left < 0:
+                chosen = action
+                break
+        state.apply_action(chosen)
+
+
 class SpielEnvironment(LegalMoves):
     """One episode of an OpenSpiel game. `state` is the `pyspiel.State`."""
 
@@ -241,17 +256,7 @@ class SpielEnvironment(LegalMoves):
         self._draw()
 
     def _draw(self) -> None:
-        while self.state.is_chance_node():
-            outcomes = self.state.chance_outcomes()
-            place = len(self.state.full_history())
-            left = float(self._key.derive(place).numpy().random()) * sum(chance for _, chance in outcomes)
-            chosen = outcomes[-1][0]
-            for action, chance in outcomes:
-                left -= chance
-                if left < 0:
-                    chosen = action
-                    break
-            self.state.apply_action(chosen)
+        dealt(self.state, self._key)
 
     def _movers(self) -> tuple[str, ...]:
         if self.state.is_terminal():

@@ -95,16 +95,12 @@ def of_pettingzoo(environment: str) -> bool:
     return environment.partition(".")[0] in ("pettingzoo", *FOLDERS) or "." not in environment
 
 
-def maker(environment: str, names: Sequence[str]) -> Callable[..., Any]:
-    """The first function of these names that a module of environments has.
-
-    Raises:
-        ConfigurationError: without the module or what it needs, or when it has none of them.
-    """
+def _module(environment: str) -> Any:
+    """The module of an environment."""
     short = of_pettingzoo(environment) and not environment.startswith("pettingzoo.")
     path, name = f"pettingzoo.{environment}" if short else environment, f"pettingzoo:{environment}"
     try:
-        module = importlib.import_module(path)
+        return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name == "pettingzoo":
             raise ConfigurationError("PettingZoo's worlds need it: pip install 'hocket[games]'") from None
@@ -114,10 +110,25 @@ def maker(environment: str, names: Sequence[str]) -> Callable[..., Any]:
         raise ConfigurationError(f"{name} needs {error.name}: pip install 'pettingzoo[classic]'") from None
     except ImportError as error:
         raise ConfigurationError(f"{name} cannot be imported: {error}") from None
+
+
+def maker(environment: str, names: Sequence[str]) -> Callable[..., Any]:
+    """The first function of these names that a module of environments has.
+
+    Raises:
+        ConfigurationError: without the module or what it needs, or when it has none of them.
+    """
+    module = _module(environment)
     makers: list[Callable[..., Any]] = [made for name in names if callable(made := getattr(module, name, None))]
     if not makers:
-        raise ConfigurationError(f"{path} has no {' or '.join(names)}; name a module such as classic.rps_v2")
+        raise ConfigurationError(f"{module.__name__} has no {' or '.join(names)}; name a module such as classic.rps_v2")
     return makers[0]
+
+
+def turn_by_turn(environment: str) -> bool:
+    """Whether a module offers an environment in which agents move one after the other, and no parallel one."""
+    module = _module(environment)
+    return callable(getattr(module, "env", None)) and not callable(getattr(module, "parallel_env", None))
 
 
 def _parallel(world: Any) -> bool:

@@ -16,9 +16,10 @@ import numpy as np
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
+from hocket.environments.joint.tables import SpielTable, ZooTable
 from hocket.environments.joint.zoo import ZooTeam
 from hocket.environments.legal import IllegalMoves
-from hocket.environments.pettingzoo import of_pettingzoo
+from hocket.environments.pettingzoo import of_pettingzoo, turn_by_turn
 from hocket.environments.protocol import Environment, World
 from hocket.environments.reading import READINGS
 from hocket.stages import Reward, Split, Task
@@ -249,17 +250,63 @@ def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
     return PettingZoo(name, arguments, rule=rule)
 
 
+def _kind(name: str, given: dict[str, str], otherwise: str) -> str:
+    """For whom a task is; what is given of it is taken out."""
+    kind = given.pop("kind", otherwise)
+    if kind not in ("text", "control"):
+        raise ConfigurationError(f"task {name}: kind is text or control, not {kind!r}")
+    return kind
+
+
+def spiel_task(name: str, settings: Mapping[str, str]) -> Task:
+    """A game in words, or for control policies with `?kind=control`."""
+    given = dict(settings)
+    if _kind(name, given, "text") == "text":
+        return environment_task(name, given)
+    told, left = _table(name, given)
+    numbers = str(left.pop("players", ""))
+    seats = _seats(name, numbers) if "-" in numbers else ()
+    parameters = {**left, **({"players": _value(numbers)} if numbers and not seats else {})}
+    world = SpielTable(name.removeprefix("openspiel:"), parameters, seats, **told)
+    return JointTask(world, identified=False, suggested=_PLAYED)
+
+
+_PLAYED: Mapping[str, Any] = {
+    "curriculum.prompts": 256,
+    "rollout.samples": 1,
+    "steps": 60,
+    "credit.gamma": 1.0,
+    "credit.lam": 1.0,
+    "update.lr": 3e-3,
+}
+"""What suits games of a few moves."""
+
+
+def _seats(name: str, numbers: str) -> tuple[int, ...]:
+    found = re.fullmatch(r"(\d+)-(\d+)", numbers)
+    if found is None or not 1 <= int(found[1]) < int(found[2]):
+        raise ConfigurationError(f"task {name}: players = {numbers!r}; give a number, or two such as 2-4")
+    return tuple(range(int(found[1]), int(found[2]) + 1))
+
+
+def _table(name: str, given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Who plays against whom, and the settings left, which are the game's."""
+    hints = {"against": str, "searches": int}
+    told = checked(name, {key: text for key, text in given.items() if key in hints}, hints)
+    return told, {key: _value(text) for key, text in given.items() if key not in hints}
+
+
 def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
     """A module of PettingZoo's in words, any other for control policies, unless the setting `kind` says otherwise."""
     module, given = name.removeprefix("pettingzoo:"), dict(settings)
-    kind = given.pop("kind", "text" if of_pettingzoo(module) else "control")
-    if kind not in ("text", "control"):
-        raise ConfigurationError(f"task {name}: kind is text or control, not {kind!r}")
-    if kind == "text":
+    if _kind(name, given, "text" if of_pettingzoo(module) else "control") == "text":
         return environment_task(name, given)
-    told = checked(name, {key: text for key, text in given.items() if key == "ids"}, {"ids": bool}).get("ids", True)
+    if turn_by_turn(module):
+        told, left = _table(name, given)
+        return JointTask(ZooTable(module, left, **told), identified=False, suggested=_PLAYED)
+    ids = checked(name, {key: text for key, text in given.items() if key == "ids"}, {"ids": bool}).get("ids", True)
     left = {key: _value(text) for key, text in given.items() if key != "ids"}
-    return JointTask(ZooTeam(module, left), identified=bool(told))
+    return JointTask(ZooTeam(module, left), identified=bool(ids))
 
 
 def _openenv(name: str, settings: Mapping[str, str]) -> World:
@@ -281,8 +328,8 @@ WORLDS: Mapping[str, Callable[[str, Mapping[str, str]], World]] = {
 
 OPENSPIEL = TaskForm(
     name="openspiel:GAME",
-    description="a game of OpenSpiel in words, e.g. openspiel:kuhn_poker or openspiel:leduc_poker?tries=1",
-    make=environment_task,
+    description="a game of OpenSpiel in words, e.g. openspiel:kuhn_poker, or for control policies (?kind=control)",
+    make=spiel_task,
 )
 
 TEXTARENA = TaskForm(

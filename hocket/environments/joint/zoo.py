@@ -160,7 +160,10 @@ class _Side(JointEnvironment):
         return self._seen
 
     def allowed(self) -> Sequence[NDArray[np.bool_] | None]:
-        return [self._masks.get(number) for number in range(len(self.world.agents))] if self._masks else ()
+        if not self._masks:
+            return ()
+        # A step changes them, and who asked keeps what was allowed before it.
+        return [None if (mask := self._masks.get(number)) is None else mask.copy() for number in range(len(self._seen))]
 
     def state(self) -> NDArray[np.float32] | None:
         return self._state if self.world.joint else None
