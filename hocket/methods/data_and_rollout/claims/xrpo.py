@@ -221,8 +221,8 @@ def _() -> Finding:
     known = {"aaae": "one", "zzzz": "two", "aaaf": "three", "aaad": "own"}
     asked = [Assignment(Scenario(name, f"aaa{last}"), first=7) for name, last in zip("abc", "bcd", strict=True)]
     asked[2] = replace(asked[2], hint="Old.")
+    assert isinstance(XRPO.rollout, Rounds)
     rule = replace(XRPO.rollout, solved=3)
-    assert isinstance(rule, Rounds)
     found, after = run_async(
         rule.collect_with({"solved": known}, asked, play=play, score=score, ledger=Ledger(), key=Key.of(0))
     )
