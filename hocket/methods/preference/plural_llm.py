@@ -82,10 +82,11 @@ class PredictedShares(ScoreLoss):
         weight = torch.tensor(known).to(score.dtype) / max(sum(known), 1)
         told = [(score[m].detach(), label[m]) for m, used in zip(lists, known, strict=True) if used]
         fits = [float(alignment(torch.softmax(s, 0), p / p.sum())) for s, p in told]
+        right = [ordered(s, p) for s, p in told if bool((p != p[0]).any())]  # Where all are liked alike none is wrong.
         metrics = {
             "lists/total": float(sum(known)),
             "lists/alignment": sum(fits) / len(fits) if fits else math.nan,
-            "lists/accuracy": sum(ordered(s, p) for s, p in told) / len(told) if told else math.nan,
+            "lists/accuracy": sum(right) / len(right) if right else math.nan,
         }
         return Terms(torch.stack(values), weight, Level.GROUP, metrics)
 

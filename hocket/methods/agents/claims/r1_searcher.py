@@ -16,6 +16,7 @@ from hocket.lab.talk import Lookup, Prior, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.r1_searcher import R1_SEARCHER, R1_SEARCHER_RETRIEVAL, AnswerReward, well_formed
 from hocket.recipe import Recipe
+from hocket.rollout.independent import Independent
 from hocket.tools.corpus import Document
 from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario, Trajectory, Turn
@@ -107,6 +108,19 @@ def _() -> Finding:
     return Finding(
         largest == 0.0 and off < 1e-8 and moved > 0.01, say(gradient_at_retrieved=largest, off=off, at_own=moved)
     )
+
+
+@claim("As shipped both stages search within a response, 8 to a question, normalised over the batch, not the question.")
+def _() -> Finding:
+    stages = (R1_SEARCHER_RETRIEVAL, R1_SEARCHER)
+    same = all(one.workflow == SearchWithin.name and one.rollout == Independent(samples=8) for one in stages)
+    rows = [
+        {"group": f"{n // 2}", "scores": {"correct": float(n < 2)}, "logp": [-1.0], "logp_ref": [-1.0]}
+        for n in range(4)
+    ]
+    seen = [row[0] for row in inspect_rows(R1_SEARCHER, rows)["advantages"]]
+    wanted = [0.75**0.5, 0.75**0.5, -(0.75**0.5), -(0.75**0.5)]  # Of 1, 1, 0, 0: a half over the root of a third.
+    return Finding(same and gap(seen, wanted) < 1e-6, say(as_stated=same, advantages=line(seen)))
 
 
 COLOURS = ("red", "blue", "green")

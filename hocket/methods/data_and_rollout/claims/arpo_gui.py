@@ -8,16 +8,19 @@ from typing import Any
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.curriculum.shuffled import Shuffled
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.curriculum.weighted import Weighted
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.rewarded import line, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.arpo_gui import ARPO_GUI
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
 from hocket.rollout.replay_store import ReplayStore
+from hocket.rollout.replayed import ReusedSuccess
 from hocket.types import Quantity, Scenario, Trajectory
 
 claim = Claims("arpo-gui", "arXiv:2505.16282")
@@ -125,11 +128,32 @@ def _() -> Finding:
     return Finding(holds, f"{saw}; groups with a signal {line(ours[1])}, by GRPO {line(plain[1])}")
 
 
+@claim("As shipped 8 samples each of 16 tasks of a pool of 256; kept are 16 successes of a task, of 4096 tasks.")
+def _() -> Finding:
+    pool, reused = ARPO_GUI.curriculum, ARPO_GUI.rollout
+    held = pool == Weighted(prompts=16, pool=256, even=0.0) and isinstance(reused, ReusedSuccess)
+    kept = [value_at(ARPO_GUI, f"rollout.{name}") for name in ("samples", "store.size", "store.scenarios")]
+    return Finding(held and kept == [8, 16, 4096], say(curriculum=str(pool), rollout=str(kept)))
+
+
+@claim("Ratios are to who sampled, clipped at .8 and 1.2; of what came back the share that is clipped is told.")
+def _() -> Finding:
+    # Ratios of e^-.3, e^-.1 and e^.5 of failures, and e^.5, e^.1, e^-1 and e^.3 of what came back, by hand.
+    own = [sample("g", 0.0, [-1.0] * 3, logp_behaviour=[-0.7, -0.9, -1.5], source="own") for _ in range(3)]
+    past = {"logp_behaviour": [-1.5, -1.1, 0.0, -1.3], "source": "replay"}
+    seen = inspect_rows(ARPO_GUI, [*own, sample("g", 1.0, [-1.0] * 4, **past)])
+    stopped = [[slope == 0 for slope in row] for row in seen["gradient"]]
+    holds = stopped == [[True, False, False]] * 3 + [[True, False, False, True]]
+    told = seen["metrics"]["replay/clipped"]
+    return Finding(holds and told == 0.5, say(clipped=told, no_gradient=str(stopped)))
+
+
 def settings() -> dict[str, Any]:
     """Few tasks, so that they come again at once."""
     return {"curriculum.prompts": 4, "curriculum.pool": 4, "rollout.samples": 4}
 
 
+claim.spares("arpo-gui: objective.horizon = 5120", "no length divides a mean over sequences")
 claim.shipped(
     ARPO_GUI,
     without={"rollout": Independent(samples=4)},

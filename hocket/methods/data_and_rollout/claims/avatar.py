@@ -7,13 +7,15 @@ from statistics import fmean
 
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.segments import segment_mean
 from hocket.curriculum.shuffled import Shuffled
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.curriculum.weighted import Weighted
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.rewarded import group_relative, line, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.avatar import AVATAR, ByDifficulty, EndsWeighted, ends_weight
 from hocket.recipe import Recipe
@@ -92,6 +94,28 @@ def _() -> Finding:
     return Finding(holds and rollout.samples == 8, say(come_back=str(back), weights=str(weights)))
 
 
+@claim(
+    "Advantages are those of fresh and replayed samples together, times the weight; ratios are to who sampled, clipped "
+    "at .8 and 1.2, and of what came back the share that is clipped is told."
+)
+def _() -> Finding:
+    # Ratios of e^-.3, e^-.1 and e^.5 of failures, and e^.5, e^.1 and e^.3 of what came back, by hand.
+    rows = [sample("g", 0.0, [-1.0] * 3, logp_behaviour=[-0.7, -0.9, -1.5], source="own") for _ in range(3)]
+    rows.append(sample("g", 1.0, [-1.0] * 3, logp_behaviour=[-1.5, -1.1, -1.3], source="replay"))
+    seen = inspect_rows(AVATAR, rows)
+    off = gap(seen["advantages"], [[one * w for w in (1.2, 0.6, 1.2)] for one in group_relative([0, 0, 0, 1])])
+    stopped, told = [[slope == 0 for slope in row] for row in seen["gradient"]], seen["metrics"]["replay/clipped"]
+    holds = stopped == [[True, False, False]] * 3 + [[True, False, True]] and abs(told - 2 / 3) < 1e-9
+    return Finding(holds and off < 1e-9, say(advantages_off=off, clipped=told, no_gradient=str(stopped)))
+
+
+@claim("As shipped 16 questions of a pool of 256 that comes again at random, 16 samples of each of 4096 kept.")
+def _() -> Finding:
+    kept = [value_at(AVATAR, f"rollout.store.{name}") for name in ("size", "scenarios")]
+    pool = AVATAR.curriculum == Weighted(prompts=16, pool=256, even=0.0)
+    return Finding(pool and kept == [16, 4096], say(curriculum=str(AVATAR.curriculum), kept=str(kept)))
+
+
 @dataclass(frozen=True)
 class Noted(Workflow):
     """Six steps, paid for each of the decisive ones (the scenario's answer) that is right; the others are noise."""
@@ -125,6 +149,7 @@ def _() -> Finding:
     return Finding(holds, f"{saw}, even weights {line(middle[1])}")
 
 
+claim.spares("avatar: objective.horizon = 5120", "no length divides a mean over sequences")
 claim.shipped(
     AVATAR,
     without={"rollout": Independent(samples=8), "credit": GRPO.credit},

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
 import torch
 
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.core.signals import returns
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.rewarded import group_relative, line, sample
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.eframe import EARNED, EFRAME, HOT
+from hocket.methods.data_and_rollout.eframe import EARNED, EFRAME, HOT, ExploreAndReplay
 from hocket.recipe import Recipe
-from hocket.types import Scenario
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory, Turn
 
 claim = Claims("eframe", "arXiv:2506.22200, and the released code")
 THREE = [Scenario(one.id, "", answer=" ".join(one.answer.split()[:3])) for one in ASKED]
@@ -98,6 +105,124 @@ def _() -> Finding:
     return Finding(wrong == 0 and back > 20 and off_step == 0, say(replayed=back, wrong=wrong, in_other_steps=off_step))
 
 
+@claim(
+    "As shipped 8 more at 1.2 times the temperature where at most one of 8 is right; of the latest 64 of advantage 1 "
+    "or more 8 come back at every fifth step, to the questions that they answer."
+)
+def _() -> Finding:
+    right = {"hard": {3, 12}, "easy": {3, 4}, "half": {3, 4, 5, 6}, "lost": {3}}
+    asks = [Scenario(name, name if name != "easy" else ({"role": "user", "content": name},)) for name in right]
+    asks = [replace(one, seed=7, origin=f"of {one.id}") for one in asks]
+    asked = [Assignment(one, first=3, decoding=Decoding(temperature=0.5)) for one in asks]
+    calls = list[list[Assignment]]()
+
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        """Of what is lost the first is no answer, and none is right."""
+        calls.append([*asking])
+        found = []
+        for one in asking:
+            for number in range(one.first, one.first + one.samples):
+                none, name = np.zeros(1, np.int64), one.scenario.id
+                turn = Turn("a", "policy", none, none + number, logp=np.full(1, -0.1 * number, np.float32))
+                made = Trajectory(
+                    one.scenario, [turn], number, failure="lost" if name == "lost" and number == 3 else None
+                )
+                made.scores["reward"] = Score(float(number in right[name]))
+                found.append(made)
+        return found
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        pass
+
+    rule, state, wrong, back = EFRAME.rollout, EFRAME.init()["rollout"], 0, list[Trajectory]()
+    assert isinstance(rule, ExploreAndReplay)
+    kept = {"hard": group_relative([1.0] * 2 + [0.0] * 14)[0], "easy": group_relative([1.0] * 2 + [0.0] * 6)[0]}
+    for number in range(1, 21):
+        calls.clear()
+        work = rule.collect_with(state, asked, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+        made, state = run_async(work)
+        first, hot = calls
+        wrong += [one.samples for one in first] != [8] * 4 or any(one.decoding.temperature != 0.5 for one in first)
+        warm = [(one.scenario.id, one.samples, one.first, round(one.decoding.temperature, 9)) for one in hot]
+        wrong += warm != [("hard", 8, 11, 0.6), ("lost", 8, 11, 0.6)]
+        drawn = [one for one in made.trajectories if one.source != "replay"]
+        wrong += [one.sample for one in drawn if HOT.present(one)] != list(range(11, 19)) * 2
+        wrong += (made.metrics["rollout/hard"], made.metrics["rollout/explored"]) != (2.0, 1.0)
+        again = [one for one in made.trajectories if one.source == "replay"]
+        wrong += len(again) != (8 if number % 5 == 0 else 0)
+        back += again
+    for one in back:
+        name, (turn,) = one.scenario.id, one.turns
+        number = int(turn.action[0])
+        whole = one.scenario == replace(next(ask for ask in asks if ask.id == name), metadata={})
+        same = turn.logp is not None and abs(float(turn.logp[0]) + 0.1 * number) < 1e-6
+        wrong += not (whole and same and number in right[name] and abs(EARNED.get(one) - kept[name]) < 1e-9)
+    sizes = (len(state["asked"]), len(state["store"]["kept"]["kept"]))
+    holds = wrong == 0 and len(back) == 32 and sizes == (64, 64)
+    return Finding(holds, say(replayed=len(back), kept=str(sizes), wrong=wrong))
+
+
+@claim(
+    "By hand: small advantages count for nothing, those of hot samples up to 1, and what was cut short; replays keep "
+    "theirs, however small."
+)
+def _() -> Finding:
+    rewards, played = (0.0, 1.0, 0.53, 0.56, 0.2, 1.0), list[Trajectory]()
+    for place, reward in enumerate(rewards):
+        none = np.zeros(1, np.int64)
+        turn = Turn("a", "policy", none, np.zeros(2, np.int64), logp=np.zeros(2, np.float32))
+        one = Trajectory(Scenario("q"), [turn], place, scores={"reward": Score(reward)}, truncated=place == 5)
+        played.append(one)
+    for place, earned in ((6, 1.7), (7, 0.01)):  # No matter how small.
+        one = replace(played[0], sample=place, source="replay", info={EARNED.name: earned})
+        one.turns = [replace(one.turns[0])]
+        played.append(one)
+    HOT.write(played[4], True)
+    batch, _ = EFRAME.compute_credit(pack(played), EFRAME.init(), {})
+    due = [*group_relative(rewards), 1.7, 0.01]
+    seen = batch.occurrences
+    off = gap(seen.advantage.reshape(8, 2), [[one, one] for one in due])
+    weight = seen.weight.reshape(8, 2)[:, 0].tolist()
+    held = [weight, [abs(one) >= 0.05 for one in due[:4]]]
+    holds = held == [[1, 1, 0, 0, 0, 0, 1, 1], [True, True, False, False]] and 0.05 < abs(due[4]) < 1
+    return Finding(holds and off < 1e-5, say(advantages_off=off, weights=str(weight)))
+
+
+@claim("Ratios are to who sampled, clipped at .8 and 1.2, and of what came back the share that is clipped is told.")
+def _() -> Finding:
+    # Ratios of e^-.3, e^-.1 and e^.5 of failures, and e^.5, e^.1 and e^.3 of what came back, by hand.
+    rows = [sample("g", 0.0, [-1.0] * 3, logp_behaviour=[-0.7, -0.9, -1.5], source="own") for _ in range(3)]
+    rows.append(sample("g", 1.0, [-1.0] * 3, logp_behaviour=[-1.5, -1.1, -1.3], source="own"))
+    past = {"logp_behaviour": [-1.5, -1.1, -1.3], "source": "replay", "info": {EARNED.name: 2.0}}
+    seen = inspect_rows(EFRAME, [*rows, sample("g", 1.0, [-1.0] * 3, **past)])
+    stopped, told = [[slope == 0 for slope in row] for row in seen["gradient"]], seen["metrics"]["replay/clipped"]
+    holds = stopped == [[True, False, False]] * 3 + [[True, False, True]] * 2 and abs(told - 2 / 3) < 1e-9
+    return Finding(holds, say(clipped=told, no_gradient=str(stopped)))
+
+
+@claim("Explored are the hard questions of which a hot sample is right, by hand 2 of 3.")
+def _() -> Finding:
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        """Hot samples of a and b are right."""
+        found = []
+        for one in asking:
+            hot = one.decoding.temperature > 1.1
+            for number in range(one.first, one.first + one.samples):
+                right = {"reward": Score(float(hot and one.scenario.id != "c"))}
+                found.append(Trajectory(one.scenario, [], number, scores=right))
+        return found
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        pass
+
+    asked = [Assignment(Scenario(name)) for name in "abc"]
+    work = EFRAME.rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    told = run_async(work).metrics
+    return Finding(
+        (told["rollout/hard"], told["rollout/explored"]) == (3.0, 2.0), say(explored=told["rollout/explored"])
+    )
+
+
 def learnt(recipe: Recipe, tokens: int, asked: list[Scenario]) -> list[float]:
     """The exact chance to find it after so many sampled tokens, by seed."""
     found = []
@@ -123,6 +248,7 @@ def _() -> Finding:
     return Finding(holds, f"{saw}; once in 64, 2000 tokens: {line(less[0])}, by GRPO {line(less[1])}")
 
 
+claim.spares("eframe: objective.horizon = 5120", "no length divides a mean over sequences")
 claim.shipped(
     EFRAME,
     steps=2,

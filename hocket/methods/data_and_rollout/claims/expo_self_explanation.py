@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from hocket.core.batch import Batch
+from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines, sample
@@ -15,7 +18,9 @@ from hocket.methods.data_and_rollout.expo_self_explanation import EXPO, EXPO_DPO
 from hocket.recipe import Recipe
 from hocket.rewards.verifiers import TaskVerifier
 from hocket.rollout.rescue import HELPED
-from hocket.types import Message, Scenario, Trajectory
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.single import SingleTurn
 
 claim = Claims("expo-self-explanation", "arXiv:2507.02834")
@@ -67,10 +72,11 @@ def _() -> Finding:
 
 @claim("Beside groups with a success the loss is GRPO's on own samples, plus w times the explanations' mean -log pi.")
 def _() -> Finding:
-    rows = [
-        sample(f"{n // 4}", float(n in (1, 6)), [-1.0 - 0.1 * n] * (1 + n % 3), logp_behaviour=[-1.1] * (1 + n % 3))
-        for n in range(8)
-    ]
+    # Log-ratios on both sides of both clips.
+    drift, rows = (0.3, 0.3, -0.1, -0.3, -0.3, 0.1, 0.1, -0.1), []
+    for n in range(8):
+        logp = [-1.0 - 0.1 * n] * (1 + n % 3)
+        rows.append(sample(f"{n // 4}", float(n in (1, 6)), logp, logp_behaviour=[one - drift[n] for one in logp]))
     extra = [sample(f"{n} with help", 1.0, [-0.3 * n - 0.2, -0.7], info={HELPED.name: 1}) for n in range(3)]
     whole, own = inspect_rows(EXPO, [*rows, *extra]), inspect_rows(GRPO, rows)
     term = 0.5 * sum((0.3 * n + 0.2 + 0.7) / 2 for n in range(3)) / 3
@@ -107,13 +113,62 @@ def _weights(batch: Batch) -> bool:
     return bool((seen.weight[helped] > 0).all()) and bool((seen.advantage[helped] == 0).all())
 
 
-@claim("What GRPO never solves is learnt from self-explanations, and answered without being told.")
+@claim("What GRPO never solves is learnt from self-explanations, and answered without being told.", slow=True)
 def _() -> Finding:
     ends = {one.name: [bench(one, seed).run(80).success() for seed in range(3)] for one in (EXPO, EXPO_DPO, GRPO)}
     grown = min(min(ends[name]) for name in (EXPO.name, EXPO_DPO.name))
     return Finding(grown > 0.7 and max(ends["grpo"]) < 0.3, lines(success=ends))
 
 
+@claim(
+    "As shipped 8 samples; where all fail 4 tries are told the answer, and the first that is right stands beside the "
+    "failures behind the plain prompt, in a group of its own, or for DPO in the place of the first."
+)
+def _() -> Finding:
+    asked = [Assignment(Scenario(name, name, "42"), first=3) for name in ("easy", "hard")]
+    calls = list[list[Assignment]]()
+
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        """One of five samples of what is easy is right, and of what is hard every other one that is told."""
+        calls.append([*asking])
+        found = []
+        for one in asking:
+            for number in range(one.first, one.first + one.samples):
+                zeros = np.zeros(1, np.int64)
+                right = number % 5 == 0 if one.scenario.id == "easy" else one.hint is not None and number % 2 == 0
+                turn = Turn("policy", "policy", zeros, zeros, text=f"{number}")
+                made = Trajectory(one.scenario, [turn], number)
+                made.source, made.scores["correct"] = one.source, Score(1.0 if right else 0.4)
+                found.append(made)
+        return found
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        pass
+
+    seen = {}
+    for recipe in (EXPO, EXPO_DPO):
+        calls.clear()
+        step = run_async(recipe.rollout.at(1).collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        kept = [(one.scenario.id, one.sample, one.source) for one in step.trajectories]
+        gone = sorted(one.sample for one in step.discarded)
+        rows = [(one.hint, one.first, one.samples) for one in calls[1]]
+        again = [(one.hint, one.first, one.scenario.metadata) for one in calls[2]]
+        tried = rows == [("The answer is 42", 11, 4)] and again == [
+            (None, number, {"demonstration": f"{number}"}) for number in (12, 14)
+        ]
+        seen[recipe.name] = (kept, gone, tried and [one.samples for one in calls[0]] == [8, 8])
+    easy, hard = ([(name, number, "own") for number in range(3, 11)] for name in ("easy", "hard"))
+    beside = ([*easy, *hard, ("hard with help", 12, "expert")], [11, 13, 14], True)
+    instead = ([*easy, ("hard", 12, "expert"), *hard[1:]], [3, 11, 13, 14], True)
+    holds = list(seen.values()) == [beside, instead]
+    return Finding(
+        holds, say(discarded=str([one[1] for one in seen.values()]), as_told=str([one[2] for one in seen.values()]))
+    )
+
+
+AGGREGATE = "no length divides a mean over sequences"
+claim.spares("expo-self-explanation: objective.of.horizon = 5120", AGGREGATE)
+claim.spares("expo-self-explanation: regularisers.0.of.horizon = 5120", AGGREGATE)
 claim.shipped(
     EXPO,
     without={"regularisers": ()},

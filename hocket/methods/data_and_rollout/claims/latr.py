@@ -21,15 +21,16 @@ from hocket.lab.claims.taught import begin
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.latr import LATR, STEERED, Growing, LookaheadTrees, apart
+from hocket.methods.data_and_rollout.latr import LATR, STEERED, Growing, LookaheadTrees, Way, apart
 from hocket.recipe import Recipe
 from hocket.rewards.verifiers import TaskVerifier
+from hocket.rollout.branches import NUMBERED
 from hocket.rollout.groups import groups
 from hocket.rollout.independent import Independent
 from hocket.tasks.sums import Sums
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing, collect
-from hocket.types import Assignment, Experience, Message, Quantity, Scenario, Trajectory
+from hocket.types import Assignment, Decoding, Experience, Message, Quantity, Scenario, Trajectory
 from hocket.workflows.single import SingleTurn
 
 claim = Claims("latr", "arXiv:2510.24302")
@@ -305,7 +306,9 @@ def arrives(bench: TalkBench) -> float:
     return fmean(chances)
 
 
-@claim("Where a right answer is one of many that are somewhat likely it learns more than GRPO in as many steps.")
+@claim(
+    "Where a right answer is one of many that are somewhat likely it learns more than GRPO in as many steps.", slow=True
+)
 def _() -> Finding:
     ends = {one.name: [arrives(crossings(one, seed).run(12)) for seed in SEEDS] for one in (LATR, GRPO)}
     before = arrives(crossings(GRPO, 0))
@@ -335,7 +338,8 @@ def on_sums() -> dict[str, Experience]:
 
 @claim(
     "At equal K the shipped model gives more distinct answers per group than by independent samples, and fewer groups "
-    "whose rewards are all equal."
+    "whose rewards are all equal.",
+    slow=True,
 )
 def _() -> Finding:
     task = Sums()
@@ -350,7 +354,7 @@ def _() -> Finding:
     return Finding(holds, say(distinct=distinct, equal_rewards=equal, **figures))
 
 
-@claim("The log-probs on record of what the tree says are the learner's, for the shipped model.")
+@claim("The log-probs on record of what the tree says are the learner's, for the shipped model.", slow=True)
 def _() -> Finding:
     found = on_sums()["latr"].trajectories[:64]
     batch = pack(found)
@@ -393,6 +397,51 @@ def _() -> Finding:
         except ValueError as error:
             said.append(str(error))
     return Finding(len(said) == 1 + len(settings), "; ".join(said[:2]))
+
+
+@claim(
+    "A fork from a token of the spared text stays, however alike it goes on; one from another token, from nothing but "
+    "space, or where decisions are no words, is cut off."
+)
+def _() -> Finding:
+    class Letters:
+        """Tokens 0 to 2 are a digit, a letter and a space."""
+
+        def encode(self, text: str) -> tuple[int, ...]:
+            return tuple(map("1a ".index, text))
+
+        def decode(self, tokens: Sequence[int]) -> str:
+            return "".join("1a "[token] for token in tokens)
+
+    def stays(left: int, spared: str, words: Letters | None) -> bool:
+        rule = LookaheadTrees(samples=2, ages=(2,), distance=0.6, spared=spared)
+        tree = Growing(rule, Assignment(Scenario("0", "0", "")), words)
+        parent = Way([left, 3], ranked=[(), ()])
+        tree.live, tree.time = [parent, Way([4, 3], 0, parent, [(), ()])], 1  # They differ in one token of two.
+        tree.wants()
+        return len(tree.live) == 2
+
+    known = [stays(left, "0123", Letters()) for left in range(3)]
+    never = [stays(0, "0123", None), stays(0, "", Letters()), stays(2, "", Letters())]
+    return Finding(known == [True, False, False] and not any(never), say(stay=str(known), where_none_can=str(never)))
+
+
+@claim("A way is read on greedily from all that was said, by the largest age or as there is room, under a new number.")
+def _() -> Finding:
+    asked = Assignment(Scenario("0", "0", ""), first=3, prefix=(1, 2), decoding=Decoding(max_tokens=9))
+    tree = Growing(LookaheadTrees(ages=(2, 4), candidates=3), asked, None)
+    ahead = [tree.ahead(Way(tokens)) for tokens in ([7], [7, 8, 9, 7])]
+    told = [(one.prefix, one.budget, one.first - NUMBERED, one.samples, one.source) for one in ahead]
+    greedy = all(one.decoding.temperature == 0 and one.decoding.alternatives == 4 for one in ahead)
+    wanted = [((1, 2, 7), 7, 3, 1, "branch"), ((1, 2, 7, 8, 9, 7), 9, 4, 1, "branch")]
+    return Finding(told == wanted and greedy, say(asked=str(told)))
+
+
+@claim("A response has room for as many tokens as may be sampled, or as its budget has left where that is fewer.")
+def _() -> Finding:
+    asked = Assignment(Scenario("0", "0", ""), decoding=Decoding(max_tokens=8))
+    room = [Growing(LookaheadTrees(), replace(asked, budget=left), None).room for left in (None, 5, 12)]
+    return Finding(room == [8, 5, 8], say(room=str(room)))
 
 
 claim.shipped(

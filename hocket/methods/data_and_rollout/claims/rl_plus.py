@@ -15,6 +15,9 @@ from hocket.lab.toys.hard_half import HARD_HALF, on_hard
 from hocket.lab.toys.rewarded import advantages, lines, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.rl_plus import RL_PLUS, mixture_ratio
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Trajectory
 
 claim = Claims("rl-plus", "arXiv:2508.00222; YihongDong/RL-PLUS")
 
@@ -114,7 +117,43 @@ def _() -> Finding:
     return Finding(gap(factor, [math.sqrt(1 - one) for one in chances]) < 1e-7, say(factors=str(factor)))
 
 
-@claim("Hard questions that GRPO never learns are learnt from an expert's answers; easy ones are kept.")
+@claim(
+    "Told are the share of own decisions that the clip stops and the mean mixture ratio, of what is learnt from alone."
+)
+def _() -> Finding:
+    def row(group: str, reward: float, source: str, drift: list[float], last: bool = True) -> dict[str, Any]:
+        logp = [-1.0] * len(drift)
+        old = [now - one for now, one in zip(logp, drift, strict=True)]
+        trained = [True] * (len(drift) - 1) + [last]
+        return sample(group, reward, logp, logp_behaviour=old, source=source, trained=trained)
+
+    # Clipped are the first of each answer of q; none of z has an advantage, nor counts what is not learnt from.
+    rows = [row("q", 1.0, "own", [0.3, 0.1]), row("q", 0.0, "own", [-0.3, -0.3], last=False)]
+    rows += [row("q", 1.0, "expert", [0.2, -2.0], last=False), row("z", 0.0, "expert", [-3.0])]
+    rows += [row("z", 0.0, "own", [0.5, 0.0]), row("z", 0.0, "own", [0.5, 0.0])]
+    told, old = inspect_rows(RL_PLUS, rows)["metrics"], math.exp(-1.2)
+    wanted = {"ratio/clipped": 2 / 3, "ratio/mixed": 2 * math.exp(-1) / (0.5 * (old + 1) + old)}
+    return below(1e-9, **{name.replace("/", "_"): abs(told[name] - value) for name, value in wanted.items()})
+
+
+@claim("As shipped one of eight answers to a question is an expert's.")
+def _() -> Finding:
+    asked = list[Assignment]()
+
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        asked.extend(asking)
+        return []
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        pass
+
+    one = Assignment(Scenario("q", "q", metadata={"demonstration": "so"}))
+    run_async(RL_PLUS.rollout.collect([one], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+    seen = [(one.source, one.samples) for one in asked]
+    return Finding(seen == [("own", 7), ("expert", 1)], say(sources=str(seen)))
+
+
+@claim("Hard questions that GRPO never learns are learnt from an expert's answers; easy ones are kept.", slow=True)
 def _() -> Finding:
     made = runs(HARD_HALF, RL_PLUS, GRPO, steps=40, every=50, seeds=range(3), lr=0.1)
     found = {name: [on_hard(bench) for bench in group] for name, group in made.items()}
@@ -124,6 +163,7 @@ def _() -> Finding:
     return Finding(holds, lines(hard=found, easy=easy))
 
 
+claim.spares("rl-plus: objective.horizon = 5120", "no length divides a mean over sequences")
 claim.shipped(RL_PLUS, "rollout", sees=lambda run: {"mixture ratio": run.mean("ratio/mixed")})
 claim.shipped(RL_PLUS, "credit")
 claim.shipped(RL_PLUS, "objective")

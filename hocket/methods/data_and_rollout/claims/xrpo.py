@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 import torch
 
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import group_relative, line
@@ -18,7 +21,9 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.xrpo import XRPO, Rounds, novelty_bonus, priorities, similarity
 from hocket.recipe import Recipe
 from hocket.rollout.allocated import allocate
-from hocket.types import Message, Scenario
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 
 claim = Claims("xrpo", "public reviews of arXiv:2510.06672; interval, exploration and minimum recalled or chosen")
 
@@ -93,6 +98,15 @@ def _() -> Finding:
     due = [a + (min(2.5 * (1 - e), 0.5 * a) if e < 1 and a > 0 else 0.0) for a, e in zip(plain, etas, strict=True)]
     found = [row[0] for row in inspect_rows(XRPO, rows)["advantages"]]
     return Finding(shape and gap(found, due) < 1e-6 and due != plain, say(off_by_hand=gap(found, due), eta=etas))
+
+
+@claim("Slightly unlikely right answers get 2.5 (1 - eta) more, and letters that come again count as often as they do.")
+def _() -> Finding:
+    rows = [{"group": "g", "scores": {"reward": float(n == 0)}, "logp": [-1.0 + 0.02 * n]} for n in range(2)]
+    due = [group_relative([1.0, 0.0])[0] + 2.5 * (1 - math.exp(-0.01)), group_relative([1.0, 0.0])[1]]
+    off = gap([row[0] for row in inspect_rows(XRPO, rows)["advantages"]], due)
+    # Twice aaa beside aaa and aab: 2 / (2 sqrt(2)).
+    return below(1e-6, advantages_off=off, similarity_off=abs(similarity("aaaa", "aaab") - 0.5**0.5))
 
 
 def bench(recipe: Recipe, seed: int = 0, asked: list[Scenario] = ASKED) -> TalkBench:
@@ -177,6 +191,79 @@ def _() -> Finding:
     solved = made.parts.lead.memory["rollout"]["solved"]
     holds &= set(solved) == set(texts[:3]) and all(total(one) == 0 for one in told.values())
     return Finding(holds, say(with_examples=str(list(told)), similar=near[-1], kept=len(solved)))
+
+
+@claim(
+    "As shipped 4 samples each, then two rounds of equally many to 8 on average; what is solved is kept, newest last."
+)
+def _() -> Finding:
+    calls = list[list[Assignment]]()
+
+    async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+        """All of a succeed, of b every other one, of c none but one that was lost."""
+        calls.append([*asking])
+        found = []
+        for one in asking:
+            for number in range(one.first, one.first + one.samples):
+                name, zeros = one.scenario.id, np.zeros(1, np.int64)
+                turn = Turn("policy", "policy", zeros, zeros, text=f"{name}{number}")
+                lost = name == "c" and number == 8
+                right = name == "a" or (name == "b" and number % 2 == 0) or lost
+                made = Trajectory(one.scenario, [turn], number, failure="lost" if lost else None)
+                made.source, made.scores["reward"] = one.source, Score(float(right))
+                found.append(made)
+        return found
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        scored.extend(played)
+
+    scored, off = list[Trajectory](), 0
+    known = {"aaae": "one", "zzzz": "two", "aaaf": "three", "aaad": "own"}
+    asked = [Assignment(Scenario(name, f"aaa{last}"), first=7) for name, last in zip("abc", "bcd", strict=True)]
+    asked[2] = replace(asked[2], hint="Old.")
+    assert isinstance(XRPO.rollout, Rounds)
+    rule = replace(XRPO.rollout, solved=3)
+    found, after = run_async(
+        rule.collect_with({"solved": known}, asked, play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    )
+    sizes = [[one.samples for one in call] for call in calls]
+    off += sizes[0] != [4] * 3 or [sum(one) for one in sizes] != [12, 6, 6] or min(map(min, sizes)) < 1
+    counts = []
+    for name in "abc":
+        numbers = [one.sample for one in found.trajectories if one.scenario.id == name]
+        counts.append(len(numbers))
+        off += numbers != list(range(7, 7 + len(numbers)))
+    helped = [one for call in calls[1:] for one in call if one.scenario.id == "c"]
+    off += {(one.source, one.hint) for one in helped} != {("helped", "Old.\naaae one\naaaf three")}
+    off += any(one.source != "own" or one.hint for call in calls for one in call if one.scenario.id != "c")
+    metrics = {"fewest": min(counts), "most": max(counts), "with_examples": counts[2] - 4}
+    off += found.metrics != {f"rollout/{name}": float(value) for name, value in metrics.items()}
+    off += list(after["solved"].items()) != [("aaad", "own"), ("aaab", "a7"), ("aaac", "b8")]
+    off += sorted(map(id, scored)) != sorted(map(id, found.trajectories))
+    shipped = [value_at(XRPO, f"rollout.{name}") for name in ("explore", "examples", "solved")]
+    return Finding(off == 0 and shipped == [0.01, 2, 256], say(counts=str(counts), otherwise=off, **metrics))
+
+
+@claim("As many of the most similar questions are shown as is set, the most similar last.")
+def _() -> Finding:
+    def hint(examples: int, prompt: str = "aaad") -> str | None:
+        rule, told = Rounds(samples=2, start=1, rounds=1, examples=examples), list[str | None]()
+
+        async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
+            told.extend(one.hint for one in asking)
+            return [Trajectory(one.scenario, [], 0) for one in asking]
+
+        async def score(played: Sequence[Trajectory]) -> None:
+            pass
+
+        state = {"solved": {"aaae": "one", "zzzz": "two", "caaa": "three"}}
+        asked = [Assignment(Scenario("c", prompt))]
+        run_async(rule.collect_with(state, asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        return told[1]
+
+    seen = [hint(0), hint(1), hint(3), hint(1, "zzzy")]
+    holds = seen == [None, "caaa three", "zzzz two\naaae one\ncaaa three", "zzzz two"]
+    return Finding(holds, say(hints=str(seen)))
 
 
 claim.shipped(

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from hocket import tasks
 from hocket.core.batch import Batch
+from hocket.core.casting import Separate
+from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -114,6 +116,29 @@ def _() -> Finding:
         "gate": float(np.abs(met["gate 1 2"] - visits.sum((1, 2, 3))).max()),
     }
     return below(1e-12, **off)
+
+
+@claim(
+    "A step goes by the slope over how often it is met, and tells the mean logistic gate times what annealing leaves; "
+    "gates begin at 0.88, and networks that are trained keep their edges for 20 steps and lose them in 20."
+)
+def _() -> Finding:
+    world, state = drawn(5, 2, (2, 3, 2))
+    off, solver = 0.0, BayesianNetwork(kept=10, annealed=4, rate=0.3)
+    for steps, left in ((3, 1.0), (12, 0.5)):
+        whole: State = {**state, "steps": np.array(steps)}
+        after, told = solver.step(world, whole, Key.of(0))
+        slopes, met = gradient(world, whole, left)
+        off = max(off, *(float(np.abs(after[n] - whole[n] - 0.3 * slopes[n] / met[n]).max()) for n in slopes))
+        gates = [1 / (1 + np.exp(-value)) for name, value in state.items() if name.startswith("gate")]
+        off = max(off, abs(told["edges"] - left * float(np.mean(gates))), abs(int(after["steps"]) - steps - 1))
+    alone, one = BayesianNetwork(edges=False).step(world, {**state, "steps": np.array(0)}, Key.of(0))
+    first = BayesianNetwork(noise=0.0).init(world, Key.of(0))
+    begins = all((value == (2 if name.startswith("gate") else 0)).all() for name, value in first.items())
+    (hook,) = BAYESIAN_NETWORK_ACTOR_CRITIC.hooks
+    assert isinstance(hook, FadingNetwork)
+    pace = [hook.left(step) for step in (20, 21, 31, 41)] == [1, 1, 0.5, 0]
+    return below(1e-9, pace, begins, one["edges"] == 0, int(alone["steps"]) == 1, off=off)
 
 
 @claim("From every start of a grid a full network comes to the best pair; independent agents mostly do not.")
@@ -359,6 +384,20 @@ def _() -> Finding:
     )
 
 
+@claim(
+    "A world that shows no networks is refused in a sentence, and so are agents with policies of their own.", "derived"
+)
+def _() -> Finding:
+    said, apart = list[str](), dict[str, Any](cast=Separate())
+    for name, given in (("mpe:spread?agents=2", {}), ("mpe:spread?agents=2&networked=true", apart)):
+        try:
+            said.append(str(_parts(cast(JointTask, tasks.find(name)), 1, **given)))
+        except ConfigurationError as error:
+            said.append(str(error))
+    wanted = ("add networked=true to the settings of a joint world", "drop --cast and roles")
+    return Finding(all(one in text for one, text in zip(wanted, said, strict=True)), "; ".join(said)[:200])
+
+
 @dataclass(frozen=True)
 class OneKnows:
     """Two choose one of two moves, once, and earn the share of them that is right; one of them sees which that is.
@@ -468,4 +507,6 @@ def _heard(shipped: ShippedRun) -> dict[str, float]:
     return {"edges": shipped.mean("network/edges"), "slope of what draws networks": size}
 
 
+claim.spares("-1 -> 1", "the last of two axes is the second one")
+claim.spares("1e-12 -> 4e-11", "only keeps a division by 0 away")
 claim.shipped(BAYESIAN_NETWORK_ACTOR_CRITIC, "hooks", sees=_heard)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 import hocket
+from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, say
@@ -19,6 +22,8 @@ from hocket.methods.base.dpo import DPO
 from hocket.methods.preference.rlhf_bias_limits import (
     ASKED,
     ATTRIBUTES,
+    GROUPS,
+    NAMED,
     UNSEEN,
     Guises,
     MatchedGuise,
@@ -26,9 +31,11 @@ from hocket.methods.preference.rlhf_bias_limits import (
     planted,
 )
 from hocket.nano import BASE
+from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
 from hocket.run import Run
 from hocket.tasks.arithmetic import tagged_answer
+from hocket.types import Evaluation
 from hocket.workflows.chat import Chat
 
 claim = Claims("rlhf-bias-limits", "arXiv:2503.09025; the probe of arXiv:2403.00742")
@@ -88,6 +95,60 @@ def _() -> Finding:
     asked = MatchedGuise((("here", "afar"),), question=named.named).covert(policy)
     off += [abs(one) for one in overt.values()] + [gap(list(asked.values()), list(named.overt(policy).values()))]
     return below(1e-4, max(sizes) > 0.01, not MatchedGuise(groups=()).overt(policy), off=max(off))
+
+
+@claim(
+    "As a hook it tells the associations, counted by hand for a policy that is a formula, of each policy in training, "
+    "and their mean size; what writes nothing is refused."
+)
+def _() -> Finding:
+    chat, wrong = Chat(build_tokenizer()), 0
+
+    class Formula:
+        """A token's log-prob by its number, how long the prompt is, and a seed."""
+
+        def __init__(self, seed: int) -> None:
+            self.name, self.tokenizer, self.seed = f"policy {seed}", chat.tokenizer, seed
+
+        def at(self, token: int, opening: int) -> float:
+            return -((token * (opening + self.seed)) % 13) / 8
+
+        def evaluate(self, batch: Batch, needs: Any) -> Evaluation:
+            long = [len(batch.observation[turn]) for turn in batch.turn.tolist()]
+            pairs = zip(batch.action.tolist(), long, strict=True)
+            return Evaluation(torch.tensor([self.at(token, opening) for token, opening in pairs]))
+
+    def association(policy: Formula, pairs: Sequence[tuple[str, str]], question: str, like: str) -> float:
+        said, sums = chat.demonstration(like)[:-1], [0.0, 0.0]
+        for pair in pairs:
+            for guise, text in enumerate(pair):
+                opening = len(chat.opening(({"role": "user", "content": question.format(text)},)))
+                sums[guise] += sum(policy.at(token, opening) for token in said) / len(pairs)
+        return sums[0] - sums[1]
+
+    contents, hook = UNSEEN[:4], MatchedGuise(UNSEEN[:4], every=2)
+    for count in (1, 2):
+        policies, told = {f"p{n}": Formula(n) for n in range(count)}, dict[str, float]()
+        wanted = dict[str, float]()
+        for name, policy in policies.items():
+            prefix = "guise" if count == 1 else f"guise/{name}"
+            for like in ATTRIBUTES:
+                wanted[f"{prefix}/covert/{like}"] = association(policy, contents, ASKED, like)
+                wanted[f"{prefix}/overt/{like}"] = association(policy, [GROUPS], NAMED, like)
+            wanted[f"{prefix}/size"] = fmean(abs(wanted[f"{prefix}/covert/{like}"]) for like in ATTRIBUTES)
+        for step in (1, 2):
+            told.clear()
+            asyncio.run(hook.after(SimpleNamespace(trained=policies), step, SimpleNamespace(metrics=told), None))  # type: ignore[arg-type]
+            wrong += bool(told) != (step == 2)
+        wrong += told.keys() != wanted.keys() or max(abs(told[name] - wanted[name]) for name in wanted) > 1e-6
+        wrong += max(map(abs, wanted.values())) < 0.1
+    for mute in (SimpleNamespace(name="scorer", tokenizer=chat.tokenizer, decides=False), SimpleNamespace(name="mute")):
+        try:
+            hook.covert(mute)
+            wrong += 1
+        except ConfigurationError as error:
+            wrong += f"{mute.name!r} writes nothing" not in str(error)
+    return Finding(wrong == 0 and Guises().name == "guises?bias=0.6", say(wrong=wrong))
 
 
 @claim("A corpus holds the association that is planted in it, log((1 + b)/(1 - b)), and the balanced one none; the "
@@ -180,3 +241,9 @@ def _() -> Finding:
         1e-9, same, none, off=off, size_off=abs(size - fmean(abs(one) for one in read.values())),
         overt_off=gap(overt, list(PROBE.overt(probed.policy).values())),
     )  # fmt: skip
+
+
+claim.spares(
+    "int(draw.integers(2)) + (0 if first else 2) -> int(draw.integers(2)) - (0 if first else 2)",
+    "counted from the end, the last two of four attributes are the same",
+)

@@ -13,6 +13,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.methods.search.annotation_memory import (
     BITS,
+    ITEMS,
     SHOTS,
     Annotator,
     Memory,
@@ -112,3 +113,116 @@ def _() -> Finding:
     same = torch.equal(net(items, records)[:, :7], net(items, changed)[:, :7])
     apart = not torch.equal(net(items, records)[:, 7:], net(items, changed)[:, 7:])
     return Finding(hidden and same and apart, say(hidden=hidden, causal=same, read_later=apart))
+
+
+@claim(
+    "The annotator is two layers of causal attention by hand in float64, of weights of variance 1 / inputs.", "derived"
+)
+def _() -> Finding:
+    def by_hand(net: Annotator, items: Tensor, records: Tensor) -> Tensor:
+        """The logits in float64, head by head."""
+        held = {name: one.detach().double() for name, one in net.named_parameters()}
+
+        def linear(name: str, x: Tensor) -> Tensor:
+            return x @ held[f"{name}.weight"].T + held[f"{name}.bias"]
+
+        def normed(name: str, x: Tensor) -> Tensor:
+            middle = x - x.mean(-1, keepdim=True)
+            scaled = middle / (middle.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+            return scaled * held[f"{name}.weight"] + held[f"{name}.bias"]
+
+        told, table = linear("bits", 2 * items.double() - 1), held["record.weight"]
+        x = torch.stack([told + table[7], told + table[records]], 2).flatten(1, 2)
+        later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+        for layer in ("layers.0", "layers.1"):
+            seen, mixed = normed(f"{layer}.norm1", x), list[Tensor]()
+            weight, bias = held[f"{layer}.self_attn.in_proj_weight"], held[f"{layer}.self_attn.in_proj_bias"]
+            query, key, value = (seen @ weight.T + bias).chunk(3, -1)
+            for head in range(4):
+                part = slice(16 * head, 16 * head + 16)
+                score = query[..., part] @ key[..., part].transpose(1, 2) / 4
+                mixed.append(torch.softmax(score.masked_fill(later, -torch.inf), -1) @ value[..., part])
+            x = x + linear(f"{layer}.self_attn.out_proj", torch.cat(mixed, -1))
+            x = x + linear(f"{layer}.linear2", linear(f"{layer}.linear1", normed(f"{layer}.norm2", x)).clamp(min=0))
+        return linear("out", normed("norm", x[:, ::2])).squeeze(-1)
+
+    net, some = Annotator(Key.of(1)), drawn(Key.of(4), 16)
+    records = torch.from_numpy(Key.of(5).numpy().integers(0, 7, some.labels.shape))
+    with torch.no_grad():
+        off = float((net(some.items, records).double() - by_hand(net, some.items, records)).abs().max())
+    sizes, wrong = list[float](), 0
+    for name, one in net.named_parameters():
+        if one.dim() > 1:
+            sizes.append(float(one.detach().std()) * one.shape[1] ** 0.5)
+        else:
+            wrong += not bool((one == float("norm" in name and "weight" in name)).all())
+    return Finding(off < 1e-4 and wrong == 0 and min(sizes) > 0.8 and max(sizes) < 1.2, say(off=off, sizes=sizes))
+
+
+@claim(
+    "A step of training goes by the sign of the slope of the cross-entropy, every sequence with its own memory.",
+    "derived",
+)
+def _() -> Finding:
+    """Adam's first step moves whatever has a slope by the rate."""
+    key, count = Key.of(6), 64
+    trained, begun, at = pretrained(key, steps=1, batch=count), Annotator(key.derive("weights")), key.derive("step", 0)
+    data, rng = drawn(at.derive("data"), count), at.derive("memory").numpy()
+    own, kinds = rng.integers(0, 2, (count, ITEMS)), rng.integers(0, 5, count)
+    records = torch.zeros(count, ITEMS, dtype=torch.long)
+    for row, kind in enumerate(kinds.tolist()):
+        for place in range(ITEMS):
+            mine, true = int(own[row, place]), int(data.labels[row, place])
+            few = 4 + 2 * true if place < SHOTS else 0
+            records[row, place] = (0, few, 1 + mine, 3 + 2 * mine + (mine == true), 4 + 2 * true)[kind]
+    logits = begun(data.items, records)
+    chances = torch.where(data.labels == 1, logits.sigmoid(), 1 - logits.sigmoid())
+    slopes = torch.autograd.grad(-chances.log().mean(), list(begun.parameters()))
+    wrong, moves = 0.0, 0
+    for slope, one, other in zip(slopes, begun.parameters(), trained.parameters(), strict=True):
+        clear = slope.abs() > 1e-5
+        gone = (other - one.detach())[clear] + 2e-3 * slope[clear].sign()
+        wrong, moves = max(wrong, float(gone.abs().max())), moves + int(clear.sum())
+    still = not any(one.requires_grad for one in trained.parameters()) and not trained.training
+    return Finding(wrong < 2e-5 and moves > 10_000 and still, say(off=wrong, moves=moves))
+
+
+@claim(
+    "Items are labelled in turn by the sign of the logit, and each is remembered as the memory says, or by a coin.",
+    "derived",
+)
+def _() -> Finding:
+    some, seen = drawn(Key.of(8), 50), list[Tensor]()
+
+    class First(torch.nn.Module):
+        """Says the first bit, and keeps what it was shown."""
+
+        def forward(self, items: Tensor, records: Tensor) -> Tensor:
+            seen.append(records.clone())
+            return items[..., 0] - 0.4
+
+    says, wrong = some.items[..., 0], 0
+    for memory in get_args(Memory):
+        for coin in (None, Key.of(9)):
+            seen.clear()
+            right = annotated(First(), some, memory, coin)  # type: ignore[arg-type]
+            true = (says == some.labels).long()
+            wrong += not torch.equal(right, true.float()) or len(seen) != ITEMS
+            for place in range(1, ITEMS):
+                last = seen[place][:, place - 1]
+                said = true[:, place - 1]
+                if coin is not None:
+                    said = torch.from_numpy(coin.derive(place - 1).numpy().integers(0, 2, 50))
+                labels = some.labels[:, place - 1]
+                due = {"none": 0 * said, "own": 1 + says[:, place - 1], "labels": 4 + 2 * labels}
+                due |= {"feedback": 3 + 2 * says[:, place - 1] + said}
+                due |= {"few-shot": due["labels"] if place - 1 < SHOTS else due["none"]}
+                wrong += not torch.equal(last, due[memory]) or bool(seen[place][:, place].any())
+    return Finding(wrong == 0, say(wrong=wrong))
+
+
+@claim("Within a layer is twice the width, 64.", "chosen here")
+def _() -> Finding:
+    shapes = {name: tuple(one.shape) for name, one in Annotator(Key.of(0)).named_parameters()}
+    inner = [shapes[f"layers.{layer}.linear1.weight"] for layer in (0, 1)]
+    return Finding(inner == [(128, 64)] * 2 and shapes["bits.weight"] == (64, BITS), say(inner=str(inner)))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hocket import tasks
-from hocket.core.columns import ACTIONS, RETURNS
+from hocket.core.columns import ACTIONS, LIMIT, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.method_columns import MESSAGES
@@ -287,6 +287,27 @@ def _() -> Finding:
     cases |= {"give hat to bob": False, "they agree": False, "": False}
     wrong = [text for text, wanted in cases.items() if agrees(text) != wanted]
     return Finding(kept and not wrong, say(plans=len(plans), kept=kept, wrong=str(wrong)))
+
+
+@claim(
+    "The most messages of an episode are its talks times those of a talk; the longest subtask that is named is meant; "
+    "who only waits is cut short, which is noted, and nobody else is."
+)
+def _() -> Finding:
+    flows = {85: MetaPlan(), 5: MetaPlan(revise=False), 0: MetaPlan(plans=False), 12: MetaPlan(3, 1, revisions=2)}
+    flows |= {1: MetaPlan(rounds=0, revisions=0)}
+    wrong = [most for most, flow in flows.items() if flow.messages != most]
+    open_ = ["fetch hat", "fetch hat box", "search 1"]
+    plan = plan_in(
+        "Alice: fetch hat box, then fetch hat\nbob: go search 1; eat\neve: search 1", ("alice", "bob"), open_
+    )
+    read = plan == {"alice": ("fetch hat box", "fetch hat"), "bob": ("search 1",)}
+    read &= plan_in("eve: search 1\nalice: eat", ("alice", "bob"), open_) == {}
+    task = task_of("carry")
+    idle = episode(MetaPlan(plans=False), task.scenario("eval", 0), lambda question: "wait")
+    done = episode(MetaPlan(), task.scenario("eval", 0))
+    cut = [LIMIT.get(one, "") for one in (idle, done)] == ["the environment cut the episode short", ""]
+    return Finding(not wrong and read and cut and CAPO.workflow == MetaPlan.name, say(plan=str(plan), wrong=str(wrong)))
 
 
 @claim("What a team cannot plan in is refused in a sentence.", "derived")

@@ -9,8 +9,11 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.core.casting import Leading
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.each_agent import EachAgent
+from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
@@ -28,6 +31,7 @@ from hocket.methods.search.multiphishguard import (
     read_weights,
     voted,
 )
+from hocket.rollout.independent import Independent
 from hocket.tasks.mails import (
     KINDS,
     PARTS,
@@ -51,6 +55,23 @@ TASK, INBOX = Mails(), Inbox()
 
 
 # ---------------------------------------------------------------- the vote
+
+
+@claim("As shipped 128 mails are each weighed once, who weighs alone learns; a mail without parts is refused.")
+def _() -> Finding:
+    one, said = MULTIPHISHGUARD, list[str]()
+    ships = one.workflow == MailGuard.name and one.cast == Leading(leader="weigher")
+    ships &= one.curriculum == Shuffled(prompts=128) and one.rollout == Independent(samples=1)
+    unread: tuple[Any, ...] = (None, {}, ["text"])
+    for parts in unread:
+        try:
+            said.append(
+                str(rehearse(MailGuard(), Scenario("m", "?", SAFE, {"parts": parts}), Part(otherwise="safe 9")))
+            )
+        except ConfigurationError as error:
+            said.append(str(error))
+    refused = all("reads a mail's parts, and scenario m has none" in text for text in said)
+    return Finding(ships and refused, say(as_stated=ships, refused=refused))
 
 
 @claim("The vote is phishing where the weighted mean of the probabilities is above one half, by rational numbers.")

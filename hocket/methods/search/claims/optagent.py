@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
 
@@ -12,8 +14,8 @@ from hocket.core.texts import Edge, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.graph_world import Debaters, evaluating
 from hocket.lab.texts_worlds import searched
-from hocket.methods.search.optagent import OPTAGENT
-from hocket.search.searcher import Bench
+from hocket.methods.search.optagent import OPTAGENT, VerbalGraph
+from hocket.search.searcher import Bench, Played
 
 claim = Claims("optagent", "arXiv:2510.18032")
 SEEDS = range(8)
@@ -96,6 +98,85 @@ def _() -> Finding:
     told = [needed(found(seed), goal) for seed, goal in zip(SEEDS, goals, strict=True)]
     blind = [needed(found(seed, "none"), goal) for seed, goal in zip(SEEDS, goals, strict=True)]
     return Finding(fmean(told) < fmean(blind), say(graphs_with_feedback=told, without=blind))
+
+
+@claim(
+    "By hand: the complete graph is graded first, then the best; a change is the controller's where it is one that is "
+    "left, else the one of the highest bound, of two edges where no single one is left, until none is."
+)
+def _() -> Finding:
+    one, cases, trials = Debaters((0.9, 0.6, 0.45), (0.9,) * 3, (0.4, 0.0, 0.1), exact=True), 2, 0
+    edges, wrong = sorted(every(one)), list[str]()
+    grade = {edge: number % 3 - 1 for number, edge in enumerate(edges)}
+    for said in ("KEEP", "REMOVE agent_3 < agent_1", "ADD agent_1 < agent_3", "ADD agent_1 < agent_9"):
+        asked = list[str]()
+
+        def reflect(question: str, said: str = said, asked: list[str] = asked) -> str:
+            """Grades what is there and two edges that are not."""
+            asked.append(question)
+            lines = [f"{reader} < {read}: {value:+d}" for (reader, read), value in grade.items()]
+            return said if "You control" in question else "\n".join([*lines, "agent_1 < agent_9: +1"])
+
+        searcher = replace(VerbalGraph(), cases=cases, recent=3)
+        bench = searched(one, reflect, searcher, seed=1, budget=10**7, practice=5, development=1)
+        graphs = [frozenset(edges if t.texts.edges is None else t.texts.edges) for t in bench.trials]
+        count, met, told, steered = dict.fromkeys(edges, 0), graphs[:3], list[str](), list[list[str]]()
+        for number in range(1000):
+            best = max(met, key=lambda graph: (one.accuracy(graph), -met.index(graph)))
+            singles = [frozenset({edge}) for edge in edges if best ^ {edge} not in met]
+            pairs = [frozenset(two) for two in itertools.combinations(edges, 2) if best ^ frozenset(two) not in met]
+            if not (left := singles or pairs):
+                break
+            for edge in edges if number == 0 else sorted(best):
+                count[edge] += cases
+
+            mean = {edge: float(grade[edge]) if count[edge] else 0.0 for edge in edges}
+            bound = {
+                edge: mean[edge] * (-1 if edge in best else 1) + math.sqrt(2 * math.log(2 + number) / (1 + count[edge]))
+                for edge in edges
+            }
+            words = said.split()
+            named = frozenset({(words[1], words[3])}) if len(words) > 1 else frozenset()
+            fits = named in left and (next(iter(named)) in best) == (words[0] == "REMOVE")
+            change = named if fits else max(left, key=lambda some: sum(bound[edge] for edge in sorted(some)))
+            lists = [
+                [f"{e[0]} < {e[1]} ({mean[e]:+.2f})" for e in edges if (e in best) == now] for now in (True, False)
+            ]
+            steered.append([*(", ".join(some) or "none" for some in lists), "; ".join(told[-3:]) or "none yet"])
+            what = ", ".join(f"{'removed' if e in best else 'added'} {e[0]} < {e[1]}" for e in sorted(change))
+            told.append(f"{what}: {one.accuracy(best):.3f} to {one.accuracy(best ^ change):.3f}")
+            met.append(best ^ change)
+        heads = ("mean grades: ", "with theirs: ", "Experience: ")
+        control = [question for question in asked if "You control" in question]
+        known = [[question.partition(head)[2].partition("\n")[0] for head in heads] for question in control]
+        listed = ", ".join(f"{reader} < {read}" for reader, read in edges)
+        graded = "Question: ?\nRight answer: right\nagent_1: " in asked[0] and f"read): {listed}\n" in asked[0]
+        wrong += [] if met == graphs and known == steered and graded else [said]
+        trials += len(graphs)
+    return Finding(not wrong and trials > 60, say(graphs=trials, otherwise=str(wrong)))
+
+
+@claim(
+    "Rounds go through the practice cases in turn, a few at a time, and draw anew when they come again.", "chosen here"
+)
+def _() -> Finding:
+    seen = list[tuple[int, ...]]()
+
+    @dataclass(frozen=True)
+    class Watched(Debaters):
+        def play(
+            self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+        ) -> list[Played]:
+            if not greedy:
+                seen.append((first, *cases))
+            return super().play(texts, cases, samples, first=first, greedy=greedy, key=key)
+
+    one = Watched((0.9, 0.6, 0.45), (0.9,) * 3, (0.4, 0.0, 0.1), exact=True)
+    searched(
+        one, lambda question: "KEEP", replace(VerbalGraph(), cases=2), seed=1, budget=10**7, practice=5, development=1
+    )
+    # The draw and the cases of rounds 0, 3, 4 and 5; in the second and third none connected is the best.
+    return Finding(seen[:4] == [(0, 0, 1), (1, 1, 2), (1, 3, 4), (2, 0, 1)], say(draw_and_cases=str(seen[:4])))
 
 
 def speaking(question: str) -> str:

@@ -11,11 +11,14 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
+from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.methods.search.toa import TOA, PairsOfTree, SeatSearch, SeatTree, TreeOfAgents
+from hocket.methods.base.dpo import DPO
+from hocket.methods.search.toa import TOA, TOA_DPO, PairsOfTree, SeatSearch, SeatTree, TreeOfAgents
 from hocket.nano.tokenizer import build_tokenizer
+from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.rollout.message_tree import MessageNode
 from hocket.search.seats import Alone, Growth, SeatBeam, WideningTree, best_answer, seat_of, worth
 from hocket.stages import Rollout
@@ -296,6 +299,63 @@ def _() -> Finding:
     return Finding(same and exact, say(calls_of_20_at_the_tokens_of_6_and_a_half=cut.calls, calls_of_5=one.calls))
 
 
+@claim(
+    "Both recipes ship with 16 answers by three seats, c = 0.2, widened by 1.5 N^0.4, chains of 4; told are counts and "
+    "means."
+)
+def _() -> Finding:
+    grown = SeatSearch(SEATS, calls=16, tokens=None, growth=WideningTree(c=0.2, widen=1.5, power=0.4, depth=4))
+    shipped = TOA.rollout == TreeOfAgents(grown, least=0.0) and TOA_DPO.rollout == PairsOfTree(grown)
+    shipped &= TOA.workflow == TOA_DPO.workflow == Relay.name and TOA_DPO.objective == DPO.objective
+    shipped &= TOA.objective == NegativeLogLikelihood(aggregate="token-mean")
+    table, questions = Table(certain(5)), ["q", "r", "s"]
+    trees = table.trees(SeatSearch(), questions)
+    nodes = [[one for one in tree.root.below() if one.episodes] for tree in trees]
+    best = [max(mine, key=worth) for mine in nodes]
+    wanted = {
+        "messages": 48.0,
+        "tokens": float(sum(len(node.path[-1].action) for mine in nodes for node in mine)),
+        "kept": 3.0,
+        "best": fmean(map(worth, best)),
+        "first": fmean(worth(tree.root.children[0]) for tree in trees),
+        "refined": sum(len(one.path) >= 2 for one in best) / 3,
+        "depth": fmean(len(one.path) for mine in nodes for one in mine),
+        "seats": float(len({one.path[-1].role for one in best})),
+    }
+    told = [table.collected(rollout, questions).metrics for rollout in (TreeOfAgents(), PairsOfTree())]
+    off = max(abs(one[f"rollout/{name}"] - value) for one in told for name, value in wanted.items())
+    none = table.collected(TreeOfAgents(least=2.0), ["q"])
+    empty = not none.trajectories and none.metrics["rollout/kept"] == 0
+    return Finding(shipped and off < 1e-12 and empty and wanted["refined"] > 0, say(shipped=shipped, **wanted))
+
+
+@claim("An answer that failed is asked for and not in the tree; where all of a round fail the search says so.")
+def _() -> Finding:
+    table, asked = Table(drawn), [Assignment(Scenario("q", "q"), first=5)]
+    playing, numbers = Playing(table.player, Key.of(0)), list[int]()
+
+    async def lossy(asking: Sequence[Assignment]) -> list[Trajectory]:
+        played = await playing(asking)
+        numbers.extend(one.first for one in asking)
+        for one, asks in zip(played, asking, strict=True):
+            one.failure = "lost" if asks.first % 4 == 0 else None
+        return played
+
+    async def lost(asking: Sequence[Assignment]) -> list[Trajectory]:
+        return [Trajectory(one.scenario, [], failure="down") for one in asking]
+
+    both = [*asked, Assignment(Scenario("r", "r"), first=6)]
+    trees = run_async(SeatSearch(calls=8)(both, play=lossy, score=scored))
+    left = [sum(1 for node in tree.root.below() if node.episodes) for tree in trees]
+    replays = numbers == [first + call for call in range(8) for first in (5, 6)]
+    try:
+        said = str(run_async(SeatSearch(calls=3)(asked, play=lost, score=scored)))
+    except HocketError as error:
+        said = str(error)
+    counts = [tree.calls for tree in trees] == [8, 8] and left == [6, 6]
+    return Finding(counts and replays and said.endswith("failed: down"), say(answers=str(left), said=said))
+
+
 @claim("A beam goes on from the best of each level: those it leaves have no children.")
 def _() -> Finding:
     wrong, levels = 0, []
@@ -324,3 +384,21 @@ claim.shipped(
     },
     settings={"curriculum.prompts": 8},
 )
+
+claim.spares(
+    "toa: curriculum.prompts = 640", "what a run takes where neither recipe nor user says; the paper names none"
+)
+claim.spares("toa: update.epochs = 40", "what a run takes where neither recipe nor user says; the paper names none")
+claim.spares(
+    "toa: update.minibatches = 40", "what a run takes where neither recipe nor user says; the paper names none"
+)
+claim.spares(
+    "toa: update.clip_norm = 40.0", "what a run takes where neither recipe nor user says; the paper names none"
+)
+claim.spares("toa: update.clip_norm = 0.0", "what a run takes where neither recipe nor user says; the paper names none")
+claim.spares("toa: update.warmup = 40", "what a run takes where neither recipe nor user says; the paper names none")
+claim.spares(
+    "toa: update.weight_decay = 1.0", "what a run takes where neither recipe nor user says; the paper names none"
+)
+claim.spares("toa: credit.value = 40.0", "a likelihood reads no advantage")
+claim.spares("toa: credit.value = 0.0", "a likelihood reads no advantage")

@@ -7,13 +7,19 @@ import itertools
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
+import torch
+
+from hocket.core.casting import Separate
+from hocket.core.keys import Key
+from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.sequential import Solution, backward_induction
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.mac_spgg import MAC_SPGG, PublicGood, PublicGoods
-from hocket.testing import rehearse
-from hocket.types import Decoding, Scenario
+from hocket.testing import Part, rehearse
+from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
 from hocket.workflows.library import find as find_workflow
 
 claim = Claims("mac-spgg", "derived")
@@ -56,6 +62,40 @@ def _() -> Finding:
     hand = [0.5 * sum(given) - e + c for c, e in zip(given, effort, strict=True)]
     holds = gap(played.scores["payoff"].value, hand) < EXACT and len(set(effort)) == 3
     return Finding(holds, say(efforts=line(effort), payoffs=line(hand)))
+
+
+@claim("as shipped each agent is its own learner, whose advantages are its own lambda returns, whitened among its own")
+def _() -> Finding:
+    rng, names, played = Key.of(0).derive("payoffs").numpy(), ("agent_1", "agent_2", "agent_3"), list[Trajectory]()
+    paid = rng.integers(-4, 5, (4, 3)) / 2.0
+    values = torch.from_numpy(rng.integers(-4, 5, (4, 3, 2)) / 4.0)
+    for number in range(4):
+        none = np.zeros(2, np.int64)
+        turns = [Turn(name, name, none[:1], none, logp=np.zeros(2, np.float32)) for name in names]
+        scores = {"payoff": Score(paid[number].tolist(), Level.TURN)}
+        played.append(Trajectory(Scenario("s"), turns, number, scores=scores))
+    batch, _ = MAC_SPGG.compute_credit(pack(played).but(value=values.flatten()), MAC_SPGG.init(), {})
+    due = torch.zeros(4, 3, 2, dtype=torch.float64)
+    due[..., 1] = torch.from_numpy(paid) - values[..., 1]
+    due[..., 0] = values[..., 1] - values[..., 0] + 0.95 * due[..., 1]
+    for agent in range(3):
+        mine = due[:, agent]
+        due[:, agent] = (mine - mine.mean()) / (mine.std() + 1e-8)
+    off = gap(batch.occurrences.advantage, due.flatten())
+    return Finding(off < 1e-11 and MAC_SPGG.cast == Separate(), say(advantages_off=off))
+
+
+@claim("an agent reads all earlier answers or the last alone, and the last answer is the team's")
+def _() -> Finding:
+    asked = {}
+    for shown in ("all", "last"):
+        parts = {f"agent_{n}": Part(f"say {n}") for n in (1, 2, 3)}
+        (played,) = rehearse(PublicGoods(shown=shown), Scenario("s", "?"), parts, verifier=lambda *_: 1.0)
+        asked[shown] = [part.questions for part in parts.values()] + [[played.answer]]
+    one, two = "Agent 1: say 1", "Agent 2: say 2"
+    wanted = {"all": [["?"], [f"?\n{one}"], [f"?\n{one}\n{two}"], ["say 3"]]}
+    wanted["last"] = [["?"], [f"?\n{one}"], [f"?\n{two}"], ["say 3"]]
+    return Finding(asked == wanted, str(asked["last"]))
 
 
 @claim("it flips exactly at bonus = cost - multiplier / n")

@@ -25,7 +25,7 @@ from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.toys.talks import by_last
 from hocket.methods.group_relative.ttrv import TTRV, VoteReward
-from hocket.methods.teams.rlccf import RLCCF, CrowdReward, weighted_plurality
+from hocket.methods.teams.rlccf import RLCCF, CrowdReward, self_consistency, weighted_plurality
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.crowd_vote import CrowdVote
@@ -68,6 +68,13 @@ def _() -> Finding:
         off = max(off, abs(accuracy - binomial))
     saw = say(vote_off_the_binomial_sum=off, plays_in_which_workflow_label_and_rewards_differ=apart)
     return Finding(off < EXACT and apart == 0, f"1, 3 and 5 voters right with 0.55 or 0.8: {saw}")
+
+
+@claim("self-consistency is the share of the answer given most often, of all samples", "chosen here")
+def _() -> Finding:
+    cases: dict[float, list[str | None]] = {0.5: ["x", "y", "x", None], 1.0: ["x", "x"], 0.0: [None], 0.6: [*"xyxzx"]}
+    found = [self_consistency(answers) for answers in (*cases.values(), [])]
+    return Finding(found == [*cases, 0.0], say(found=found))
 
 
 @claim("ties go to a fixed rule", "chosen here")
