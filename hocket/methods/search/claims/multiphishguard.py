@@ -9,8 +9,11 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.core.casting import Leading
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.each_agent import EachAgent
+from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
@@ -28,6 +31,7 @@ from hocket.methods.search.multiphishguard import (
     read_weights,
     voted,
 )
+from hocket.rollout.independent import Independent
 from hocket.tasks.mails import (
     KINDS,
     PARTS,
@@ -359,6 +363,36 @@ def best_attacked(part: str) -> float:
     return sum(
         max(chances.get(what, 0.0) for what in {looks for looks, _ in signs}) for (_, signs), chances in rows.items()
     )
+
+
+@claim("128 mails are weighed once each, and the weigher alone learns; who may be asked is a role, and nobody else.")
+def _() -> Finding:
+    settings = (
+        MULTIPHISHGUARD.curriculum == Shuffled(prompts=128),
+        MULTIPHISHGUARD.rollout == Independent(samples=1),
+        MULTIPHISHGUARD.cast == Leading(leader="weigher"),
+        MULTIPHISHGUARD.credit == EachAgent(PPO.credit),
+        MULTIPHISHGUARD.workflow == "mail-guard",
+    )
+    roles = {
+        MailGuard(): (*PARTS, "weigher", "adversary"),
+        MailGuard(attacked=0.0): (*PARTS, "weigher"),
+        MailGuard(learnt=False): (*PARTS, "adversary"),
+        MailGuard(attacked=0.0, learnt=False, explain=True): (*PARTS, "explainer"),
+    }
+    asked = all(guard.roles == due for guard, due in roles.items())
+    return Finding(all(settings) and asked and MailGuard().attacked == 0.25, say(settings=sum(settings), roles=asked))
+
+
+@claim("A scenario without parts of a mail is refused.")
+def _() -> Finding:
+    refused, script = 0, {name: [said] for name, said in SAID.items()}
+    for metadata in ({"kind": "bank"}, {"kind": "bank", "parts": {}}, {"kind": "bank", "parts": "text"}):
+        try:
+            rehearse(MailGuard(attacked=0.0, learnt=False), replace(mail(SAFE), metadata=metadata), script)
+        except ConfigurationError as error:
+            refused += "column parts" in str(error)
+    return Finding(refused == 3, say(refused=refused))
 
 
 def seen(run: ShippedRun) -> dict[str, float]:

@@ -7,12 +7,15 @@ import itertools
 from dataclasses import replace
 from statistics import fmean
 
+from hocket.core.casting import Separate
+from hocket.credit.each_agent import EachAgent
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.sequential import Solution, backward_induction
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.methods.teams.mac_spgg import MAC_SPGG, PublicGood, PublicGoods
-from hocket.testing import rehearse
+from hocket.methods.base.ppo import PPO
+from hocket.methods.teams.mac_spgg import CONTRIBUTIONS, EFFORTS, MAC_SPGG, PublicGood, PublicGoods
+from hocket.testing import Part, rehearse
 from hocket.types import Decoding, Scenario
 from hocket.workflows.library import find as find_workflow
 
@@ -114,6 +117,57 @@ def _() -> Finding:
 def _() -> Finding:
     unique, ends = solved(3, 1.0, 3.0).plays == {(1.0,) * 3}, learnt(1.0, 3.0)
     return Finding(unique and sum(one < 0.4 for one in ends) >= 3, f"B = n: {say(predicted=1, learners=line(ends))}")
+
+
+@claim("payoffs are u_i = rho/n sum_j q_j - k e_i + g q_i [sum_j q_j >= B], by hand; usually 1.5, 1, 1 and no B")
+def _() -> Finding:
+    off, given = [], (0.2, 0.9, 0.4)
+    for threshold, efforts in itertools.product((None, 0.0, 1.5, 1.75), (None, (0.5, 0.1, 0.3))):
+        found = PublicGood(2.4, 0.7, 0.6, threshold)(given, efforts)
+        paid = threshold is None or threshold <= 1.5
+        spent = efforts or given
+        off.append(
+            gap(found, [0.8 * 1.5 - 0.7 * e + (0.6 * q if paid else 0) for q, e in zip(given, spent, strict=True)])
+        )
+    usual = gap(PublicGood()(given), [0.5 * 1.5 - q + q for q in given])
+    same = PublicGoods().game == PublicGood(1.5, 1.0, 1.0, 0.0)
+    return Finding(max(*off, usual) < EXACT and same, say(off=max(off), usual=usual))
+
+
+@claim("an agent reads all earlier answers, a line each, or the last alone; contributions and efforts are told")
+def _() -> Finding:
+    read, told, right = {}, [], lambda text, _: float(text == "two")
+    for shown in ("all", "last"):
+        parts = [Part(word) for word in ("one", "two", "three")]
+        flow = PublicGoods(effort="quality" if shown == "last" else "length", shown=shown)
+        script, usual = dict(zip(flow.roles, parts, strict=True)), replace(Decoding(), max_tokens=32)
+        (played,) = rehearse(flow, Scenario("s", "?"), script, verifier=right, decoding=usual)
+        read[shown] = [part.questions for part in parts]
+        lengths = [len(turn) / 32 for turn in played.turns]
+        told.append(CONTRIBUTIONS.get(played) == [0.0, 1.0, 0.0])
+        told.append(EFFORTS.get(played) == ([0.0, 1.0, 0.0] if shown == "last" else lengths))
+        told.append(played.info["answer"] == "three")
+    wanted = {"all": [["?"], ["?\nAgent 1: one"], ["?\nAgent 1: one\nAgent 2: two"]]}
+    wanted["last"] = [["?"], ["?\nAgent 1: one"], ["?\nAgent 2: two"]]
+    return Finding(read == wanted and all(told), say(read=str(read), told=sum(told)))
+
+
+@claim("it ships as a chain of three whose policies are apart, each with PPO's credit of its own")
+def _() -> Finding:
+    refused = 0
+    for settings in ({"agents": 1}, {"effort": "time"}, {"shown": "none"}):
+        try:
+            PublicGoods(**settings)  # type: ignore[arg-type]
+        except ValueError:
+            refused += 1
+    held = [
+        MAC_SPGG.workflow == "public-goods",
+        MAC_SPGG.cast == Separate(),
+        MAC_SPGG.credit == EachAgent(PPO.credit, by="policy"),
+        find_workflow("public-goods") == PublicGoods(3, 1.5, 1.0, 1.0, 0.0, "length", "all"),
+        PublicGoods(2).roles == ("agent_1", "agent_2"),
+    ]
+    return Finding(all(held) and refused == 3, say(held=sum(held), refused=refused))
 
 
 claim.shipped(MAC_SPGG, "credit", trains=("agent_1", "agent_2", "agent_3"))

@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from hocket.core.casting import Leading
+from hocket.core.columns import SAID
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Lookup, TalkBench
 from hocket.lab.toys.talks import by_last, stepped
-from hocket.methods.teams.mlpo import MLPO, LeaderPeers
+from hocket.methods.base.grpo import GRPO
+from hocket.methods.teams.mlpo import MLPO, PEERS, LeaderPeers
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario
 
@@ -132,6 +135,41 @@ def _() -> Finding:
     saw = say(peer_decisions=int(peers.sum()), largest_gradient=of_peers, leaders=of_leader, samples=8)
     holds = of_peers == 0 and of_leader > 0 and still == 0 and len(prompts) == len(scenarios)
     return Finding(holds, f"{saw}, {say(leader_prompts=len(prompts), questions=len(scenarios))}")
+
+
+@claim("what peers said last and what their first answers are worth is told; so many questions as are said are alone")
+def _() -> Finding:
+    first = {"leader": Part("d", "b"), "peer_1": Part("b", "a"), "peer_2": Part("c", "c")}
+    script = {role: Part(otherwise="b") for role in first}
+
+    def exact(text: str, scenario: Scenario) -> float:
+        return float(text == scenario.answer)
+
+    (one,) = rehearse(LeaderPeers(peers=2, rounds=2), Scenario("s", "?", answer="b"), first, verifier=exact)
+    told = PEERS.get(one) == [1.0, 0.0] and SAID.get(one) == ["a", "c"] and one.scores["team"].value == 1.0
+    pairs = [
+        rehearse(LeaderPeers(peers=2, alone=0.3), Scenario(f"q{n}", "?", answer="b"), script, samples=2, verifier=exact)
+        for n in range(100)
+    ]
+    single = [[PEERS.get(each) == [] for each in pair] for pair in pairs]
+    share, same = fmean(lone for lone, _ in single), all(lone == other for lone, other in single)
+    known = all(SAID.name not in each.info for pair in pairs for each in pair if PEERS.get(each) == [])
+    saw = say(told=told, share_alone=share, samples_alike=same)
+    return Finding(told and known and same and abs(share - 0.3) < 0.12, saw)
+
+
+@claim("it ships as one round of a leader, who alone learns, and three peers, always with them")
+def _() -> Finding:
+    refused = 0
+    for settings in ({"peers": 0}, {"rounds": 0}, {"alone": 1.5}, {"alone": -0.1}):
+        try:
+            LeaderPeers(**settings)  # type: ignore[arg-type]
+        except ValueError:
+            refused += 1
+    usual = LeaderPeers() == LeaderPeers(peers=3, rounds=1, alone=0.0)
+    roles = LeaderPeers(peers=2).roles == ("leader", "peer_1", "peer_2")
+    shipped = MLPO.cast == Leading() and MLPO.workflow == "leader-peers" and MLPO.credit == GRPO.credit
+    return Finding(usual and roles and shipped and refused == 4, say(shipped=shipped, refused=refused))
 
 
 claim.shipped(MLPO, "cast", trains=("leader",))
