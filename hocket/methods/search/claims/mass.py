@@ -15,9 +15,9 @@ from hocket.core.texts import Texts
 from hocket.lab.blocks_world import SKILLS, Built, Effect, mending, rule
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.texts_worlds import searched
-from hocket.methods.search.mass import MASS, BlocksToTeams, activation, drawn
+from hocket.methods.search.mass import MASS, BlocksToTeams, _share, activation, drawn
 from hocket.search.plain import VARY, prompt_of, with_prompt
-from hocket.search.searcher import Bench, Searcher
+from hocket.search.searcher import Bench, Searcher, Trial
 
 claim = Claims("mass", "arXiv:2502.02533")
 SEEDS, MOST, PLENTY = range(12), 12, 4000
@@ -192,6 +192,13 @@ def _() -> Finding:
     ahead = [a - b for a, b in zip(gains, even, strict=True)]
     error = math.sqrt(sum((a - fmean(ahead)) ** 2 for a in ahead) / len(ahead) / (len(ahead) - 1))
     return Finding(fmean(ahead) < 2 * error, say(chosen=gains, mean_of_those_drawn=even, standard_error=error))
+
+
+@claim("A share of 0 that is right counts as half a case of those there are, any other as it is.")
+def _() -> Finding:
+    trials = [Trial(0, Texts(), sum(scores) / 4, scores, None, "", 0) for scores in ((0.0,) * 4, (1.0, 0.0, 0.0, 0.0))]
+    found = [_share(one) for one in trials]
+    return Finding(found == [0.125, 0.25], say(shares=found))
 
 
 def speaking(question: str) -> str:

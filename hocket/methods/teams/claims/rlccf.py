@@ -25,7 +25,7 @@ from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.toys.talks import by_last
 from hocket.methods.group_relative.ttrv import TTRV, VoteReward
-from hocket.methods.teams.rlccf import RLCCF, CrowdReward, weighted_plurality
+from hocket.methods.teams.rlccf import RLCCF, CrowdReward, self_consistency, weighted_plurality
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.crowd_vote import CrowdVote
@@ -236,6 +236,16 @@ def _() -> Finding:
     )
     holds = low[0] > high[0] + 0.1 and low[1] > high[1] + 0.1 and high[2] < 0.5 and collapsed > 0.9
     return Finding(holds, f"30 steps, 5 seeds: {saw}; {say(answers_alike_apart_at_least=collapsed)}")
+
+
+@claim("A model is as consistent as the share of its commonest answer among all its samples, unanswered ones too.")
+def _() -> Finding:
+    cases = {("a", "a", "b"): 2 / 3, ("a", None, None): 1 / 3, (None, None): 0.0, (): 0.0, ("a", "b", "b", None): 0.5}
+    off = max(abs(self_consistency(said) - due) for said, due in cases.items())
+    # Twice two votes of who is sure outweigh three of who is not.
+    crowd = {"sure": ["x", "x"], "unsure": ["y", "y", "y", "z", "w", "v"]}
+    won = weighted_plurality(crowd), weighted_plurality(crowd, weigh=False)
+    return Finding(off < 1e-12 and won == (("x",), ("y",)), say(off=off, winners=str(won)))
 
 
 claim.spares("1.0 -> 40.0", "in line 49, all votes grow alike")
