@@ -12,10 +12,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hocket.core.keys import Key
+from hocket.credit.reinforce import Uniform
 from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.methods.search.toa import TOA, PairsOfTree, SeatSearch, SeatTree, TreeOfAgents
+from hocket.methods.base.dpo import DPO
+from hocket.methods.search.toa import TOA, TOA_DPO, PairsOfTree, SeatSearch, SeatTree, TreeOfAgents
 from hocket.nano.tokenizer import build_tokenizer
+from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.rollout.message_tree import MessageNode
 from hocket.search.seats import Alone, Growth, SeatBeam, WideningTree, best_answer, seat_of, worth
 from hocket.stages import Rollout
@@ -312,6 +315,56 @@ def _() -> Finding:
             sizes.append(len(level))
         levels.append(sizes == [3, 6, 6, 6])
     return Finding(wrong == 0 and all(levels), say(levels_gone_on_from_worse=wrong, of_the_right_sizes=sum(levels)))
+
+
+@claim("Answers of a tree are numbered on from the first that was asked for, so that each is drawn anew.")
+def _() -> Finding:
+    table = Table(drawn)
+    search = SeatSearch(calls=8)(
+        [Assignment(Scenario("q", "q"), first=5)], play=Playing(table.player, Key.of(0)), score=scored
+    )
+    (tree,) = run_async(search)
+    numbers = sorted(one.sample for node in tree.root.below() for one in node.episodes)
+    values = {worth(node) for node in tree.root.below() if node.episodes}
+    return Finding(numbers == list(range(5, 13)) and len(values) == 8, say(numbers=str(numbers), values=len(values)))
+
+
+@claim("What is told of a search is what its trees come to, counted by hand.")
+def _() -> Finding:
+    table, questions, off = Table(certain(5)), ["q", "r", "s", "t"], []
+    trees = table.trees(SeatSearch(), questions)
+    nodes = [[node for node in tree.root.below() if node.episodes] for tree in trees]
+    best = [max(of, key=worth) for of in nodes]
+    due = {
+        "messages": 64.0,
+        "tokens": float(sum(len(node.path[-1].action) for of in nodes for node in of)),
+        "kept": 4.0,
+        "best": fmean(map(worth, best)),
+        "first": fmean(worth(tree.root.children[0]) for tree in trees),
+        "refined": sum(len(node.path) >= 2 for node in best) / 4,
+        "depth": fmean(len(node.path) for of in nodes for node in of),
+        "seats": float(len({node.path[-1].role for node in best})),
+    }
+    for rollout in (TreeOfAgents(), PairsOfTree()):
+        told = table.collected(rollout, questions).metrics
+        off += [abs(told[f"rollout/{name}"] - value) for name, value in due.items()]
+    return Finding(
+        max(off) < 1e-12 and due["refined"] not in (0.0, 0.5, 1.0), say(off=max(off), refined=due["refined"])
+    )
+
+
+@claim("It ships with 16 answers per scenario, c = 0.2, widened to 1.5 N^0.4, chains of four, kept above 0.")
+def _() -> Finding:
+    search = SeatSearch(SEATS, calls=16, tokens=None, growth=WideningTree(c=0.2, widen=1.5, power=0.4, depth=4))
+    held = [
+        TOA.rollout == TreeOfAgents(search, least=0.0),
+        TOA_DPO.rollout == PairsOfTree(search),
+        TOA.workflow == TOA_DPO.workflow == "relay",
+        TOA.credit == Uniform(1.0),
+        TOA.objective == NegativeLogLikelihood(aggregate="token-mean"),
+        (TOA.curriculum, TOA.update) == (DPO.curriculum, DPO.update),
+    ]
+    return Finding(all(held), say(held=str(held)))
 
 
 claim.shipped(
