@@ -59,7 +59,10 @@ def worst(shares: Array, value: Array, price: float, divergence: Divergence) -> 
 
 
 def _by_variance(shares: Array, value: Array, price: float) -> Array:
-    """The `chi2` form. Between two values in order it is a quadratic function of the cap, whose top is known."""
+    """The `chi2` form. Between two values in order it is a quadratic function of the cap, whose top is known.
+
+    Estimated shares may be negative, and it may then be highest at one of the two values instead.
+    """
     order = value.argsort()
     ordered, weight = value[order], shares[:, order]
     first, second = (weight * ordered).cumsum(1), (weight * ordered**2).cumsum(1)
@@ -68,10 +71,14 @@ def _by_variance(shares: Array, value: Array, price: float) -> Array:
         top = (2 * price + first) / (1 - above)
     upper = np.append(ordered[1:], ordered[-1])
     cap = np.clip(np.where(np.isfinite(top), top, upper), ordered, upper)
-    mean = first + cap * above
-    spread = second + cap**2 * above - mean**2
-    found: Array = (mean - spread / (4 * price)).max(1)
-    return found
+
+    def reached(cap: Array) -> Array:
+        mean = first + cap * above
+        spread = second + cap**2 * above - mean**2
+        found: Array = mean - spread / (4 * price)
+        return found
+
+    return np.maximum(reached(cap), reached(ordered)).max(1)
 
 
 def robust_value(world: FactoredMDP, policy: Array, price: float, divergence: Divergence) -> float:

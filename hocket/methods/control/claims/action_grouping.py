@@ -6,9 +6,11 @@ import itertools
 import math
 from dataclasses import replace
 from functools import cache
+from statistics import fmean
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array, TabularMDP
 from hocket.exact.worlds import random
@@ -201,6 +203,96 @@ def _() -> Finding:
         model = TabularMDP(seen / seen.sum(-1, keepdims=True), world.reward, world.start, None, world.discount)
         gaps.append(gap(model.best.policy.tolist(), solver.answer(world, state).tolist()))
     return Finding(max(gaps) == 0, say(largest_difference=max(gaps)))
+
+
+@claim(
+    "The numbers of groups to choose from are powers of four and all actions; others are refused, and worlds with a "
+    "horizon."
+)
+def _() -> Finding:
+    rungs = {actions: ladder(actions) for actions in (1, 3, 4, 17, 64)}
+    wanted = {1: [1], 3: [1, 3], 4: [1, 4], 17: [1, 4, 16, 17], 64: [1, 4, 16, 64]}
+    world, refused = clusters(4, 17), []
+    for groups in (0, 1, 4, 5, 16, 17, 64):
+        try:
+            ActionGrouping(groups=groups).checked(world)
+        except ConfigurationError:
+            refused.append(groups)
+    try:
+        ActionGrouping().checked(replace(world, horizon=3))
+    except ConfigurationError:
+        refused.append(-1)
+    return Finding(rungs == wanted and refused == [5, 64, -1], say(refused=str(refused)))
+
+
+@claim(
+    "Without samples the noise is 1 and a grouping's loss what it is off by and 1; noise beyond the first error of one "
+    "group counts as it is."
+)
+def _() -> Finding:
+    world, labels = replace(random(3, 5, seed=1), discount=0.7), np.array([0, 1, 0, 0, 1])
+    near, noise = expected(world, labels, np.zeros_like(world.transition))
+    # Actions that nearly agree, and so few samples that noise exceeds what there is to tell apart.
+    alike = clusters(2, 8, width=1e-3, seed=1)
+    one = np.zeros(8, np.int64)
+    alike = replace(alike, transition=0.01 * alike.transition + 0.99 * alike.transition[:, :1])
+    seen = drawn(alike, np.zeros_like(alike.transition), 20, ROOT.derive("few"))
+    every, much = expected(alike, one, seen)
+    gaps = [
+        abs(noise - 1),
+        abs(loss(world, labels, np.zeros_like(world.transition)) - near - 1),
+        abs(loss(alike, one, seen) - every - much),
+    ]
+    return Finding(max(gaps) < 1e-12 and 0 < every < much < 1, say(largest_difference=max(gaps), noise=much))
+
+
+@claim("What a group never did is planned to lead anywhere, for the mean reward of all that was seen; by hand.")
+def _() -> Finding:
+    gaps, unseen = [], 0
+    for seed in range(20):
+        world, noise = replace(random(3, 5, seed=seed), discount=0.7), ROOT.derive("unseen", seed).numpy()
+        labels, seen = np.array([0, 1, 2, 0, 1]), np.zeros((3, 5, 3))
+        for state, action, after in zip(*noise.integers((3, 5, 3), size=(seed, 3)).T, strict=True):
+            seen[state, action, after] += 1
+        move, paid = np.full((3, 3, 3), 1 / 3), np.zeros((3, 3))
+        total = sum(world.reward[state, action] * seen[state, action].sum() for state, action in np.ndindex(3, 5))
+        for state, group in np.ndindex(3, 3):
+            members = [action for action in range(5) if labels[action] == group]
+            visits = [float(seen[state, action].sum()) for action in members]
+            paid[state, group] = total / seen.sum() if seed else 0.0
+            if sum(visits):
+                move[state, group] = sum(seen[state, action] for action in members) / sum(visits)
+                paid[state, group] = sum(
+                    visit * world.reward[state, action] for visit, action in zip(visits, members, strict=True)
+                ) / sum(visits)
+            unseen += sum(visits) == 0
+        best = TabularMDP(move, paid, world.start, None, 0.7).best.policy
+        wanted = np.stack([best[:, labels[action]] / np.bincount(labels)[labels[action]] for action in range(5)], 1)
+        gaps.append(gap(planned(world, labels, seen).tolist(), wanted.tolist()))
+    return Finding(max(gaps) < 1e-12 and unseen > 20, say(largest_difference=max(gaps), groups_unseen=unseen))
+
+
+@claim("In the world of clusters groups and differences are drawn alike, as uneven as a Dirichlet of 0.3.")
+def _() -> Finding:
+    # The expected sum of squares of a Dirichlet with six equal numbers a is (a + 1) / (6 a + 1).
+    wanted = 1.3 / 2.8
+    squares = {
+        width: fmean(
+            float((clusters(64, 64, width=width, seed=seed).transition ** 2).sum(-1).mean()) for seed in range(10)
+        )
+        for width in (0.0, 1.0)
+    }
+    return Finding(max(abs(one - wanted) for one in squares.values()) < 0.02, say(squares=list(squares.values())))
+
+
+claim.spares("-1 -> 1", "the last of two dimensions")
+claim.spares("1e-09 -> 4e-08", "without samples the noise is 1 either way")
+claim.spares("1.0 -> 40.0", "in line 98, the second: the share is 1 at most as it is")
+claim.spares(
+    "noise.random((samples, 1)) * edges[:, -1:] -> noise.random((samples, 1))", "the last edge is 1 but for rounding"
+)
+claim.spares("actions - groups -> actions + groups", "more are drawn than are needed, and cut off")
+claim.spares("actions - groups -> actions", "more are drawn than are needed, and cut off")
 
 
 claim.solved(ACTION_GROUPING, {"groups": 64}, better={"regret": -1})

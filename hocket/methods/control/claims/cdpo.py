@@ -153,4 +153,66 @@ def _regret(solver: Solver, one: TabularMDP, seed: int, steps: int = 400) -> tup
     return sum(lost[: steps // 2]), sum(lost[steps // 2 :]), moves
 
 
+@claim(
+    "A run is the module's, episode by episode in plain loops: reference, draws, sweeps, the region and the figures."
+)
+def _() -> Finding:
+    gaps, apart, starts = [], [], []
+    for seed in range(3):
+        one, key = replace(random(4, 3, seed=seed, horizon=4), discount=0.9), Key.of(seed)
+        one = replace(one, start=np.array([0.5, 0.5, 0.0, 0.0]))
+        solver, seen = ConservativeDual(eta=0.3, models=3, prior=0.7, sweeps=2), np.zeros_like(one.transition)
+        state = solver.init(one, key)
+        gaps.append(gap(solver.answer(one, state).tolist(), one.even.tolist()))
+        for step in range(6):
+            mean = (seen + 0.7) / (seen + 0.7).sum(-1, keepdims=True)
+            reference = replace(one, transition=mean).best.policy
+            models = Counts(seen).drawn(0.7, key.derive(step).derive("model"), 3)
+            policy = reference
+            for _ in range(2):
+                reached = [np.stack([one.start] * 3)]
+                for at in range(4):
+                    moves = [np.einsum("sa,sat->st", policy[at], model) for model in models]
+                    reached.append(np.stack([here @ move for here, move in zip(reached[-1], moves, strict=True)]))
+                better, value = np.zeros_like(policy), np.zeros((3, 4))
+                for at, place in itertools.product(reversed(range(4)), range(4)):
+                    if place == 0:
+                        ahead, value = value, np.zeros((3, 4))
+                    quality = np.array([one.reward[place] + 0.9 * models[m, place] @ ahead[m] for m in range(3)])
+                    likely = reached[at][:, place]
+                    starts.append(bool(likely.any()))
+                    gain = (likely if likely.any() else np.ones(3)) @ quality
+                    row, left = reference[at, place].copy(), 0.3
+                    for action in np.argsort(gain)[:-1]:
+                        moved = min(row[action], left)
+                        row[action], row[gain.argmax()], left = (
+                            row[action] - moved,
+                            row[gain.argmax()] + moved,
+                            left - moved,
+                        )
+                    better[at, place], value[:, place] = row, quality @ row
+                policy = better
+            state, told = solver.step(one, state, key.derive(step))
+            episode = one.episode(policy, key.derive(step).derive("episode"))
+            for before, action, after in zip(episode.states[:-1], episode.actions, episode.states[1:], strict=True):
+                seen[before, action, after] += 1
+            apart.append(max(0.5 * abs(policy[place] - reference[place]).sum() for place in np.ndindex(4, 4)))
+            gaps += [abs(told["return"] - episode.rewards.sum()), abs(told["from reference"] - apart[-1])]
+            gaps += [
+                gap(solver.answer(one, state).tolist(), policy.tolist()),
+                gap(state["seen"].tolist(), seen.tolist()),
+            ]
+    holds = max(gaps) < 1e-9 and max(apart) > 0.2 and not all(starts)
+    return Finding(holds, say(largest_difference=max(gaps), from_reference=apart))
+
+
+@claim("What gains no more than a negligible sum stays, and of such actions the first takes what others lose.")
+def _() -> Finding:
+    reference, hair = np.array([[0.3, 0.3, 0.4]]), 1e-13
+    found = [nearby(reference, np.array([gain]), 1.0)[0].tolist() for gain in ([1, 1 + hair, 0], [1 + hair, 1, 0])]
+    return Finding(gap(found, [[0.7, 0.3, 0.0]] * 2) < 1e-15, say(shares=str(found)))
+
+
+claim.spares("-1 -> 1", "the last of two dimensions")
+claim.spares("1.0 -> 40.0", "where all models count alike, how much they count changes no order")
 claim.solved(CDPO, {"eta": 0.0}, better={"regret": -1})

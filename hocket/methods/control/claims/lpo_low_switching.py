@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.factored import estimated, factored
+from hocket.exact.factored import causeway, estimated, factored
 from hocket.exact.mdp import Array, TabularMDP
 from hocket.exact.worlds import lock, random
 from hocket.lab.claims.harness import Claims, Finding, below, say
@@ -147,6 +148,52 @@ def _run(solver: LowSwitching, world: TabularMDP, seed: int, episodes: int) -> t
     return world.value(policy), switches
 
 
+@claim("A run is the module's, step by step in plain loops: when policies are made anew, how, and which pairs join.")
+def _() -> Finding:
+    gaps, rebuilt, kept = [], [], []
+    for seed, world in enumerate((replace(random(3, 2, seed=1, horizon=3), discount=0.9), causeway(2))):
+        solver, whole, key = LowSwitching(keep=0.6, bonus=0.7, rate=1.5, rounds=4), factored(world), Key.of(seed)
+        state, size, horizon = solver.init(world, key), whole.features.shape[2], world.shape[0]
+        core, count, grown = np.eye(size), 0, True
+        seen, policy = np.zeros_like(world.transition), np.full(world.shape, 1 / world.actions)
+        gaps.append(float(np.abs(solver.answer(world, state) - policy).max()))
+        for step in range(12):
+            if grown:
+                inverse, (shares, _) = np.linalg.inv(core), estimated(whole, seen)
+                logits = np.zeros(world.shape)
+                for _ in range(4):
+                    policy, value = np.exp(logits), np.zeros(world.states)
+                    policy = policy / policy.sum(-1, keepdims=True)
+                    for at in reversed(range(horizon)):
+                        most = world.reward.max() * sum(world.discount**later for later in range(horizon - at))
+                        quality = np.zeros((world.states, world.actions))
+                        for place in np.ndindex(quality.shape):
+                            phi = whole.features[place]
+                            width = 0.7 * math.sqrt(phi @ inverse @ phi)
+                            quality[place] = world.reward[place] + width + world.discount * phi @ shares @ value
+                        quality = np.minimum(quality, most)
+                        value = (policy[at] * quality).sum(-1)
+                        logits[at] += 1.5 * quality
+                policy = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+            rebuilt.append(float(grown))
+            state, told = solver.step(world, state, key.derive(step))
+            one = world.episode(policy, key.derive(step).derive("episode"))
+            joining, draws = 0, key.derive(step).derive("keep").numpy().random(horizon)
+            for at, draw in enumerate(draws):
+                phi = whole.features[one.states[at], one.actions[at]]
+                chance = min(1.0, 0.6 * float(phi @ np.linalg.inv(core) @ phi))
+                if draw < chance:
+                    core, joining = core + np.outer(phi, phi) / chance, joining + 1
+                seen[one.states[at], one.actions[at], one.states[at + 1]] += 1
+            grown, count = joining > 0, count + joining
+            kept.append(joining)
+            gaps += [abs(told["return"] - one.rewards.sum()), abs(told["kept"] - count)]
+            gaps += [abs(told["rebuilt"] - rebuilt[-1]), float(np.abs(state["core"] - core).max())]
+            gaps.append(float(np.abs(solver.answer(world, state) - policy).max()))
+    mixed = 0 < sum(rebuilt) < len(rebuilt) and sum(kept) > 0
+    return below(1e-9, mixed, largest_difference=max(gaps))
+
+
 def _few(shipped: SolvedRun, plain: SolvedRun) -> dict[str, float]:
     return {
         "value kept of the optimum beyond 0.9": shipped["value"] - 0.9 * shipped["optimum"],
@@ -154,4 +201,5 @@ def _few(shipped: SolvedRun, plain: SolvedRun) -> dict[str, float]:
     }
 
 
+claim.spares("-1 -> 1", "in line 108, the last of two dimensions")
 claim.solved(LPO_LOW_SWITCHING, {"bonus": 0.0}, better={"value": 1, "regret": -1}, sees=_few)

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array, TabularMDP, softmax
 from hocket.lab.claims.harness import Claims, Finding, below, say
@@ -178,6 +179,61 @@ def _() -> Finding:
     return Finding(
         holds, say(marginal=found[True], additive=found[False], even=world.value(world.moves.even), best=world.optimum)
     )
+
+
+@claim(
+    "A step is rate times the mean score of rewards to go, less those of the other episodes, counted in plain loops."
+)
+def _() -> Finding:
+    gaps = []
+    for seed, marginal in itertools.product(range(3), (True, False)):
+        world, key = drawn(seed, states=3, horizon=3), ROOT.derive("step", seed)
+        logits = key.derive("logits").numpy().normal(size=world.moves.shape)
+        solver = SubmodularGradient(episodes=4, rate=0.7, marginal=marginal)
+        policy = softmax(logits)
+        played = [world.moves.episode(policy, key.derive("episode", number)) for number in range(4)]
+        earned = np.zeros((4, 3))
+        for number, step in np.ndindex(4, 3):
+            states = played[number].states.tolist()
+            known = set(states[: step + 1]) if marginal else set[int]()
+            earned[number, step] = utility(world, known | {states[step + 1]}) - utility(world, known)
+        slope = np.zeros_like(logits)
+        for number, step in np.ndindex(4, 3):
+            others = [earned[other, step:].sum() for other in range(4) if other != number]
+            credit = earned[number, step:].sum() - sum(others) / 3
+            state, action = played[number].states[step], played[number].actions[step]
+            slope[step, state] += credit * (np.eye(2)[action] - policy[step, state]) / 4
+        after, told = solver.step(world, {"logits": logits}, key)
+        gaps += [float(np.abs(after["logits"] - logits - 0.7 * slope).max()), abs(told["return"] - earned.sum() / 4)]
+        gaps += [abs(told["slope"] - float((slope**2).sum()) ** 0.5)]
+        gaps.append(float(np.abs(solver.answer(world, after) - softmax(after["logits"])).max()))
+        gaps.append(float(np.abs(solver.init(world, key)["logits"]).max()))
+    return below(1e-12, largest_difference=max(gaps))
+
+
+@claim("The grid has as many steps as cells, each pays 1 when it is first entered, and the last one 2.")
+def _() -> Finding:
+    world = cover(2, 3)
+    paid = [utility(world, {cell}) for cell in range(6)]
+    whole = utility(world, set(range(6)))
+    shape = (world.horizon, world.moves.states, world.name) == (6, 6, "cover:2x3")
+    return Finding(shape and paid == [1, 1, 1, 1, 1, 2] and whole == 7, say(paid=paid, whole=whole))
+
+
+@claim("Worlds without a horizon, of more than 14 items or with a weight below 0 are refused.")
+def _() -> Finding:
+    world, refused = drawn(0), 0
+    for change in (
+        {"moves": replace(world.moves, horizon=None, discount=0.9)},
+        {"covers": np.ones((4, 15), bool), "weights": np.ones(15)},
+        {"weights": np.array([1.0, -0.1, 1, 1, 1])},
+    ):
+        try:
+            replace(world, **change)
+        except ConfigurationError:
+            refused += 1
+    most = replace(world, covers=np.ones((4, 14), bool), weights=np.ones(14))
+    return Finding(refused == 3 and most.worth[-1] == 14, say(refused=refused))
 
 
 claim.solved(SUBPO, {"marginal": False}, better={"value": 1, "regret": -1})

@@ -7,16 +7,18 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.core.errors import ConfigurationError
 from hocket.environments.joint.attacked import ATTACKS, Attacked, Contradiction, fitted, most_contradicting
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.particles import Spread
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.methods.marl.black_box_marl_attacks import BLACK_BOX_MARL_ATTACKS
+from hocket.methods.marl.black_box_marl_attacks import BLACK_BOX_MARL_ATTACKS, Misled
 from hocket.recipes import find
 from hocket.rollout.joint import JointPlayer
 from hocket.train.assemble import build_parts
@@ -133,6 +135,26 @@ def _() -> Finding:
     clean = [fmean(_return(recipe, seed) for seed in seeds) for recipe in ("ippo", own)]
     holds = all(with_it < without for without, with_it in found.values())
     return Finding(holds, say(**{f"drop_{name}": of for name, of in found.items()}, clean=clean))
+
+
+@claim("A team trains under noise of budget 0.3 in its own world; a task that is none of a joint world is refused.")
+def _() -> Finding:
+    task = tasks.find(PAIR)
+    parts = build_parts(configure([("recipe", BLACK_BOX_MARL_ATTACKS), ("task", PAIR)], task), task)
+    alone = tasks.find("gym:CartPole-v1")
+    other = build_parts(configure([("recipe", find("ppo"))], alone), alone)
+    own, refused, seated = cast(JointPlayer, parts.player), 0, []
+    for hook, run in ((Misled(), other), (Misled(attack="words"), parts), (Misled(budget=-1.0), parts)):
+        try:
+            hook.check(run)
+        except ConfigurationError:
+            refused += 1
+    for hook, attack, budget in ((Misled(), "noise", 0.3), (Misled("views", 0.5), "views", 0.5)):
+        hook.check(parts)
+        one = cast(JointPlayer, hook.seat(own, parts, 1, None))
+        seated.append(one.world == Attacked(own.world, attack, budget) and one._open == [])
+    shipped = BLACK_BOX_MARL_ATTACKS.hooks == (Misled("noise", 0.3),)
+    return Finding(all(seated) and refused == 3 and shipped, say(refused=refused))
 
 
 claim.shipped(BLACK_BOX_MARL_ATTACKS, without={"hooks": ()})

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.core.batch import Batch
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.environments.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
@@ -17,9 +18,12 @@ from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.beliefs import beliefs, believing, fitted, fresh_play, moved, taught
 from hocket.lab.toys.teams import measured
 from hocket.methods.marl.clam_agent_modelling import CLAM, Pooled, SameEpisode
+from hocket.objectives.entropy import EntropyBonus
+from hocket.objectives.value import ValueLoss
 from hocket.policies.beliefs import Paths
 from hocket.train.loop import RunContext
 from hocket.types import Evaluation
+from hocket.update.gradient import GradientStep
 
 claim = Claims("clam-agent-modelling", "arXiv:2401.00132")
 PARTNER, WORLD, SEEDS = "recall:partner", Partner(), (0, 1, 2)
@@ -236,6 +240,17 @@ def _apart(parts: RunContext) -> float:
     own = learner.recipe.regularisers[2]
     terms = own(learner.policy.evaluate(play, own.needs), play)
     return float(terms.metrics["belief/told_apart"])
+
+
+@claim("It learns from a batch 8 times as a whole, with a bonus of 0.1 for entropy, and contrasts at tau = 0.5.")
+def _() -> Finding:
+    wanted = {
+        "update": GradientStep(epochs=8, minibatches=1),
+        "regularisers.0": ValueLoss(coefficient=0.5, aggregate="token-mean"),
+        "regularisers.1": EntropyBonus(coefficient=0.1),
+        LOSS: SameEpisode(1.0, temperature=0.5, views="apart", masked=0.5, wide=32, heads=2, size=16),
+    }
+    return Finding(all(value_at(CLAM, path) == one for path, one in wanted.items()), say(settings=len(wanted)))
 
 
 def _whole(shipped: ShippedRun) -> dict[str, float]:

@@ -163,4 +163,39 @@ def _() -> Finding:
     return below(1e-12, off=float(off))
 
 
+@claim("A step adds rate times the mean of what episodes did better than others from their start, score by score.")
+def _() -> Finding:
+    """In the limit, and in swarms of 40, whose draws are the world's own."""
+    world, gaps, batch = Ring(ring(6).starts[:2], 3), [], 3
+    starts = np.broadcast_to(world.starts, (batch, 2, 6))
+    weights = Key.of(5).derive("weights").numpy().normal(size=(3, 3, 3))
+    for agents in (0, 40):
+        key = Key.of(6).derive(agents)
+        spread = world.placed(agents, starts, key.derive("start")) if agents else starts
+        scores, rewards = np.zeros((3, batch, 2, 3, 3, 3)), np.zeros((3, batch, 2))
+        for step in range(3):
+            noise, rules = key.derive("noise", step).numpy().normal(size=(batch, 2, 3, 3)), np.zeros((batch, 2, 3, 3))
+            for one in np.ndindex(batch, 2):
+                size = float(world.reward(spread[one]))
+                read = (1.0, size, size * size)
+                rules[one] = softmax(sum(x * table for x, table in zip(read, weights, strict=True)) + 0.7 * noise[one])
+                scores[step][one] = [x * noise[one] / 0.7 for x in read]
+            if agents:
+                spread = world.drawn(spread, rules, agents, key.derive("agents", step))
+            else:
+                spread = np.array([[world.onward(spread[b, c], rules[b, c]) for c in (0, 1)] for b in range(batch)])
+            rewards[step] = [[float(world.reward(spread[b, c])) for c in (0, 1)] for b in range(batch)]
+        climb = np.zeros((3, 3, 3))
+        for step, b, c in np.ndindex(3, batch, 2):
+            ahead = [float(rewards[step:, other, c].sum()) / 3 for other in range(batch)]
+            climb += (ahead[b] - sum(ahead) / batch) * scores[step, b, c] / (2 * batch)
+        solver = UpperPolicy(agents=agents, batch=batch, rate=1.5, noise=0.7)
+        after, told = solver.step(world, {"weights": weights}, key)
+        gaps.append(float(np.abs(after["weights"] - weights - 1.5 * climb).max()))
+        gaps.append(abs(told["return"] - float(rewards.sum(0).mean()) / 3))
+        gaps.append(float(np.abs(solver.init(world, key)["weights"]).max()))
+        gaps.append(float(np.abs(solver.answer(world, after) - executed(world, after["weights"])).max()))
+    return below(1e-12, largest_difference=max(gaps))
+
+
 claim.solved(DEC_POMFC, {"agents": 2}, better={"value": 1})

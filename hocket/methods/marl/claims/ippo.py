@@ -17,6 +17,7 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.base.ppo import PPO
 from hocket.methods.marl.ippo import IPPO
+from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
 from hocket.recipe import Recipe
 from hocket.stages import Task
@@ -124,6 +125,13 @@ def _() -> Finding:
     wider, narrow = pstdev(free), pstdev(kept)
     figures = say(deviation_without=wider, deviation_with=narrow, returns_without=free, returns_with=kept)
     return Finding(bool(np.isfinite(wider)) and wider > narrow, figures)
+
+
+@claim("What it adds to PPO is a bonus of 0.01 for entropy; the critic's loss counts half the square, unclipped.")
+def _() -> Finding:
+    added = (ValueLoss(coefficient=0.5, aggregate="token-mean"), EntropyBonus(coefficient=0.01))
+    same = [getattr(IPPO, slot) == getattr(PPO, slot) for slot in ("rollout", "credit", "objective", "update")]
+    return Finding(IPPO.regularisers == added and all(same), say(slots_as_in_ppo=sum(same)))
 
 
 claim.shipped(IPPO, without={"objective.low": 1.0, "objective.high": 1e9})

@@ -208,5 +208,50 @@ def _() -> Finding:
     return Finding(abs(far[1] - exact) < abs(far[0] - exact), say(few=far[0], many=far[1], exact=exact))
 
 
+@claim(
+    "A step by rollouts plays them out history by history with draws of its own, pulls by 0.1 or not, tells returns."
+)
+def _() -> Finding:
+    """Not at all where all earn the same."""
+    gaps = []
+    for name, alpha in (("kuhn_poker", 0.1), ("tiny_hanabi", 0.0)):
+        game = of_openspiel(name)
+        policy, key = drawn(game, 6), Key.of(7)
+        solver, wanted = DecisionTimePlanning(eta=0.7, samples=3), np.zeros_like(policy)
+        gaps.append(float(np.abs(solver.answer(game, solver.init(game, key)) - game.even).max()))
+        for info, count in enumerate(game.moves):
+            draw, mover = key.derive(info).numpy(), game.movers[info]
+            here = [place for place, known in enumerate(game.known) if known == info]
+            starts, earned = draw.choice(here, 3, p=game.beliefs(policy)[here]), np.zeros((count, 3))
+            for move, number in np.ndindex(count, 3):
+                at = int(game.followers[int(starts[number])][move])
+                while game.followers[at]:
+                    shares = [float(game.chance[after]) for after in game.followers[at]]
+                    if game.known[at] >= 0:
+                        shares = policy[game.known[at]][: len(shares)].tolist()
+                    chances = np.array(shares) / sum(shares)
+                    at = int(game.followers[at][int(draw.choice(len(chances), p=chances))])
+                earned[move, number] = game.pay[at, mover]
+            weight = policy[info, :count] * np.exp(0.7 * earned.mean(1)) * (1 / count) ** (0.7 * alpha)
+            weight = weight ** (1 / (1 + 0.7 * alpha))
+            wanted[info, :count] = weight / weight.sum()
+        state, told = solver.step(game, {"policy": policy}, key)
+        gaps.append(float(np.abs(state["policy"] - wanted).max()))
+        gaps += [abs(told[f"return {one}"] - value) for one, value in enumerate(game.returns(wanted))]
+    return below(1e-12, largest_difference=max(gaps))
+
+
+@claim("A step is finite however much a move is worth and however seldom it was played.")
+def _() -> Finding:
+    policy, magnet = np.array([0.0, 0.5, 0.5]), np.full(3, 1 / 3)
+    off = [
+        float(np.abs(stepped(policy, np.array(quality), magnet, 1.0, 0.0) - wanted).max())
+        for quality, wanted in (([0.0, 1e4, 1e4], [0.0, 0.5, 0.5]), ([9e4, -1e4, -2e4], [0.0, 1.0, 0.0]))
+    ]
+    return below(1e-12, off=max(off))
+
+
+claim.spares("1 / count -> 1", "an even magnet of any size cancels")
+claim.spares("shares / shares.sum() -> shares", "they sum to 1 but for rounding")
 claim.solved(MDS_MMDS, {"alpha": 0.0}, better={"value": 1, "regret": -1})
 claim.solved(MDS_MMDS, {"eta": 1e-6}, better={"value": 1}, world="openspiel:tiny_hanabi", settings={"eta": 0.1})

@@ -190,6 +190,32 @@ def _() -> Finding:
     )
 
 
+@claim("The gradient is the mean over episodes of fading scores times near critics less their mean there, by hand.")
+def _() -> Finding:
+    gaps = []
+    for kappa in (0, 1, 2):
+        world, key = patrol(3), Key.of(kappa).derive("by hand")
+        policy = softmax(key.derive("policy").numpy().normal(size=(3, 3, 2)))
+        rewards = key.derive("rewards").numpy().normal(size=(3, 3, 2))
+        solver, seen = PrimalDual(kappa=kappa), world.trails(policy, 6, 5, key)
+        critics = [solver.critic(world, seen, rewards, agent) for agent in range(3)]
+        wanted = np.zeros((3, 3, 2))
+        for agent in range(3):
+            near = [critics[other] for other in range(3) if abs(other - agent) <= kappa]
+            worth, places = sum(near[1:], near[0]), seen.states[:, :-1, agent]
+            for episode, step in np.ndindex(6, 5):
+                place, action = places[episode, step], seen.actions[episode, step, agent]
+                better = worth[episode, step] - worth[places == place].mean()
+                score = np.eye(2)[action] - policy[agent, place]
+                wanted[agent, place] += (1 - world.discount) * world.discount**step * better * score / 6
+        gaps.append(float(np.abs(solver.gradient(world, policy, seen, rewards) - wanted).max()))
+    state = PrimalDual().init(patrol(3), Key.of(0))
+    begun = {name: of.shape for name, of in state.items() if not of.any()}
+    holds = begun == {"logits": (3, 3, 2), "multipliers": (3,)}
+    even = float(np.abs(PrimalDual().answer(patrol(3), state) - 0.5).max())
+    return below(1e-12, holds, largest_difference=max(gaps), begins_even=even)
+
+
 def _held(with_it: SolvedRun, without: SolvedRun) -> dict[str, float]:
     late = np.array(with_it.column("least_left"))[-100:]
     deaf = np.array(without.column("least_left"))[-100:]
@@ -199,4 +225,9 @@ def _held(with_it: SolvedRun, without: SolvedRun) -> dict[str, float]:
     }
 
 
+claim.spares(
+    "seen.states[:, :-1][..., near] * world.actions + seen.actions[..., near] -> "
+    "seen.states[:, :-1][..., near] * world.actions - seen.actions[..., near]",
+    "as good a number for each state and action",
+)
 claim.solved(PRIMAL_DUAL_GENERAL_UTILITY_MARL, {"dual": 0.0}, better={"value": 1}, sees=_held)

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.games import MatrixGame, stag_hunt, trust, zero_sum
 from hocket.exact.mdp import Array
@@ -139,6 +140,79 @@ def _() -> Finding:
         game = MatrixGame((draw.normal(size=(3, 3)), draw.normal(size=(3, 3))), 0.1)
         gaps.append(solved(game, RiskAverse(aversion=2.0), 1500)[1]["risk gap"])
     return below(0.03, largest_gap=max(gaps))
+
+
+@claim("A run is the module's, step by step: answers averaged since the last addition, moves added, and all figures.")
+def _() -> Finding:
+    draw, gaps, sizes = Key.of(9).derive("run").numpy(), [], []
+    for grow in (True, False):
+        game = MatrixGame((draw.normal(size=(3, 5)), draw.normal(size=(5, 3))), 0.1)
+        solver, key = RiskAverse(aversion=0.4, first=1, grow=grow, every=2), Key.of(0)
+        state, since = solver.init(game, key), 0
+        mixes, known = [np.eye(3)[1], np.eye(5)[1]], [{1}, {1}] if grow else [set(range(3)), set(range(5))]
+        for step in range(9):
+            padded = np.stack([np.append(mixes[0], [0.0, 0.0]), mixes[1]])
+            moments = [game.moments(padded, player) for player in (0, 1)]
+            if grow and since == 2:
+                since = 0
+                for player, (mean, spread) in enumerate(moments):
+                    slope = mean - 0.8 * spread @ mixes[player]
+                    if max(slope) > slope @ mixes[player] + 1e-6:
+                        known[player].add(int(slope.argmax()))
+            answers = []
+            for player, (mean, spread) in enumerate(moments):
+                moves, whole = sorted(known[player]), np.zeros(len(mean))
+                whole[moves] = answer(mean[moves], spread[np.ix_(moves, moves)], 0.4)
+                answers.append(whole)
+            mixes = [one + (to - one) / (since + 2) for one, to in zip(mixes, answers, strict=True)]
+            since += 1
+            state, told = solver.step(game, state, key.derive(step))
+            found = solver.answer(game, state)
+            padded, wanted = np.stack([np.append(mixes[0], [0.0, 0.0]), mixes[1]]), 0.0
+            gaps += [float(np.abs(found - padded).max()), abs(told["moves known"] - sum(map(len, known)))]
+            gaps.append(abs(int(state["made"][0]) - step - 1) + abs(int(state["made"][1]) - since))
+            for player, name in enumerate(("row", "column")):
+                mean, spread = game.moments(padded, player)
+                own, best = mixes[player], answer(mean, spread, 0.4)
+                held = [float(one @ mean - 0.4 * one @ spread @ one) for one in (best, own)]
+                wanted += held[0] - held[1]
+                gaps += [abs(told[f"{name} mean"] - own @ mean), abs(told[f"{name} variance"] - own @ spread @ own)]
+            gaps.append(abs(told["risk gap"] - wanted))
+            sizes.append(sum(map(len, known)))
+    return below(1e-12, sizes[0] == 2 < sizes[8], sizes[-1] == 8, largest_difference=max(map(float, gaps)))
+
+
+@claim("A first move that one of the players does not have is refused.")
+def _() -> Finding:
+    game, refused = MatrixGame((np.zeros((2, 4)), np.zeros((4, 2)))), []
+    for first in (0, 1, 2, 3):
+        try:
+            RiskAverse(first=first).init(game, Key.of(0))
+        except ConfigurationError:
+            refused.append(first)
+    return Finding(refused == [2, 3], say(refused=str(refused)))
+
+
+@claim("A move that is as good as the one that is known, and no better, is not added.")
+def _() -> Finding:
+    game, solver = MatrixGame((np.zeros((3, 3)), np.zeros((3, 3)))), RiskAverse(first=1, grow=True, every=1)
+    mixes, figures = solved(game, solver, 4)
+    return Finding(
+        figures["moves known"] == 2 and mixes[:, 1].tolist() == [1.0, 1.0], say(known=figures["moves known"])
+    )
+
+
+claim.spares("1e-06 -> 3.9999999999999996e-05", "only makes up for rounding")
+claim.spares("1e-12 -> 4e-11", "only makes up for rounding")
+claim.spares("1e-09 * max(1.0, float(np.abs(spread).max())) -> 1e-09", "a trace of curvature of any size does")
+claim.spares("1e-09 -> 4e-08", "a trace of curvature of any size does")
+claim.spares(
+    "max(1.0, float(np.abs(spread).max())) -> min(1.0, float(np.abs(spread).max()))",
+    "a trace of curvature of any size does",
+)
+claim.spares("1.0 -> 40.0", "a trace of curvature of any size does")
+claim.spares("np.abs(spread).max() -> np.abs(spread).min()", "a trace of curvature of any size does")
+claim.spares("20 * count -> 20", "more steps than are ever needed")
 
 
 claim.solved(RAE, {"aversion": 0.0}, world="trust:2", steps=200, settings={"aversion": 2.0, "first": 8})
