@@ -214,9 +214,9 @@ def test_one_that_ends_cleanly_after_its_limit_may_clean_up() -> None:
 def test_calls_of_tasks_left_behind_are_cancelled_or_refused() -> None:
     outcomes: list[str] = []
 
-    async def late(team: Team, pause: float) -> None:
+    async def late(team: Team, when: asyncio.Event) -> None:
         try:
-            await asyncio.sleep(pause)
+            await when.wait()
             await team.policy("late")
         except BaseException as error:
             outcomes.append(f"{type(error).__name__}: {error}")
@@ -224,21 +224,30 @@ def test_calls_of_tasks_left_behind_are_cancelled_or_refused() -> None:
 
     class Stuck(ScriptedEngine):
         async def submit(self, request: Request) -> object:
-            await asyncio.sleep(60 if "late" in self._chat.render(request.tokens) else 0.01)
+            if "late" in self._chat.render(request.tokens):
+                asked_late.set()
+                await asyncio.sleep(60)
             return self._sample(request)
 
     tasks = []
+    asked_late, over = asyncio.Event(), asyncio.Event()
 
     async def act(scenario: Scenario, team: Team) -> None:
-        tasks.append(asyncio.create_task(late(team, 0.0)))
-        tasks.append(asyncio.create_task(late(team, 0.02)))
+        at_once = asyncio.Event()
+        at_once.set()
+        tasks.extend(asyncio.create_task(late(team, when)) for when in (at_once, over))
         await team.policy("one")
+        await asked_late.wait()
         raise ValueError("no more")
 
     class Lasting(Doing):
         async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
             if scenario.id == "good":
-                await asyncio.sleep(0.1)
+                while not outcomes:
+                    await asyncio.sleep(0.01)
+                over.set()
+                while len(outcomes) < 2:
+                    await asyncio.sleep(0.01)
                 return None
             return await super().play(scenario, team)
 
