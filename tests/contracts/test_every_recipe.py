@@ -56,12 +56,22 @@ OWN_TASK = (
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
-TAUGHT = ("capo-coop-plan", "mmedagent-rl")
+TAUGHT = (
+    "capo-coop-plan",
+    "craft-gui",
+    "mmedagent-rl",
+    "mobile-r1-steps",
+    "reagent-v",
+    "reagent-v-dpo",
+    "reagent-v-grpo",
+)
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
 TEXTUAL = ("clpo", "clpo-first", "latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
 """They read recorded pairs, or judge, rewrite or compare words, or others read answers: no task of control has that."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
+ON_PAGES = ("mobile-r1",)
+"""Their verdicts are of moves on pages: every episode of CartPole is worth the same to them."""
 SCENES = ("prism-3d-pbrl",)
 """Their labeller reads the scenes of the task that they are for."""
 CASTS = tuple(name for name, recipe in all_recipes().items() if type(recipe.cast) is not Shared)
@@ -185,6 +195,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *TEXTUAL,
                 *SCENES,
                 *OF_WORDS,
+                *ON_PAGES,
                 *TOLD,
                 *CASTS,
                 *CENTRAL,
