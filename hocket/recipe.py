@@ -157,6 +157,11 @@ class Recipe:
         return any(getattr(stage, "chained", False) for stage in self.stages)
 
     @property
+    def body(self) -> str | None:
+        """What a stage says (`body`) that the networks of the policy are, as `network.body` does."""
+        return next((found for stage in self.stages if (found := getattr(stage, "body", None)) is not None), None)
+
+    @property
     def belief(self) -> Any:
         """What a stage says (`belief`) that the policy sums up what it saw with (see `hocket.policies.beliefs`)."""
         return next((found for stage in self.stages if (found := getattr(stage, "belief", None)) is not None), None)

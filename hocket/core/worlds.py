@@ -66,6 +66,33 @@ class Networks(Protocol):
 
 
 @dataclass(frozen=True)
+class Slots:
+    """What is seen of others, row by row, behind an agent's `own` numbers.
+
+    There are `count` rows of `size` numbers, of which the first says whether anybody is there, 1, or nobody, 0: the
+    others are 0 then. Their order means nothing.
+    """
+
+    own: int
+    count: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What of a seat are vectors in the plane: turned by quarters together they show the same world, turned.
+
+    Attributes:
+        own: pairs of places, x and y, in what is seen of oneself. others: those in a row of `Slots`. moves: of every
+            action, the direction that it moves in.
+    """
+
+    own: tuple[tuple[int, int], ...]
+    others: tuple[tuple[int, int], ...]
+    moves: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Seat:
     """What an agent sees and may do.
 
@@ -75,7 +102,8 @@ class Seat:
         shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
         factors: the parts of an action, where it has any: actions are then `[B, parts]` whole numbers, `actions` is the
             sum of all sizes, and what is allowed of each part stands after what is allowed of the part before.
-        layout: of what it sees, where agents decide along a network.
+        layout: of what it sees, where agents decide along a network. slots: where it sees others row by row, which
+            rows. plane: which numbers and actions are vectors of a plane, where the world is the same however turned.
     """
 
     observations: int
@@ -84,6 +112,8 @@ class Seat:
     shape: tuple[int, ...] = ()
     factors: Factors | None = None
     layout: Layout | None = None
+    slots: Slots | None = None
+    plane: Plane | None = None
 
 
 @dataclass(frozen=True)

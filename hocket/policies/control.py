@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -22,12 +23,13 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
-from hocket.core.worlds import Factors, Layout
+from hocket.core.worlds import Factors
 from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
-from hocket.policies.control_bodies import Convolution, Recurrent
+from hocket.policies.control_bodies import Recurrent
 from hocket.policies.control_factors import Chain, Parts
-from hocket.policies.control_graphs import AlongParents, TellingParents, check_networks
+from hocket.policies.control_graphs import check_networks
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
+from hocket.policies.control_made import Sight, Wanted, made
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
 from hocket.policies.settings import NetworkSettings
 from hocket.policies.spaces import Spaces
@@ -89,9 +91,8 @@ class ControlPolicy:
         self.factors: Factors | None = getattr(spaces, "factors", None)
         self.chained = False
         self.foresees = False
-        self.shape: tuple[int, ...] = tuple(getattr(spaces, "shape", ()))
-        self.layout: Layout | None = getattr(spaces, "layout", None)
-        if self.layout is not None:
+        self.sight = Sight.of(spaces)
+        if self.sight.layout is not None:
             check_networks(self.network)
         self._key = key
         self._form: BeliefForm | None = None
@@ -110,18 +111,10 @@ class ControlPolicy:
         return cls(task, key=key, name=name, network=network)
 
     def _network(self, outputs: int, purpose: str, gain: float, more: int = 0) -> nn.Module:
-        joint = self.joint if self.central and purpose == "critic" else 0
-        inputs, key = joint + self.observations + self._believes + more, self._key.derive(purpose)
-        if self.network.body == "recurrent":
-            return Recurrent(inputs, self.hidden, outputs, last_gain=gain, key=key)
-        if self.network.body == "convolution":
-            return self._convolution(inputs, outputs, joint, gain, key)
-        if self.layout is not None:
-            sizes = (self.layout, inputs, self.hidden, outputs)
-            if purpose == "actor":
-                return AlongParents(*sizes, last_gain=gain, key=key)
-            return TellingParents(*sizes, offset=joint, last_gain=gain, key=key)
-        return Perceptron((inputs, *self.hidden, outputs), last_gain=gain, key=key)
+        offset = self.joint if self.central and purpose == "critic" else 0
+        inputs = offset + self.observations + self._believes + more
+        wanted = Wanted(inputs, outputs, offset, purpose == "actor", gain)
+        return made(self.network, self.hidden, self.sight, wanted, self._key.derive(purpose))
 
     def _actor(self) -> nn.Module:
         """A network with an output for every choice; of a chain one for each part, which reads the parts before."""
@@ -131,13 +124,6 @@ class ControlPolicy:
         for part, size in enumerate(sizes):
             links.append(self._network(size, "actor" if part == 0 else f"part {part}", 0.01, sum(sizes[:part])))
         return Chain(links, sizes)
-
-    def _convolution(self, inputs: int, outputs: int, offset: int, gain: float, key: Key) -> Convolution:
-        if not self.shape:
-            raise ConfigurationError(
-                "network.body = convolution reads grids, and what is seen here is no grid; use perceptron or recurrent"
-            )
-        return Convolution(self.shape, inputs, self.hidden, outputs, offset=offset, last_gain=gain, key=key)
 
     @property
     def recurrent(self) -> bool:
@@ -233,6 +219,21 @@ class ControlPolicy:
         key = self._key.derive("belief")
         learnt = form.build(self.observations, self.actions, discrete=self.discrete, key=key)
         self._form, self._believes, self._module.beliefs = form, learnt.size, Beliefs(learnt)
+        self._module.actor = self._actor()
+
+    def embody(self, body: Any) -> None:
+        """Makes the networks anew with this body, as `network.body` would have; nothing where they have it.
+
+        Raises:
+            ConfigurationError: where it cannot read what is seen, or there is a critic of another body already.
+        """
+        if self.network.body == body:
+            return
+        if self._module.critic is not None or self.factors is not None:
+            raise ConfigurationError(
+                f"policy {self.name!r} has a critic, or actions in parts, of another body than {body}; train it anew"
+            )
+        self.network = replace(self.network, body=body)
         self._module.actor = self._actor()
 
     def chain(self) -> None:
@@ -372,7 +373,7 @@ class ControlPolicy:
         if self._beliefs is None:
             raise ValueError(f"policy {self.name!r} has no belief: call believe first")
         index, place = sequences(batch, chosen)
-        seen = self._seen(self._observations(batch))[index]
+        seen = self._seen(self.observed(batch))[index]
         key = self._key.derive("told", batch.step)
         told = self._beliefs.learnt.told(Paths(seen, batch.action[index], index, key))[place]
         return told.new_zeros(batch.decisions, told.shape[1]).index_put((chosen,), told)
@@ -384,7 +385,7 @@ class ControlPolicy:
         if self._believed is None or self._believed[0] is not batch.observation:
             index, place = sequences(batch, torch.arange(batch.decisions))
             with torch.no_grad():
-                found = self._beliefs.acting(self._seen(self._observations(batch))[index])[place]
+                found = self._beliefs.acting(self._seen(self.observed(batch))[index])[place]
             self._believed = (batch.observation, found)
         return self._believed[1]
 
@@ -408,7 +409,7 @@ class ControlPolicy:
 
     def _read(self, batch: Batch, chosen: Tensor) -> Tensor:
         """What the actor reads before the chosen decisions, `[K, O]`, and what it believes then, where it does."""
-        seen = self._seen(self._observations(batch)[chosen])
+        seen = self._seen(self.observed(batch)[chosen])
         return seen if self._beliefs is None else torch.cat([seen, self.beliefs(batch)[chosen]], 1)
 
     def _allowed(self, batch: Batch, chosen: Tensor) -> Tensor | None:
@@ -456,7 +457,7 @@ class ControlPolicy:
         """What the critic of post-decision states says of the chosen decisions, `[K]`; see `foresee`."""
         assert self._after is not None
         assert self._module.after is not None
-        rows = self._after(self._observations(batch)[chosen].numpy(), batch.action[chosen].numpy())
+        rows = self._after(self.observed(batch)[chosen].numpy(), batch.action[chosen].numpy())
         values: Tensor = self._module.after(torch.from_numpy(rows)).squeeze(-1)
         return values
 
@@ -466,7 +467,7 @@ class ControlPolicy:
             raise ValueError(f"policy {self.name!r} has no critic: call require({{Quantity.VALUE}}) first")
         return self._module.critic
 
-    def _observations(self, batch: Batch) -> Tensor:
+    def observed(self, batch: Batch) -> Tensor:
         """The observation before each decision, `[T, O]`; 0 for turns of other shapes, which others decided."""
         if self._gathered is None or self._gathered[0] is not batch.observation:
             lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
@@ -515,7 +516,7 @@ class ControlPolicy:
     def _last_beliefs(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:
         """What is believed when `final` `[R, O]` was seen last in these trajectories, `[R, size]`."""
         assert self._beliefs is not None
-        seen = self._seen(self._observations(batch))
+        seen = self._seen(self.observed(batch))
         ends = [torch.cat([seen[own], end[None]]) for own, end in zip(before(batch, rows), final, strict=True)]
         with torch.no_grad():
             return at_ends(self._beliefs.acting, ends)
@@ -532,7 +533,7 @@ class ControlPolicy:
         if seen is None:
             return
         mine = policy_decisions(batch, self.name)
-        seen.observe(self._observations(batch)[mine])
+        seen.observe(self.observed(batch)[mine])
         if whole is not None:
             whole.observe(self._joint(batch)[mine])
 
@@ -557,7 +558,7 @@ class ControlPolicy:
             **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
-            **({"layout": list(self.layout.parts)} if self.layout is not None else {}),
+            **({"layout": list(self.sight.layout.parts)} if self.sight.layout is not None else {}),
         }
 
     def save(self, folder: Path) -> None:

@@ -31,12 +31,14 @@ class NetworkSettings:
 
     Attributes:
         body: `perceptron`; `recurrent`, whose last hidden layer is carried from decision to decision of an episode and
-            begins at 0 in each; `convolution`, for what is seen as a grid.
-        hidden: units of each hidden layer, those after the filters where it is a `convolution`.
+            begins at 0 in each; `convolution`, for what is seen as a grid; `sets`, for others that are seen row by row,
+            in any order; `equivariant`, the same for a world that may be turned, with it.
+        hidden: units of each hidden layer, those after the filters where it is a `convolution`; the first ones read the
+            agent's own numbers, and as many every row, where it reads rows.
         normalise: whether they read what they see less its running mean, over its running deviation.
     """
 
-    body: Literal["perceptron", "recurrent", "convolution"] = "perceptron"
+    body: Literal["perceptron", "recurrent", "convolution", "sets", "equivariant"] = "perceptron"
     hidden: tuple[int, ...] = (64, 64)
     normalise: bool = False
 

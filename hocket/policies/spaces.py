@@ -12,7 +12,8 @@ class Spaces(Protocol):
     state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
     shape in an attribute `shape`; one whose actions have parts, these in `factors`; one that knows the state between a
     decision and chance, its size in an attribute `post` and the function that gives it in `after`; one whose agents
-    decide along a network, in `layout` how what they see is laid out.
+    decide along a network, in `layout` how what they see is laid out; one whose agents see others row by row, in
+    `slots` which rows, and in `plane` what of it may be turned.
     """
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import Factors, JointWorld, Layout
+from hocket.core.worlds import Factors, JointWorld, Layout, Plane, Slots
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
@@ -39,6 +39,8 @@ class PolicySpaces:
     after: After | None = field(default=None, compare=False)
     factors: Factors | None = None
     layout: Layout | None = None
+    slots: Slots | None = None
+    plane: Plane | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class JointTask:
             *_between(self.world),
             first.factors,
             first.layout,
+            first.slots,
+            first.plane,
         )
 
     # ------------------------------------------------------------ settings

@@ -77,7 +77,10 @@ def _task(
 
 
 _MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
-    "spread": (Spread, {"agents": int, "local": float, "length": int, "hidden": bool}),
+    "spread": (
+        Spread,
+        {"agents": int, "local": float, "length": int, "hidden": bool, "graph": bool, "reach": float},
+    ),
     "tag": (Tag, {"hunters": int, "agents": int, "obstacles": int, "length": int}),
     "speaker-listener": (SpeakerListener, {"length": int}),
 }

@@ -57,6 +57,13 @@ class Chains(Protocol):
 
 
 @runtime_checkable
+class Embodied(Protocol):
+    """A policy whose networks may be of several kinds."""
+
+    def embody(self, body: Any) -> None: ...
+
+
+@runtime_checkable
 class Believes(Protocol):
     """A policy that can have a part that sums up what it saw."""
 
@@ -104,6 +111,8 @@ class Learner:
     ) -> None:
         self.policy = policy
         self.recipe = recipe
+        if recipe.body is not None:
+            _embodied(policy, recipe.body)
         if recipe.central:
             _centralised(policy)
         if recipe.post_decision:
@@ -259,6 +268,15 @@ class Learner:
         self.policy.version = int(state["version"])
         if "referred" in state:  # Checkpoints of earlier versions have none.
             self.reference_cache.restore(state["referred"])
+
+
+def _embodied(policy: Policy, body: str) -> None:
+    if not isinstance(policy, Embodied):
+        raise ConfigurationError(
+            f"networks with the body {body} are those of control policies, and {type(policy).__name__} is none; choose "
+            "a task such as mpe:spread?graph=true"
+        )
+    policy.embody(body)
 
 
 def _centralised(policy: Policy) -> None:

@@ -91,6 +91,7 @@ JOINT = {
     "ami": "choose a task of several agents",
     "black-box-marl-attacks": "task sums is none",
     "follower": "use mapf:planned",
+    "multi-agent-mdp-homomorphic-networks": "those of control policies",
     "pytag": "has no seats of theirs",
 }
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.core.worlds import JointEnvironment, Moved, Plane, Seat, Slots
 
 Floats = NDArray[np.float64]
 
@@ -44,18 +44,30 @@ class Spread:
         count: agents and landmarks. local: the share of an agent's own reward, in [0, 1]. length: steps of an episode,
             which a limit of time ends.
         hidden: landmarks are left out of what agents see, and only the joint state tells of them.
+        graph: agents see others as neighbours in a graph: behind its velocity, its position and where landmarks are
+            from there, an agent has a row for each other (`Slots`), with where that one is from there and what it sees
+            itself. reach: how near neighbours are; 0 for any distance.
     """
 
     count: int = 3
     local: float = 0.5
     length: int = 25
     hidden: bool = False
+    graph: bool = False
+    reach: float = 0.0
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.length < 1 or not 0 <= self.local <= 1:
             raise ConfigurationError(
                 f"task mpe:spread needs agents and length of at least 1 and local in [0, 1], not {self.count}, "
                 f"{self.length} and {self.local}"
+            )
+        if self.graph and self.count < 2:
+            raise ConfigurationError("task mpe:spread: a graph needs 2 agents at least; drop graph")
+        if self.reach < 0 or (self.reach and not self.graph):
+            raise ConfigurationError(
+                f"task mpe:spread: reach = {self.reach} says how near neighbours in a graph are; it is at least 0, and "
+                "needs graph=true"
             )
 
     @property
@@ -69,7 +81,12 @@ class Spread:
     @property
     def seats(self) -> tuple[Seat, ...]:
         landmarks = 0 if self.hidden else 2 * self.count
-        return (Seat(4 + landmarks + 4 * (self.count - 1), len(MOVES)),) * self.count
+        if not self.graph:
+            return (Seat(4 + landmarks + 4 * (self.count - 1), len(MOVES)),) * self.count
+        own = 4 + landmarks
+        slots = Slots(own, self.count - 1, 3 + own)
+        plane = Plane(_pairs(0, own), _pairs(1, own + 2), tuple((int(x), int(y)) for x, y in MOVES))
+        return (Seat(own + slots.count * slots.size, len(MOVES), slots=slots, plane=plane),) * self.count
 
     @property
     def joint(self) -> int:
@@ -77,6 +94,11 @@ class Spread:
 
     def open(self, width: int) -> JointEnvironment:
         return _Spread(self, width)
+
+
+def _pairs(first: int, numbers: int) -> tuple[tuple[int, int], ...]:
+    """Places of vectors one behind the other."""
+    return tuple((place, place + 1) for place in range(first, first + numbers, 2))
 
 
 class _Spread(JointEnvironment):
@@ -120,6 +142,8 @@ class _Spread(JointEnvironment):
         return covered[:, None] * (1 - self.world.local) + bumps * self.world.local
 
     def seen(self) -> list[NDArray[np.float32]]:
+        if self.world.graph:
+            return self._told()
         width, count = len(self.time), self.world.count
         silent = np.zeros((width, 2 * (count - 1)))
         found = []
@@ -129,6 +153,21 @@ class _Spread(JointEnvironment):
             near = (self.place[:, self.others[number]] - here[:, None]).reshape(width, -1)
             told = [self.speed[:, number], here, *(() if self.world.hidden else (marks,)), near, silent]
             found.append(np.concatenate(told, 1).astype(np.float32))
+        return found
+
+    def _told(self) -> list[NDArray[np.float32]]:
+        """What everybody sees and hears of its neighbours, row by row."""
+        width, count = len(self.time), self.world.count
+        own = [self.speed, self.place]
+        if not self.world.hidden:
+            own.append((self.landmark[:, None] - self.place[:, :, None]).reshape(width, count, -1))
+        sights, found = np.concatenate(own, 2), []
+        for number in range(count):
+            others = self.others[number]
+            gap = self.place[:, others] - self.place[:, [number]]
+            near = (gap**2).sum(2, keepdims=True) <= (self.world.reach or np.inf) ** 2
+            rows = np.where(near, np.concatenate([np.ones_like(gap[..., :1]), gap, sights[:, others]], 2), 0.0)
+            found.append(np.concatenate([sights[:, number], rows.reshape(width, -1)], 1).astype(np.float32))
         return found
 
     def state(self) -> NDArray[np.float32]:

@@ -1,0 +1,102 @@
+"""The networks of a control policy, by the body that its settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from torch import nn
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.worlds import Layout, Plane, Slots
+from hocket.policies.control_bodies import Convolution, Recurrent
+from hocket.policies.control_graphs import AlongParents, TellingParents
+from hocket.policies.control_networks import Perceptron
+from hocket.policies.control_sets import OverSets
+from hocket.policies.settings import NetworkSettings
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How what is seen is laid out: see `Seat` of `hocket.core.worlds`."""
+
+    shape: tuple[int, ...] = ()
+    layout: Layout | None = None
+    slots: Slots | None = None
+    plane: Plane | None = None
+
+    @classmethod
+    def of(cls, spaces: Any) -> Self:
+        """Of what a controller was told."""
+        found = (getattr(spaces, name, None) for name in ("shape", "layout", "slots", "plane"))
+        shape, layout, slots, plane = found
+        return cls(tuple(shape or ()), layout, slots, plane)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A network for `inputs` numbers, of which the first `offset` stand before what is seen.
+
+    Attributes:
+        actor: whether its outputs are logits of the actions. gain: of the last layer.
+    """
+
+    inputs: int
+    outputs: int
+    offset: int
+    actor: bool
+    gain: float
+
+
+def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> nn.Module:
+    """Such a network, its weights drawn from the key.
+
+    Raises:
+        ConfigurationError: for a body that cannot read what is seen.
+    """
+    sizes: tuple[int, Sequence[int], int] = (wanted.inputs, hidden, wanted.outputs)
+    if settings.body == "recurrent":
+        return Recurrent(*sizes, last_gain=wanted.gain, key=key)
+    if settings.body == "convolution":
+        if not sight.shape:
+            raise ConfigurationError(
+                "network.body = convolution reads grids, and what is seen here is no grid; use perceptron or recurrent"
+            )
+        return Convolution(sight.shape, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
+    if settings.body in ("sets", "equivariant"):
+        return _over_sets(settings, hidden, sight, wanted, key)
+    if sight.layout is not None and wanted.actor:
+        return AlongParents(sight.layout, *sizes, last_gain=wanted.gain, key=key)
+    if sight.layout is not None:
+        return TellingParents(sight.layout, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
+    return Perceptron((wanted.inputs, *hidden, wanted.outputs), last_gain=wanted.gain, key=key)
+
+
+def _over_sets(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> OverSets:
+    turns = settings.body == "equivariant"
+    if sight.slots is None or (turns and sight.plane is None):
+        what = "others row by row" + (" in a plane that may be turned" if turns else "")
+        raise ConfigurationError(
+            f"network.body = {settings.body} reads {what}, which are not seen here; use perceptron, or a world such as "
+            "mpe:spread?graph=true"
+        )
+    if settings.normalise:
+        raise ConfigurationError(f"network.body = {settings.body} reads rows as they are; drop network.normalise")
+    if turns and wanted.offset:
+        raise ConfigurationError(
+            "a central critic reads a joint state, of which it is not known how it turns; use ippo, or network.body = "
+            "sets"
+        )
+    return OverSets(
+        sight.slots,
+        wanted.inputs,
+        hidden,
+        wanted.outputs,
+        plane=sight.plane if turns else None,
+        acts=wanted.actor,
+        offset=wanted.offset,
+        last_gain=wanted.gain,
+        key=key,
+    )
