@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -18,11 +19,14 @@ from hocket.core.compression import Blocks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.credit.read_at import ReadAt
+from hocket.credit.reinforce import ReturnToGo
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.claims.taught import Pupil, begin
 from hocket.methods.preference.plural_llm import PLURAL_LLM, PredictedShares, alignment, fairness
 from hocket.objectives.scores import RegressedScore
 from hocket.recipe import Recipe
+from hocket.rollout.demonstrations import Ranked
 from hocket.train.aio import run_async
 from hocket.train.held_out import recorded_metrics
 from hocket.train.swarm.averaging import Averaging
@@ -130,6 +134,34 @@ def _() -> Finding:
     except ConfigurationError as error:
         return Finding("must not be negative" in str(error), str(error))
     return Finding(False, "not refused")
+
+
+@claim("What is told is the mean over questions of alignment with their shares over their sum, and of those in order.")
+def _() -> Finding:
+    """Shares that sum to 2 and to 5; the first question's answers are scored in order, the second's are not."""
+    told, score = [[0.4, 1.6], [1.0, 2.0, 2.0], [0.0, 0.0]], torch.tensor([0.0, 0.3, 1.0, -0.5, 0.2, 0.0, 0.0])
+    batch, score = polls(told, 1), score.double()
+    metrics = PredictedShares()(Evaluation(torch.zeros(7).double(), score=score[:, None]), batch).metrics
+    fits = [
+        float(alignment(torch.softmax(part, 0), torch.tensor(shares).double() / sum(shares)))
+        for part, shares in ((score[:2], told[0]), (score[2:5], told[1]))
+    ]
+    due = {"lists/total": 2.0, "lists/alignment": fmean(fits), "lists/accuracy": fmean([1.0, 0.0])}
+    off = max(abs(float(metrics[name]) - value) for name, value in due.items())
+    none = PredictedShares()(Evaluation(torch.zeros(2).double(), score=score[:2, None]), polls([[0.0, 0.0]], 1)).metrics
+    empty = [math.isnan(float(none[name])) for name in ("lists/alignment", "lists/accuracy")]
+    fair = math.isnan(fairness([])) and fairness([0.0, 0.0]) == 1.0 and fairness([0.5, 0.5]) == 1.0
+    return Finding(off < 1e-6 and all(empty) and fair, say(off=off, fair=fair))
+
+
+@claim("It ships on recorded lists of answers, read at their ends, with their returns as shares.")
+def _() -> Finding:
+    held = [
+        PLURAL_LLM.rollout == Ranked(),
+        PLURAL_LLM.credit == ReadAt(ReturnToGo()),
+        PLURAL_LLM.objective == PredictedShares(),
+    ]
+    return Finding(all(held), say(held=sum(held)))
 
 
 GROUPS, STEPS, EVERY = 6, 80, 5

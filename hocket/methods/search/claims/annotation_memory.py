@@ -119,7 +119,7 @@ def _() -> Finding:
     some, rules = drawn(Key.of(5), 4000), list(itertools.product(range(BITS), (0, 1)))
     fits = torch.stack([(some.items[..., bit] ^ turned == some.labels).all(1) for bit, turned in rules], 1)
     alone = fits[fits.sum(1) == 1].double().mean(0)
-    shape = tuple(some.items.shape) == (4000, 12, 4) and set(some.items.unique().tolist()) == {0, 1}
+    shape = tuple(some.items.shape) == (4000, 12, 4) and set(some.items.flatten().tolist()) == {0, 1}
     even = float((some.items.double().mean((0, 1)) - 0.5).abs().max())
     holds = shape and bool(fits.any(1).all()) and float((alone - 1 / 8).abs().max()) < 0.03 and even < 0.02
     return Finding(holds, say(each_rule=alone.tolist(), share_of_ones_off_one_half=even))

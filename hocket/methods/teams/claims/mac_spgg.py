@@ -157,7 +157,7 @@ def _() -> Finding:
     refused = 0
     for settings in ({"agents": 1}, {"effort": "time"}, {"shown": "none"}):
         try:
-            PublicGoods(**settings)  # type: ignore[arg-type]
+            PublicGoods(**settings)
         except ValueError:
             refused += 1
     held = [

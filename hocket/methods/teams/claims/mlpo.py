@@ -163,7 +163,7 @@ def _() -> Finding:
     refused = 0
     for settings in ({"peers": 0}, {"rounds": 0}, {"alone": 1.5}, {"alone": -0.1}):
         try:
-            LeaderPeers(**settings)  # type: ignore[arg-type]
+            LeaderPeers(**settings)
         except ValueError:
             refused += 1
     usual = LeaderPeers() == LeaderPeers(peers=3, rounds=1, alone=0.0)
