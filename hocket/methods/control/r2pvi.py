@@ -78,7 +78,8 @@ def _by_variance(shares: Array, value: Array, price: float) -> Array:
         found: Array = mean - spread / (4 * price)
         return found
 
-    return np.maximum(reached(cap), reached(ordered)).max(1)
+    highest: Array = np.maximum(reached(cap), reached(ordered)).max(1)
+    return highest
 
 
 def robust_value(world: FactoredMDP, policy: Array, price: float, divergence: Divergence) -> float:

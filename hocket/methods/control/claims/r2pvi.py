@@ -202,7 +202,8 @@ def _() -> Finding:
             phi = world.features[state, action]
             system += seen[state, action, after] * np.outer(phi, phi)
             told[:, after] += seen[state, action, after] * phi
-        shares, width = np.linalg.solve(system, told), np.sqrt(np.diag(np.linalg.inv(system)))
+        shares = np.linalg.solve(system, told).astype(np.float64)
+        width = np.sqrt(np.diag(np.linalg.inv(system)))
         policy, value = np.zeros(world.shape), np.zeros(states)
         for step in reversed(range(horizon)):
             left = sum(0.9**later for later in range(horizon - step))
@@ -227,7 +228,7 @@ def _() -> Finding:
 def _() -> Finding:
     gaps = []
     world = replace(causeway(3), discount=0.8)
-    solver, key, seen = RobustPessimism(1.0, "kl", 0.2, episodes=3, against=0.7), ROOT.derive("step"), 0.0
+    solver, key = RobustPessimism(1.0, "kl", 0.2, episodes=3, against=0.7), ROOT.derive("step")
     state = solver.init(world, key)
     gaps.append(float(np.abs(solver.answer(world, state) - 1 / world.actions).max()))
     seen = np.zeros_like(world.transition)
