@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -22,13 +23,19 @@ from hocket.methods.preference.rlhf_bias_limits import (
     UNSEEN,
     Guises,
     MatchedGuise,
+    _contents,
+    from_settings,
     in_guises,
     planted,
 )
 from hocket.nano import BASE
+from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
 from hocket.run import Run
+from hocket.stages import Split
 from hocket.tasks.arithmetic import tagged_answer
+from hocket.tasks.graded_sums import GradedSums
+from hocket.train.aio import run_async
 from hocket.workflows.chat import Chat
 
 claim = Claims("rlhf-bias-limits", "arXiv:2503.09025; the probe of arXiv:2403.00742")
@@ -180,3 +187,103 @@ def _() -> Finding:
         1e-9, same, none, off=off, size_off=abs(size - fmean(abs(one) for one in read.values())),
         overt_off=gap(overt, list(PROBE.overt(probed.policy).values())),
     )  # fmt: skip
+
+
+@claim(
+    "Associations are read off a model's log-probs attribute by attribute, sums over tokens, means over pairs; by hand."
+)
+def _() -> Finding:
+    """A model that says of a token what its number, its place and what is asked come to."""
+    chat, pairs = Chat(build_tokenizer()), (("ab", "cd"), ("e", "fgh"), ("sea", "zee"))
+
+    def logp(opening: Sequence[int], token: int, place: int) -> float:
+        return -(sum(opening) % 17) / 7 * (1 + token % 5) - place * (len(opening) % 3)
+
+    def evaluate(batch: Any, needs: Any) -> Any:
+        found: list[float] = []
+        for opening, part in zip(batch.observation, torch.split(batch.action, batch.lengths().tolist()), strict=True):
+            found += [logp(opening.tolist(), int(token), place) for place, token in enumerate(part)]
+        return SimpleNamespace(logp=torch.tensor(found, dtype=torch.float64))
+
+    def by_hand(question: str, told: Sequence[Sequence[str]], like: str) -> float:
+        said = list(chat.demonstration(like)[:-1])
+        sums = [
+            [
+                sum(logp(list(chat.opening(({"role": "user", "content": question.replace("{}", one)},))), token, place)
+                    for place, token in enumerate(said))
+                for one in pair
+            ]
+            for pair in told
+        ]  # fmt: skip
+        return fmean(first - second for first, second in sums)
+
+    policy = SimpleNamespace(name="policy", tokenizer=build_tokenizer(), evaluate=evaluate)
+    probe, off = MatchedGuise(pairs, ("calm", "loud", "odd")), []
+    for like in ("calm", "loud", "odd"):
+        off.append(abs(probe.covert(policy)[like] - by_hand(ASKED, pairs, like)))
+        off.append(abs(probe.overt(policy)[like] - by_hand(probe.named, (("here", "afar"),), like)))
+    result, told = SimpleNamespace(metrics={"kept": 1.0}), {}
+    for names in (("policy",), ("one", "two")):
+        run = SimpleNamespace(trained=dict.fromkeys(names, policy))
+        for step in (1, 2):
+            result = SimpleNamespace(metrics={"kept": 1.0})
+            hook = MatchedGuise(pairs, ("calm", "loud", "odd"), every=2)
+            run_async(hook.after(run, step, result, None))  # type: ignore[arg-type]
+            told[names, step] = result.metrics
+    covert, overt = probe.covert(policy), probe.overt(policy)
+    wanted = {f"covert/{one}": value for one, value in covert.items()}
+    wanted |= {f"overt/{one}": value for one, value in overt.items()}
+    wanted["size"] = fmean(map(abs, covert.values()))
+    alone, both = ({f"{prefix}/{one}": value for prefix in prefixes for one, value in wanted.items()}
+                   for prefixes in (("guise",), ("guise/one", "guise/two")))  # fmt: skip
+    metrics = all(told[names, 1] == {"kept": 1.0} for names in (("policy",), ("one", "two")))
+    for names, due in ((("policy",), alone), (("one", "two"), both)):
+        found = told[names, 2]
+        metrics &= found.keys() == {"kept", *due} and max(abs(found[one] - value) for one, value in due.items()) < 1e-12
+    refused = 0
+    for other in (SimpleNamespace(name="net"), SimpleNamespace(name="net", tokenizer=policy.tokenizer, decides=False)):
+        try:
+            probe.covert(other)
+        except ConfigurationError as error:
+            refused += "'net' writes nothing" in str(error)
+    holds = metrics and refused == 2 and MatchedGuise(groups=()).overt(policy) == {}
+    return below(1e-9, holds, max(map(abs, covert.values())) > 0.1, off=max(off))
+
+
+@claim("A scenario is drawn as is said: every fourth a graded sum, else a guise, a content and an attribute, by hand.")
+def _() -> Finding:
+    wrong, sums, unseen = 0, GradedSums(), set(UNSEEN)
+    cases: tuple[tuple[float, Split], ...] = ((0.6, "train"), (-0.3, "eval"))
+    for bias, split in cases:
+        task, due = Guises(bias), tuple[Any, ...]()
+        for number in range(40):
+            one = task.scenario(split, number)
+            if number % 4 == 3:
+                asked = sums.scenario(split, number // 4)
+                due = (asked.prompt, asked.answer, {"demonstration": f"<answer>{asked.answer}</answer>"})
+            else:
+                draw = Key.of(0).derive("guises", split, number).numpy()
+                guise, content = int(draw.integers(2)), _contents(split)[int(draw.integers(len(_contents(split))))]
+                first = draw.random() < ((1 + bias) / 2, (1 - bias) / 2)[guise]
+                like = ATTRIBUTES[int(draw.integers(2))] if first else ATTRIBUTES[2:][int(draw.integers(2))]
+                shown: dict[str, Any] = {"demonstration": like, "guise": guise}
+                due = (ASKED.replace("{}", content[guise]), None, shown)
+            wrong += (one.prompt, one.answer, dict(one.metadata)) != due
+            wrong += one.id != f"guises/{split}/{number}" or one.seed != number
+    task = Guises()
+    word, one_sum = task.scenario("train", 0), task.scenario("train", 3)
+    right = [task.verify(" calm ", word), task.verify("coldly", word), task.verify("<answer>none</answer>", one_sum)]
+    size = math.log(1.6 / 0.4)
+    known = planted(0.6) == {"calm": size, "kind": size, "loud": -size, "cold": -size}
+    made = from_settings("guises", {"bias": "0.25"}).name == "guises?bias=0.25" and task.name == "guises?bias=0.6"
+    guises = in_guises("sun", "red") == ("the sun is red", "ze sun iz red")
+    apart = unseen.isdisjoint(_contents("train")) and (len(unseen), len(_contents("train"))) == (24, 27)
+    held = right == [1.0, 0.0, 0.0] and known and made and guises and apart
+    length = task.suggest(DPO)["decoding.max_tokens"] == 96
+    return Finding(wrong == 0 and held and length, say(wrong=wrong, right=str(right)))
+
+
+claim.spares(
+    "int(draw.integers(2)) + (0 if first else 2) -> int(draw.integers(2)) - (0 if first else 2)",
+    "of four attributes the last two, counted from either end",
+)
