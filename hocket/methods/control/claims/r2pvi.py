@@ -202,7 +202,7 @@ def _() -> Finding:
             phi = world.features[state, action]
             system += seen[state, action, after] * np.outer(phi, phi)
             told[:, after] += seen[state, action, after] * phi
-        shares: Array = np.asarray(np.linalg.solve(system, told), np.float64)
+        shares = np.linalg.solve(system, told).astype(np.float64)
         width = np.sqrt(np.diag(np.linalg.inv(system)))
         policy, value = np.zeros(world.shape), np.zeros(states)
         for step in reversed(range(horizon)):
