@@ -34,7 +34,9 @@ SECOND = {
 SPLITTABLE = sorted(
     name
     for name, recipe in all_recipes().items()
-    if recordable(name, recipe) and not (recipe.credit.needs_baseline or STATES in recipe.reads)
+    if recordable(name, recipe)
+    and recipe.body is None  # Tables have no networks of the kind that a recipe may ask for.
+    and not (recipe.credit.needs_baseline or STATES in recipe.reads)
 )
 
 
