@@ -97,6 +97,8 @@ JOINT = {
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
 BELIEVING = dict.fromkeys(("clam-agent-modelling", "contrabar"), "choose a task such as recall:bandit")
 """They learn beliefs of their own of what is unknown, which no language model has."""
+IN_TURN = dict.fromkeys((name for name in all_recipes() if name.startswith("l2rlcf")), "reads 'kind' of scenarios")
+"""They go from one task to the next, where scenarios say of which they are."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -161,7 +163,10 @@ def unseen(name: str) -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    map(unseen, sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *TAUGHT})),
+    map(
+        unseen,
+        sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT}),
+    ),
 )
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
     offline = name in OFFLINE
@@ -225,7 +230,7 @@ def test_what_is_for_teams_is_refused_for_a_lone_agent(name: str, tmp_path: Path
         first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 
-@pytest.mark.parametrize(("name", "why"), [*JOINT.items(), *BELIEVING.items()])
+@pytest.mark.parametrize(("name", "why"), [*JOINT.items(), *BELIEVING.items(), *IN_TURN.items()])
 def test_what_reads_worlds_is_refused_for_words(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=why):
         first_steps(name, "sums", tmp_path, reward=True)

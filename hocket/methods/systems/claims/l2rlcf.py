@@ -1,0 +1,259 @@
+"""L2RLCF's claims."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.methods.systems.l2rlcf import (
+    L2RLCF,
+    L2RLCF_ALONE,
+    L2RLCF_CONSOLIDATION,
+    L2RLCF_REHEARSAL,
+    Performance,
+    TaskSequence,
+    importance,
+    kind,
+    pulled,
+)
+from hocket.policies.control import ControlPolicy
+from hocket.recipe import Recipe
+from hocket.train.assemble import build_parts
+from hocket.train.config import configure
+from hocket.train.loop import RunContext, collect, train_step
+
+claim = Claims("l2rlcf", "arXiv:2212.04603")
+KINDS = "errands:ABC"
+ARMS = {one.name.removeprefix("l2rlcf-"): one for one in (L2RLCF_ALONE, L2RLCF_REHEARSAL, L2RLCF_CONSOLIDATION, L2RLCF)}
+
+
+def begun(recipe: Recipe, seed: int = 0, **settings: Any) -> RunContext:
+    """A run as the task suggests it, before its first step."""
+    task = tasks.find(KINDS)
+    pairs = [(name.replace("__", "."), value) for name, value in settings.items()]
+    return build_parts(configure([("recipe", recipe), ("seed", seed), ("threads", 1), *pairs], task), task)
+
+
+def advanced(parts: RunContext, steps: int, prompts: int) -> list[dict[str, float]]:
+    """The metrics of so many steps, the first ones of a run."""
+    rows = []
+    for step in range(1, steps + 1):
+        rows.append(asyncio.run(train_step(parts, step)).metrics)
+        parts.asked = step * prompts
+    return rows
+
+
+# ---------------------------------------------------------------- measures
+
+
+@claim("Forgetting, forward transfer and relative performance of a matrix are those reckoned by hand.")
+def _() -> Finding:
+    rows = [
+        {"A": 0.1, "B": 0.1, "C": 0.2},
+        {"A": 0.9, "B": 0.3, "C": 0.2},
+        {"A": 0.4, "B": 0.8, "C": 0.1},
+        {"A": 0.7, "B": 0.6, "C": 0.4},
+        {"A": 0.5, "B": 0.9, "C": 0.6},
+    ]
+    found = Performance(["", "A", "B", "A", "C"], rows)
+    early = Performance(["", "A", "B"], rows[:3])
+    gaps = {
+        "A": found.forgetting("A") - 0.4,
+        "B": found.forgetting("B"),
+        "C": found.forgetting("C"),
+        "mean": found.mean_forgetting() - 0.2,
+        "early": early.mean_forgetting() - 0.5,
+        "not_met": early.forgetting("C"),
+        "first": Performance([""], rows[:1]).mean_forgetting(),
+        "to_A": found.transfer("A"),
+        "to_B": found.transfer("B") - 0.2,
+        "to_C": found.transfer("C") - 0.2,
+        "not_yet": early.transfer("C") + 0.1,
+        "relative": found.relative({"A": 1.0, "B": 0.9, "C": 0.8}) - (0.5 + 1.0 + 0.75) / 3,
+    }
+    return below(EXACT, **{name: abs(gap) for name, gap in gaps.items()})
+
+
+# ---------------------------------------------------------------- components
+
+
+@claim(
+    "The pull is the exact minimiser of distance and penalty, however strong, and leaves what nobody needs as it is."
+)
+def _() -> Finding:
+    policy = cast(ControlPolicy, begun(L2RLCF, curriculum__prompts=2).lead.policy)
+    policy.module.double()
+    noise = Key.of(3).torch()
+    names = [name for name, _ in policy.module.named_parameters()]
+    start = {name: one.detach().clone() for name, one in policy.module.named_parameters()}
+    anchor = {name: one + torch.randn(one.shape, generator=noise, dtype=one.dtype) for name, one in start.items()}
+    fisher = {name: torch.rand(one.shape, generator=noise, dtype=one.dtype) for name, one in start.items()}
+    fisher[names[0]].zero_()
+    slope, far, norm = 0.0, 0.0, 0.0
+    for strength in (0.3, 1e6):
+        for name, one in policy.module.named_parameters():
+            one.data.copy_(start[name])
+        norm = pulled(policy, anchor, fisher, strength)
+        for name, one in policy.module.named_parameters():
+            left = (one - start[name] + strength * fisher[name] * (one - anchor[name])) / (1 + strength * fisher[name])
+            slope = max(slope, float(left.detach().abs().max()))
+    moved = {name: one.detach() - start[name] for name, one in policy.module.named_parameters()}
+    far = sum(float(one.square().sum()) for one in moved.values()) ** 0.5
+    kept = float(moved[names[0]].abs().max())
+    return below(1e-9, slope=slope, norm=abs(norm - far) / far, unneeded=kept)
+
+
+@claim("Importance is the mean over episodes of the squared slope of all log-probs of one, by a network of its own.")
+def _() -> Finding:
+    parts = begun(L2RLCF, curriculum__prompts=6)
+    policy = cast(ControlPolicy, parts.lead.policy)
+    played = asyncio.run(collect(parts, Key.of(1)))[0].trajectories
+    ours = importance(policy, pack(played), 4)
+    weights = dict(policy.module.named_parameters())
+    by_hand = {name: torch.zeros_like(one) for name, one in weights.items()}
+    for episode in played[:4]:
+        (turn,) = episode.turns
+        seen = torch.as_tensor(np.asarray(turn.observation), dtype=torch.float32)
+        logits = policy.module.actor(seen)
+        moves = torch.as_tensor(np.asarray(turn.action)).long().reshape(-1, 1)
+        total = logits.log_softmax(-1).gather(1, moves).sum()
+        for name, slope in zip(
+            weights, torch.autograd.grad(total, list(weights.values()), allow_unused=True), strict=True
+        ):
+            by_hand[name] += 0 if slope is None else slope**2 / 4
+    size = max(float(one.abs().max()) for one in by_hand.values())
+    gap = max(float((ours[name] - by_hand[name]).abs().max()) for name in weights)
+    idle = sum(float(one.abs().max()) == 0 for one in ours.values())
+    return below(1e-5 * size, size > 0, 0 < idle < len(ours), largest_difference=gap)
+
+
+@claim("Tasks follow one another as told, over again at the end, no scenario twice; a kind that is none is refused.")
+def _() -> Finding:
+    task, ledger = tasks.find(KINDS), cast(Any, None)
+    sequence, order, ids = TaskSequence(prompts=4, order="A-B-A-C", every=2), "", Counter[str]()
+    for step in range(16):
+        asked = sequence(task, 4 * step, 4, ledger, Key.of(5))
+        (letter,) = {one.metadata["kind"] for one in asked}
+        order += letter
+        ids.update(one.id for one in asked)
+    try:
+        TaskSequence(order="A-D")(task, 0, 1, ledger, Key.of(5))
+        said = ""
+    except ConfigurationError as error:
+        said = str(error)
+    holds = order == "AABBAACC" * 2 and max(ids.values()) == 1 and "has no kind 'D'" in said
+    return Finding(holds, say(order=order, scenarios=len(ids), refused=said))
+
+
+@claim("Rehearsal brings back other tasks' episodes alone, as they were sampled, evenly, and the newest that it kept.")
+def _() -> Finding:
+    small = L2RLCF_REHEARSAL.but(
+        {"curriculum.every": 2, "rollout.keep": 6, "rollout.count": 4, "curriculum.prompts": 4}
+    )
+    parts = begun(small, curriculum__prompts=4)
+    fresh: dict[str, Any] = {}
+    met: dict[str, list[str]] = {"A": [], "B": [], "C": []}
+    came, same = [], True
+    for step in range(1, 9):
+        result = asyncio.run(train_step(parts, step))
+        parts.asked = 4 * step
+        new = [one for one in result.trajectories if one.source != "replay"]
+        old = [one for one in result.trajectories if one.source == "replay"]
+        came.append("".join(sorted(map(kind, old))))
+        for one in old:
+            same &= np.array_equal(np.asarray(one.turns[0].logp), fresh[one.scenario.id])
+            same &= one.scenario.id in met[kind(one)][-6:]
+        for one in new:
+            fresh[one.scenario.id] = np.asarray(one.turns[0].logp).copy()
+            met[kind(one)].append(one.scenario.id)
+    holds = came == ["", "", "AAAA", "AAAA", "BBBB", "BBBB", "AABB", "AABB"] and same
+    return Finding(holds, say(came_back=" ".join(one or "-" for one in came), as_sampled=same))
+
+
+@claim("Beside rehearsal, too, a step is of the task that is played in it: for what is held, and for the measures.")
+def _() -> Finding:
+    small = L2RLCF.but({"curriculum.every": 2, "curriculum.prompts": 4, "hooks.0.samples": 3, "hooks.1.every": 2})
+    parts = begun(small, curriculum__prompts=4)
+    rows = advanced(parts, 8, 4)
+    trained = "".join(parts.hooks.memories["LifelongMeasures"]["trained"])
+    pulls, back = ([row[name] for row in rows[2:]] for name in ("consolidation/pull", "replay/trajectories"))
+    return Finding(trained == "ABAC" and min(pulls) > 0 and min(back) > 0, say(trained=trained, pulls=pulls, back=back))
+
+
+@claim(
+    "Nothing is held fast within the first task; at the first step of the next the weights at the end of the last are."
+)
+def _() -> Finding:
+    small = L2RLCF_CONSOLIDATION.but({"curriculum.every": 2, "curriculum.prompts": 4, "hooks.0.samples": 3})
+    parts = begun(small, curriculum__prompts=4)
+    pulls, before, anchors = [], [], []
+    for step in range(1, 6):
+        before.append([one.detach().clone() for one in parts.lead.policy.module.parameters()])
+        pulls.append(asyncio.run(train_step(parts, step)).metrics["consolidation/pull"])
+        parts.asked = 4 * step
+        anchors.append(parts.hooks.memories["Consolidation"]["policies"][parts.lead.policy.name].get("anchor"))
+    fast = [anchor is not None for anchor in anchors]
+    same = all(torch.equal(held, old) for held, old in zip((anchors[2] or {}).values(), before[2], strict=True))
+    later = all(torch.equal(held, old) for held, old in zip((anchors[4] or {}).values(), before[4], strict=True))
+    holds = fast == [False, False, True, True, True] and pulls[:2] == [0.0, 0.0] and min(pulls[2:]) > 0
+    return Finding(holds and same and later, say(pulls=pulls, held_is_the_end=same, and_of_the_next=later))
+
+
+# ---------------------------------------------------------------- a sequence
+
+
+@functools.cache
+def learnt(arm: str, seed: int) -> Performance:
+    """How well each task was done before, and after each of the four tasks of the sequence."""
+    parts = begun(ARMS[arm], seed)
+    advanced(parts, 160, 64)
+    memory = parts.hooks.memories["LifelongMeasures"]
+    return Performance(memory["trained"], memory["rows"])
+
+
+def lost(found: Performance) -> float:
+    """Of A, while B was learnt: shares of the way."""
+    return found.rows[1]["A"] - found.rows[2]["A"]
+
+
+@claim(
+    "In a sequence A, B, A, C the learner alone forgets A while it learns B; rehearsal, consolidation and both "
+    "together forget less each.",
+    slow=True,
+)
+def _() -> Finding:
+    losses = {arm: [lost(learnt(arm, seed)) for seed in (0, 1)] for arm in ARMS}
+    alone = losses.pop("alone")
+    holds = min(alone) > 0.5 and all(
+        own < base for arm in losses.values() for own, base in zip(arm, alone, strict=True)
+    )
+    return Finding(holds, say(alone=alone, **losses))
+
+
+@claim("What keeps A costs something of B: the learner alone, which forgets, learns it best.", slow=True)
+def _() -> Finding:
+    gained: Mapping[str, list[float]] = {arm: [learnt(arm, seed).rows[2]["B"] for seed in (0, 1)] for arm in ARMS}
+    best = fmean(gained["alone"])
+    return Finding(all(fmean(one) < best for arm, one in gained.items() if arm != "alone"), say(**gained))
+
+
+def _acting(run: ShippedRun) -> dict[str, float]:
+    """In the second task: how many episodes came back, and how far weights were pulled."""
+    last = run.results[-1].metrics
+    return {"brought back": last["replay/trajectories"], "pull": last["consolidation/pull"]}
+
+
+claim.shipped(L2RLCF, "rollout", "hooks", steps=42, sees=_acting)
