@@ -113,8 +113,8 @@ def matrix_rate(precision: str, clock: Clock = time.perf_counter, device: str = 
     settle = settling(device)
     size = 2048 if device == "cpu" else 8192
     kind = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    x = torch.ones(size, size, dtype=kind, device=device)
-    weight = torch.ones(size, size, dtype=kind, device=device)
+    # Random numbers: a device multiplies ones faster than what it will be given.
+    x, weight = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     taken = []
     for _ in range(4):
         settle()

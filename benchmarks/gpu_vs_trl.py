@@ -7,7 +7,8 @@
 
 TRL runs in build/trl, or in the environment whose python HOCKET_TRL_PYTHON names. Ours is as `hocket train` would run
 it; TRL has fp32 weights and bf16 autocast (`trl`), or pure bf16 weights (`trl bf16 weights`), fused attention, no
-checkpointing. What is compared and how is said in `vs_trl.py`. Of each side: tokens/s of sampling, tokens/s of the
+checkpointing. The three are on the device side by side, which at this size is too much for 80 GiB. What is
+compared and how is said in `vs_trl.py`. Of each side: tokens/s of sampling, tokens/s of the
 learner (sampled tokens over the rest of the step), the share of the measured bf16 matrix rate that the least arithmetic
 (`cases.Work`, attention included) amounts to in each, and the peak of memory that tensors had.
 """

@@ -242,6 +242,8 @@ def take_turns(sides: Sequence[Side], *, rounds: int, seconds: float, patience: 
         left = max(0.0, seconds - (begun - started)) / len(sides)
         for side in sides if turn % 2 else reversed(sides):
             side.steps.append(side.quiet_step(min(patience, left)))
+            seconds_of = ", ".join(f"{part} {spent:.2f} s" for part, spent in side.steps[-1]["seconds"].items())
+            print(f"round {turn + 1}, {side.name}: {seconds_of}", file=sys.stderr, flush=True)
         taken = time.perf_counter() - begun
 
 

@@ -4,6 +4,9 @@ The layers are those the learner computes, made from the model's own modules, so
 A prompt shared by several rows is encoded once *and stored once*: its keys and values are read once per step for all
 its rows, as one matrix product, and each row stores only what it wrote itself. Where sharing no longer pays, because
 few rows of each prompt are left, every row gets its prompt's keys and values in front of its own.
+
+On an accelerator a step has fixed shapes, see `hocket.engine.fixed_step`: it reads all columns there is room for and
+hides those not yet written.
 """
 
 from __future__ import annotations
@@ -15,12 +18,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hocket.engine.fixed_step import FixedStep
 from hocket.engine.session import distinct
 from hocket.policies.family import Precision, angles, head_size, layers_of
 
 PREFILL_TOKENS = 8192
 _BLOCK = 8
 """Prompts are padded to a multiple of this, and rows' own storage grows by at least so much."""
+_FIXED_BLOCK = 64
+"""The same where steps have fixed shapes, which change with the storage."""
 _ROW_COST = 128
 """What a row costs per step besides attention, in columns of keys and values; only steers how rows are arranged."""
 
@@ -46,6 +52,7 @@ class DecoderSession:
         self._start: Tensor
         self._written = self._front = 0
         self._own: list[tuple[Tensor, Tensor]] = []
+        self._fixed = FixedStep(model.device) if fixed_shapes(model.device) else None
         self._lengths = torch.tensor([len(context) for context in unique], device=model.device)
         logits = self._prefill(unique)
         origin = self._arrange(torch.tensor(index), torch.arange(self._total))
@@ -115,45 +122,71 @@ class DecoderSession:
     def step(self, tokens: Tensor) -> None:
         if self._written == self._capacity:
             self._grow()
+        if self._fixed is None:
+            self.logits = self._next(tokens, self._written)
+        else:
+            self.logits = self._fixed(self._next, tokens, self._written)
+        self._written += 1
+
+    def _next(self, tokens: Tensor, place: int | Tensor) -> Tensor:
+        """Logits after `tokens` `[R]`, written to column `place`; a tensor `[1]` where shapes are fixed."""
         inner = self._model.model
-        position = self._start + self._written
+        position = self._start + place
         cosine, sine = self._cosine[position][:, None], self._sine[position][:, None]
         x = inner.embed_tokens(tokens)
+        attend = self._attend_apart if self._front else self._attend
+        seen, unseen = self._columns(place)
         for number in range(len(self._layers)):
             q, k, v = self._project(number, x, cosine, sine)
-            mixed = self._attend_apart(number, q, k, v) if self._front else self._attend(number, q, k, v)
-            x = self._finish(number, x, mixed)
-        self._written += 1
-        self.logits = self._model.lm_head(inner.norm(x))
+            x = self._finish(number, x, attend(number, q, k, v, place, seen, unseen))
+        logits: Tensor = self._model.lm_head(inner.norm(x))
+        return logits
 
-    def _attend(self, number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def _columns(self, place: int | Tensor) -> tuple[int, Tensor | None]:
+        """How many columns are read of what rows wrote, and what hides those not yet written, `[1, 1, columns]`."""
+        if isinstance(place, int):
+            return place + 1, None
+        later = torch.arange(self._capacity, device=place.device) > place
+        mask = torch.zeros(later.shape, dtype=self._model.dtype, device=place.device)
+        return self._capacity, mask.masked_fill_(later, -torch.inf)[None, None]
+
+    def _attend(
+        self, number: int, q: Tensor, k: Tensor, v: Tensor, place: int | Tensor, seen: int, unseen: Tensor | None
+    ) -> Tensor:
         """Attention of one new token per cell, `[R, heads * D]`: to its group's prompt and to what the cell wrote."""
         groups, width, shared, size = self._groups, self._width, self._shared, self._size
-        repeat, now = self._heads // shared, self._written + 1
+        repeat = self._heads // shared
         own_k, own_v = self._own[number]
-        own_k[:, :, :, self._written] = k.view(groups, width, shared, size).transpose(1, 2)
-        own_v[:, :, :, self._written] = v.view(groups, width, shared, size).transpose(1, 2)
-        seen_k, seen_v = own_k.flatten(0, 2)[:, :now], own_v.flatten(0, 2)[:, :now]
+        _write(own_k, place, k.view(groups, width, shared, size).transpose(1, 2))
+        _write(own_v, place, v.view(groups, width, shared, size).transpose(1, 2))
+        seen_k, seen_v = own_k.flatten(0, 2)[:, :seen], own_v.flatten(0, 2)[:, :seen]
         prompt_k, prompt_v = (part.flatten(0, 1) for part in self._prompt[number])
         torch.mul(q.view(groups, width, shared, repeat, size).transpose(1, 2), self._scale, out=self._query)
         query = self._query.view(groups * shared, width * repeat, size)
         far = torch.baddbmm(self._mask, query, prompt_k.transpose(1, 2)).view(groups, shared, width * repeat, -1)
         near = torch.bmm(self._query.view(-1, repeat, size), seen_k.transpose(1, 2))
-        scores = torch.cat((far, near.view(groups, shared, width * repeat, now)), -1)
+        if unseen is not None:
+            near += unseen
+        scores = torch.cat((far, near.view(groups, shared, width * repeat, seen)), -1)
         weights = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
         columns = far.shape[-1]
         mixed = torch.bmm(weights[..., :columns].flatten(0, 1), prompt_v)
-        mixed = torch.baddbmm(mixed.view(-1, repeat, size), weights[..., columns:].reshape(-1, repeat, now), seen_v)
+        mixed = torch.baddbmm(mixed.view(-1, repeat, size), weights[..., columns:].reshape(-1, repeat, seen), seen_v)
         return mixed.view(groups, shared, width, repeat * size).transpose(1, 2).reshape(groups * width, -1)
 
-    def _attend_apart(self, number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def _attend_apart(
+        self, number: int, q: Tensor, k: Tensor, v: Tensor, place: int | Tensor, seen: int, unseen: Tensor | None
+    ) -> Tensor:
         """The same where every row has its prompt in front of what it wrote."""
-        now = self._front + self._written
+        front, total = self._front, self._front + seen
         keys, values = self._own[number]
-        keys[:, :, now], values[:, :, now] = k, v
-        seen_k, seen_v = keys.flatten(0, 1)[:, : now + 1], values.flatten(0, 1)[:, : now + 1]
+        _write(keys, front + place, k)
+        _write(values, front + place, v)
+        seen_k, seen_v = keys.flatten(0, 1)[:, :total], values.flatten(0, 1)[:, :total]
         query = q.reshape(-1, self._heads // self._shared, self._size)
-        scores = torch.baddbmm(self._mask[:, :, : now + 1], query, seen_k.transpose(1, 2), alpha=self._scale)
+        scores = torch.baddbmm(self._mask[:, :, :total], query, seen_k.transpose(1, 2), alpha=self._scale)
+        if unseen is not None:
+            scores[:, :, front:] += unseen
         weights = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
         return torch.bmm(weights, seen_v).view(len(q), -1)
 
@@ -182,15 +215,26 @@ class DecoderSession:
             self._mask = self._hidden(self._start, self._front, self._capacity)
 
     def _take_room(self) -> None:
-        """Decides on room for half as much again as was written, so that unused columns stay few."""
-        self._capacity = self._written + max(_BLOCK, self._written // 2)
+        """Decides on room for half as much again as was written, so that unused columns stay few.
+
+        Where shapes are fixed for as much again, so that they change seldom.
+        """
+        if self._fixed is None:
+            self._capacity = self._written + max(_BLOCK, self._written // 2)
+        else:
+            self._fixed.forget()
+            self._capacity = self._written + max(_FIXED_BLOCK, self._written)
         self._cosine, self._sine = angles(self._model, int(self._start.max()) + self._capacity)
 
     def _room(self, part: Tensor) -> Tensor:
         """`part` `[.., columns, D]` at the beginning of as many columns as there is capacity for."""
-        room = part.new_empty(*part.shape[:-2], self._front + self._capacity, self._size)
+        room = self._empty(part, *part.shape[:-2], self._front + self._capacity, self._size)
         room[..., : part.shape[-2], :] = part
         return room
+
+    def _empty(self, like: Tensor, *shape: int) -> Tensor:
+        """New storage; where columns not yet written are read, and hidden, they must hold numbers."""
+        return like.new_empty(shape) if self._fixed is None else like.new_zeros(shape)
 
     def _hidden(self, lengths: Tensor, prompt: int, more: int = 0) -> Tensor:
         """What is added to scores of prompts of `lengths` `[B]` and `more` columns after them, `[B * shared, 1, P]`."""
@@ -238,8 +282,8 @@ class DecoderSession:
         self._query = torch.empty(*shape, self._heads // self._shared, self._size, **like)
         self._take_room()
         if cells is None:
-            empty = (*shape, self._capacity, self._size)
-            self._own = [(torch.empty(empty, **like), torch.empty(empty, **like)) for _ in self._layers]
+            room = (*shape, self._capacity, self._size)
+            self._own = [(self._empty(self._query, *room), self._empty(self._query, *room)) for _ in self._layers]
             return
         old = self._own[0][0].shape[2]
         group, column = cells // old, cells % old
@@ -262,6 +306,19 @@ class DecoderSession:
         ]
         self._prompt = []
         self._mask = self._hidden(self._start, prompt, self._capacity)
+
+
+def fixed_shapes(device: torch.device) -> bool:
+    """Whether steps there have fixed shapes."""
+    return device.type == "cuda"
+
+
+def _write(part: Tensor, place: int | Tensor, new: Tensor) -> None:
+    """Puts `new` `[.., D]` into column `place` of `part` `[.., columns, D]`."""
+    if isinstance(place, int):
+        part[..., place, :] = new
+    else:
+        part.index_copy_(part.dim() - 2, place, new.unsqueeze(-2))
 
 
 def _normal(x: Tensor, epsilon: float) -> Tensor:

@@ -18,6 +18,8 @@ from hocket.policies.masking import masked
 
 LOGIT_BUDGET = 2**23
 """Logits held at once; above it they are made in parts, which the backward pass makes again."""
+DEVICE_LOGIT_BUDGET = 2**28
+"""The same on an accelerator, where short products leave most of it idle; a gigabyte in fp32."""
 
 Head = Callable[[Tensor], Tensor]
 
@@ -50,7 +52,7 @@ def read_head(
         allowed: `[K, V]` bool; of anything else the policy's probability and gradient are 0. None allows everything.
     """
     width = head(features[:1]).shape[-1] if len(features) else 1
-    step = max(1, LOGIT_BUDGET // width)
+    step = max(1, (LOGIT_BUDGET if features.device.type == "cpu" else DEVICE_LOGIT_BUDGET) // width)
     if (
         len(features) > step
         and reference is None

@@ -98,6 +98,8 @@ class Machine:
         """Makes the choices hold in this process and for `policies`, as they stand from `step` on."""
         now = self.at(step)
         torch.set_num_threads(now.threads)
+        # On a CUDA device products of fp32 numbers may be as exact as the rest then is: the head's and attention's.
+        torch.backends.cuda.matmul.allow_tf32 = now.precision == "bf16"
         for policy in policies:
             if now.memory.token_budget is not None and hasattr(policy, "token_budget"):
                 policy.token_budget = now.memory.token_budget
@@ -205,7 +207,7 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
     missing = kernels.reason(kernels.ANY_HEAD) if probe.device.type == "cpu" else None
     if missing is not None:
         return "fp32", f"the kernels are not there: {missing}"
-    return "bf16", "the processor has bf16 instructions"
+    return "bf16", f"the {'processor' if probe.device.type == 'cpu' else 'accelerator'} has bf16 instructions"
 
 
 def _compiled(models: Sequence[Any], device: torch.device) -> tuple[bool, str]:

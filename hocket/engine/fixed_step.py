@@ -1,0 +1,66 @@
+"""A decoding step whose shapes stay the same, so that an accelerator repeats it without being told each operation.
+
+A step of a large model is some thousand short operations. On an accelerator the processor takes longer to ask for them
+than they take, unless they are recorded once as a CUDA graph and replayed. A graph's tensors keep their places and
+shapes: what changes, the tokens and the column that is written, is copied into two tensors of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+WARM = 3
+"""Steps taken one operation at a time before one is recorded: they load what the operations need."""
+
+Body = Callable[[Tensor, Tensor], Tensor]
+"""From tokens `[R]` and the column they are written to `[1]` to logits `[R, V]`."""
+
+
+class FixedStep:
+    """Runs a step and records it once shapes have settled; off CUDA devices it is just run.
+
+    The logits belong to the recording: they change with the next step.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._tokens: Tensor
+        self._place: Tensor
+        self._logits: Tensor
+
+    def forget(self) -> None:
+        """Drops the recording: shapes or places of tensors have changed."""
+        self._calls, self._graph = 0, None
+
+    def __call__(self, body: Body, tokens: Tensor, place: int) -> Tensor:
+        """Logits after `tokens`, which are written to column `place`; `body` is the same until `forget`."""
+        if self._graph is None:
+            self._calls += 1
+            if self._calls <= WARM or self._device.type != "cuda":
+                return body(tokens, torch.tensor([place], device=self._device))
+            self._graph = self._recorded(body, tokens)
+        self._tokens.copy_(tokens)
+        self._place.fill_(place)
+        self._graph.replay()
+        return self._logits
+
+    def _recorded(self, body: Body, tokens: Tensor) -> torch.cuda.CUDAGraph:
+        """A recording of the body; nothing is computed yet."""
+        self._tokens, self._place = tokens.clone(), torch.zeros(1, dtype=torch.long, device=self._device)
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            # Other threads may use the device meanwhile: a learner, say.
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self._logits = body(self._tokens, self._place)
+            finally:
+                graph.capture_end()
+        current.wait_stream(stream)
+        return graph
