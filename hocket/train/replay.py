@@ -24,7 +24,7 @@ from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.checkpoint import Checkpoints, checkpoint_of, weights_in
 from hocket.train.cluster.arrival import Group, Version, collected, merged
-from hocket.train.cluster.samplers import Goal
+from hocket.train.cluster.sampler import Goal
 from hocket.train.cluster.weights import put
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
@@ -110,7 +110,7 @@ def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
         "overlap": 0,
         "order": "start",
     }
-    alone |= {"verify": 0.0, "track": ()}
+    alone |= {"verify": 0.0, "differences": False, "track": ()}
     rarely = CheckpointSettings(seconds=1e9, steps=10**9)
     again = dataclasses.replace(config, runs=str(place), run=folder.name, checkpoint=rarely, **alone)
     new.config.write_text(configuration.dump(again))

@@ -180,6 +180,8 @@ class Config:
         order: of the groups that samplers draw: by `start` every step's come from one version of the weights, and
             results follow from the configuration; by `arrival` a step takes what is ready and no more than `lag` old.
         verify: the share of what samplers draw that another one draws again, to see whether it comes to the same.
+        differences: samplers are sent what changed in the weights since those they hold, without rounding; all weights
+            else, and whoever comes late.
     """
 
     task: str = "sums"
@@ -217,6 +219,7 @@ class Config:
     overlap: int = 0
     order: str = "start"
     verify: float = 0.0
+    differences: bool = False
     engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:

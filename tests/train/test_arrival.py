@@ -19,8 +19,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.recipes import find
 from hocket.train.cluster.arrival import check_order, merged
 from hocket.train.cluster.line import Child
+from hocket.train.cluster.sampler import Sampler
 from hocket.train.cluster.sampler_worker import Plays
-from hocket.train.cluster.samplers import Sampler
 from hocket.types import Experience
 
 ARRIVAL = ["--cluster", "local", "--samplers", "2", "--order", "arrival"]

@@ -16,7 +16,7 @@ from tiny_runs import REWARDS, TINY, call, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
 from hocket.train.cluster import ray as cluster
-from hocket.train.cluster.samplers import Sampler
+from hocket.train.cluster.sampler import Sampler
 
 pytestmark = [
     pytest.mark.slow,

@@ -26,8 +26,9 @@ from hocket.core.outcomes import StepResult
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, State
 from hocket.train.cluster.admission import Admission, Ticket
+from hocket.train.cluster.sampler import Goal
 from hocket.train.cluster.sampler_worker import Play, Plays
-from hocket.train.cluster.samplers import Goal, Samplers, spread
+from hocket.train.cluster.samplers import Samplers, spread
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.overlap import stale

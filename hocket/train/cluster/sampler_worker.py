@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.core.keys import Key
 from hocket.train.aio import run_async
+from hocket.train.cluster.differences import Damaged, Difference, Products, applied, products_of, used, weights_for
 from hocket.train.cluster.line import serve
 from hocket.train.cluster.messages import answered, heard
 from hocket.train.cluster.setup import Setup, built
-from hocket.train.cluster.weights import Packed, digest, put
+from hocket.train.cluster.weights import Packed, digest, packed_of, put
 from hocket.types import Assignment, Quantity, Scenario, Trajectory
 
 if TYPE_CHECKING:
@@ -31,14 +32,23 @@ class Load:
     """Sample from these weights from now on. Answered by the digest of what is held under their names then.
 
     Attributes:
+        weights: of each policy, or how what it samples with differs from now. Of such differences all are taken or,
+            where one is damaged, none, and the answer is `Refused`; the digest is then of what is sampled with.
         versions: of each policy. needs: what its objective asked of it, which decides what weights it has.
         references: the policies as they were before training, where they changed and the rollout plays them.
     """
 
-    weights: Mapping[str, Packed]
+    weights: Mapping[str, Packed] | Mapping[str, Difference]
     versions: Mapping[str, int]
     needs: Mapping[str, frozenset[Quantity]]
     references: Mapping[str, Packed]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No weights were taken."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -106,13 +116,20 @@ class Worker:
         self._policies, self._player = self._built.policies, self._built.player
         return samples_of(self._built.task)
 
-    def _load(self, message: Load) -> str:
+    def _load(self, message: Load) -> str | Refused:
         from hocket.train.kinds import kind_of
 
-        held = {}
-        for name, weights in message.weights.items():
+        for name in message.weights:
             self._policies[name].require(message.needs[name])
+        try:
+            new = {name: self._undone(name, weights) for name, weights in message.weights.items()}
+        except Damaged as error:
+            return Refused(str(error))
+        held = {}
+        for name, (weights, products) in new.items():
             held[name] = put(self._policies[name].module, weights)
+            if products is not None:
+                held[name] = used(held[name], products)
             self._policies[name].version = message.versions[name]
         for name, weights in message.references.items():
             self._references[name] = self._policies[name].frozen_copy()
@@ -121,6 +138,17 @@ class Worker:
             kind = kind_of(self._built.task)
             self._player = kind.with_references(self._built.config, self._player, self._references)
         return digest(held)
+
+    def _undone(self, name: str, weights: Packed | Difference) -> tuple[Packed, Products | None]:
+        """The weights that were sent, and of a difference what it is one of."""
+        if isinstance(weights, Packed):
+            return weights, None
+        products = products_of(self._policies[name])
+        before = used(packed_of(self._policies[name], whole=False), products)
+        found = weights_for(applied(before, weights), products)
+        if found is None:
+            raise Damaged("a difference that comes to no weights")
+        return found, products
 
     def _play(self, message: Plays) -> Played:
         from hocket.train.sampler_worker import peak

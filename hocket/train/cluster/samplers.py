@@ -8,7 +8,6 @@ sampler did not finish another does again.
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 import time
 from collections import Counter
@@ -21,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.rollout.remembering import RememberingRollout
-from hocket.stages import Player, Policy, State, Task
+from hocket.stages import Player, Task
 from hocket.train import config as configuration
-from hocket.train.cluster.line import Gone, Line, Place
-from hocket.train.cluster.messages import asked, told
-from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays, samples_of
+from hocket.train.cluster.line import Gone, Place
+from hocket.train.cluster.sampler import Account, Goal, Sampler
+from hocket.train.cluster.sampler_worker import Play, Played, Plays, samples_of
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.verify import picked, unlike
-from hocket.train.cluster.weights import Packed, digest, packed, packed_of
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
 from hocket.train.settings import Config
@@ -43,127 +41,6 @@ _WORKER = "hocket.train.cluster.sampler_worker"
 
 GIVEN = ("expert", "imported")
 """Sources of which nothing is sampled."""
-
-
-@dataclass
-class Account:
-    """What a sampler, and whoever took its place, did so far.
-
-    Attributes:
-        name: its. where: the process. version: of the weights that it was given last.
-        episodes: that it played. busy: seconds in which it was asked something. sent, received: bytes, to and from it.
-        lost: how many processes were in this place before. wrong: how often this one's samples were others than those
-            its keys and weights give.
-    """
-
-    name: str
-    where: str = ""
-    version: int = 0
-    episodes: int = 0
-    busy: float = 0.0
-    sent: int = 0
-    received: int = 0
-    lost: int = 0
-    wrong: int = 0
-
-
-@dataclass(eq=False)
-class Sampler:
-    """One process that samples, and what it holds.
-
-    Attributes:
-        line: to it. account: of its place. begun: whether it has its models.
-        weights: digest of those that it has shown to hold. versions: what it calls them.
-        references: which ones it was given.
-    """
-
-    line: Line
-    account: Account
-    begun: bool = False
-    weights: str | None = None
-    versions: Mapping[str, int] = field(default_factory=dict)
-    references: Mapping[str, Policy] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def ask(self, message: Any) -> Any:
-        """The answer to a message.
-
-        Raises:
-            Gone: when there is none. HocketError: whatever else went wrong there.
-        """
-        assignments = message.assignments if isinstance(message, Plays) else ()
-        data, kept = asked(message, assignments)
-        started = time.monotonic()
-        self.line.send(data)
-        answer = self.line.receive()
-        self.account.busy += time.monotonic() - started
-        self.account.sent += len(data)
-        self.account.received += len(answer)
-        found = told(answer, kept) if isinstance(message, Plays) else pickle.loads(answer)
-        if isinstance(found, ConfigurationError):
-            raise ConfigurationError(f"{self.line.name}: {found}") from found
-        if isinstance(found, BaseException):
-            raise HocketError(f"{self.line.name} failed: {found}") from found
-        return found
-
-
-class Goal:
-    """The weights that are to sample.
-
-    Attributes:
-        versions: of each policy. trained: the weights that are trained. digest: of these.
-        references: of the policies whose references play, compared by identity: a new phase has new ones.
-
-    Args:
-        learners: by policy, whose weights are taken as they are now.
-    """
-
-    def __init__(self, learners: Mapping[str, Learner]) -> None:
-        self._learners = learners
-        self.versions = {name: learner.policy.version for name, learner in learners.items()}
-        self.trained = {name: packed_of(learner.policy, whole=False) for name, learner in learners.items()}
-        self.digest = digest(self.trained)
-        plays = next(iter(learners.values())).recipe.plays_reference
-        self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
-
-    def reached(self, member: Sampler) -> bool:
-        """Whether a sampler holds them."""
-        held = member.weights == self.digest and member.versions == self.versions
-        return held and member.references == self.references
-
-    def load(self, member: Sampler) -> None:
-        """Has a sampler take them, and sees that it did.
-
-        Raises:
-            Gone: when it holds others then, or is gone.
-        """
-        sent, expected = self.trained, self.digest
-        if member.weights is None:
-            sent = {name: self._whole(name, one.policy) for name, one in self._learners.items()}
-            expected = digest(sent)
-        before: dict[str, Packed] = {}
-        if member.references != self.references:
-            before = {name: packed_of(reference, whole=True) for name, reference in self.references.items()}
-        needs = {name: learner.needs for name, learner in self._learners.items()}
-        if member.ask(Load(sent, self.versions, needs, before)) != expected:
-            raise Gone(f"{member.line.name} holds other weights than it was given")
-        member.weights, member.versions, member.references = self.digest, self.versions, self.references
-        member.account.version = next(iter(self.versions.values()))
-
-    def _whole(self, name: str, policy: Policy) -> Packed:
-        """All weights of a policy, those that are never trained too."""
-        return packed(packed_of(policy, whole=True).tensors() | self.trained[name].tensors())
-
-    def state(self) -> State:
-        """The trained weights and their versions, for a checkpoint."""
-        weights = {name: one.tensors() for name, one in self.trained.items()}
-        return {"versions": self.versions, "weights": weights}
-
-    def restore(self, state: State) -> None:
-        """The inverse of `state`."""
-        self.versions = {name: int(version) for name, version in state["versions"].items()}
-        self.trained = {name: packed(weights) for name, weights in state["weights"].items()}
-        self.digest = digest(self.trained)
 
 
 class Samplers:
@@ -280,7 +157,7 @@ class Samplers:
         if not member.begun:
             self._begin(member)
         if not goal.reached(member):
-            goal.load(member)
+            goal.load(member, self._say if self._config.differences else None)
         played = member.ask(play)
         assert isinstance(played, Played)
         return played
@@ -463,6 +340,10 @@ def check_samplers(config: Config, workflow: Any) -> None:
             "brought, so no step can be collected before the one in front of it; drop one of them"
         )
     if not config.samplers:
+        if config.differences:
+            raise ConfigurationError(
+                "differences: of weights, they are sent to samplers; add --cluster local --samplers 1"
+            )
         if config.verify:
             raise ConfigurationError(
                 f"verify = {config.verify:g}: samplers are verified; add --cluster local --samplers 2"
