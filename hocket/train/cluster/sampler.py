@@ -13,8 +13,8 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.stages import Policy, State
 from hocket.train.cluster.differences import Difference, difference, products_of, used, weights_for
 from hocket.train.cluster.line import Gone, Line
-from hocket.train.cluster.messages import asked, told
-from hocket.train.cluster.sampler_worker import Load, Plays, Refused
+from hocket.train.cluster.messages import Kept, asked, told
+from hocket.train.cluster.sampler_worker import GoOn, Load, Plays, Refused
 from hocket.train.cluster.weights import Packed, digest, packed, packed_of
 from hocket.types import Quantity
 
@@ -55,6 +55,7 @@ class Sampler:
         line: to it. account: of its place. begun: whether it has its models.
         weights: digest of those that it has shown to hold. versions: what it calls them.
         references: which ones it was given. goal: the weights that it holds, where it is sent differences to them.
+        kept: what both sides know of what it plays.
     """
 
     line: Line
@@ -64,6 +65,7 @@ class Sampler:
     versions: Mapping[str, int] = field(default_factory=dict)
     references: Mapping[str, Policy] = field(default_factory=dict)
     goal: Goal | None = None
+    kept: Kept = ()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, message: Any) -> Any:
@@ -74,13 +76,15 @@ class Sampler:
         """
         assignments = message.assignments if isinstance(message, Plays) else ()
         data, kept = asked(message, assignments)
+        if isinstance(message, Plays):
+            self.kept = kept
         started = time.monotonic()
         self.line.send(data)
         answer = self.line.receive()
         self.account.busy += time.monotonic() - started
         self.account.sent += len(data)
         self.account.received += len(answer)
-        found = told(answer, kept) if isinstance(message, Plays) else pickle.loads(answer)
+        found = told(answer, self.kept) if isinstance(message, (Plays, GoOn)) else pickle.loads(answer)
         if isinstance(found, ConfigurationError):
             raise ConfigurationError(f"{self.line.name}: {found}") from found
         if isinstance(found, BaseException):

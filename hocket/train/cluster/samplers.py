@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +24,7 @@ from hocket.stages import Player, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.sampler import Account, Goal, Sampler
-from hocket.train.cluster.sampler_worker import Play, Played, Plays, samples_of
+from hocket.train.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, samples_of
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.verify import picked, unlike
 from hocket.train.cores import available_cores
@@ -52,7 +52,8 @@ class Samplers:
         say: is told in a sentence when a sampler is lost. place: where samplers are.
 
     Attributes:
-        members: the samplers. peak: the largest resident memory of one so far, MiB.
+        members: the samplers. newest: the weights that those which may be interrupted go on with; None for their own.
+        peak: the largest resident memory of one so far, MiB.
         verified: how many samples were drawn again elsewhere.
     """
 
@@ -67,6 +68,7 @@ class Samplers:
     ) -> None:
         self.members: list[Sampler] = []
         self._judge: Sampler | None = None
+        self.newest: Goal | None = None
         self.peak, self.verified = 0.0, 0
         self._counts: Counter[str] = Counter()
         self._accounts: dict[int, Account] = {}
@@ -119,8 +121,8 @@ class Samplers:
         found: list[list[Trajectory]] = [[] for _ in assignments]
         try:
             asking = [self.play_at(place, one, goal) for place, one in enumerate(plays)]
-            for share, trajectories in zip(shares, await asyncio.gather(*asking), strict=True):
-                following = iter(trajectories)
+            for share, played in zip(shares, await asyncio.gather(*asking), strict=True):
+                following = iter(played.trajectories)
                 for number in share:
                     found[number] = [next(following) for _ in range(assignments[number].samples)]
         except BaseException:
@@ -128,24 +130,26 @@ class Samplers:
             raise
         return found
 
-    async def play_at(self, place: int, plays: Plays, goal: Goal) -> Sequence[Trajectory]:
-        """What one sampler plays, or the next one that can: all trajectories, in order."""
+    async def play_at(self, place: int, plays: Plays, goal: Goal) -> Played:
+        """What one sampler plays, or the next one that can."""
         work = partial(self._played, place, plays, goal)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # ------------------------------------------------------------ one sampler
 
-    def _played(self, place: int, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+    def _played(self, place: int, play: Plays, goal: Goal) -> Played:
         """What a sampler plays, or the next one that can."""
         while play.assignments:
             member = self._member(place)
             try:
                 with member.lock:
                     found = self._asked(member, play, goal)
-                return self._verified(place, member, play, goal, found) if self._config.verify else found
+                if self._config.verify:
+                    return replace(found, trajectories=self._verified(place, member, play, goal, found.trajectories))
+                return found
             except Gone as error:
                 place = self._replaced(place, member, error)
-        return ()
+        return Played((), {}, 0.0, "")
 
     def _member(self, place: int) -> Sampler:
         with self._lock:
@@ -156,19 +160,28 @@ class Samplers:
     def _answer(self, member: Sampler, play: Plays, goal: Goal) -> Played:
         if not member.begun:
             self._begin(member)
-        if not goal.reached(member):
-            goal.load(member, self._say if self._config.differences else None)
+        if play.usual is not None:
+            goal = self.newest or goal
+        self._given(member, goal)
         played = member.ask(play)
+        while isinstance(played, Underway):
+            self._given(member, self.newest or goal)
+            played = member.ask(GoOn())
         assert isinstance(played, Played)
         return played
 
-    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+    def _given(self, member: Sampler, goal: Goal) -> None:
+        """Has a sampler hold the weights of `goal`."""
+        if not goal.reached(member):
+            goal.load(member, self._say if self._config.differences else None)
+
+    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Played:
         played = self._answer(member, play, goal)
         with self._lock:
             self.peak, self._lost = max(self.peak, played.peak), 0
             self._counts.update(played.counts)
         member.account.where, member.account.episodes = played.where, member.account.episodes + len(played.trajectories)
-        return played.trajectories
+        return played
 
     # ------------------------------------------------------------ verification
 
@@ -340,6 +353,10 @@ def check_samplers(config: Config, workflow: Any) -> None:
             "brought, so no step can be collected before the one in front of it; drop one of them"
         )
     if not config.samplers:
+        if config.interrupt:
+            raise ConfigurationError(
+                "interrupt: samplers are interrupted; add --cluster local --samplers 1 --order arrival --lag 2"
+            )
         if config.differences:
             raise ConfigurationError(
                 "differences: of weights, they are sent to samplers; add --cluster local --samplers 1"
@@ -353,6 +370,15 @@ def check_samplers(config: Config, workflow: Any) -> None:
         if config.order == "arrival":
             raise ConfigurationError("order = arrival: groups arrive from samplers; add --cluster local --samplers 1")
         return
+    if config.interrupt and config.order != "arrival":
+        raise ConfigurationError(
+            "interrupt: in order of start one version draws a whole batch; add --order arrival, or drop it"
+        )
+    if config.interrupt and config.verify:
+        raise ConfigurationError(
+            f"verify = {config.verify:g}: what several versions of the weights wrote is not drawn again elsewhere; "
+            "drop interrupt or verify"
+        )
     what = f"samplers = {config.samplers}"
     if config.cluster is None:
         raise ConfigurationError(f"{what} run as processes of this machine: add --cluster local")
