@@ -29,7 +29,7 @@ from hocket import tasks
 from hocket.core.keys import Key
 from hocket.train.aio import run_async
 from hocket.train.cluster.ranks import LOCAL, joined, opened
-from hocket.train.cluster.samplers import Goal
+from hocket.train.cluster.sampler import Goal
 from hocket.train.config import configure
 from hocket.train.loop import collect, learn
 from hocket.train.trainer import Trainer

@@ -333,6 +333,7 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("--samples", type=int, metavar="G", help="times answers per prompt (8)")
     parser.add_argument("--lr", metavar="A,B,C", help="learning rates to choose from, on tuning seeds")
     parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (one per core)")
+    parser.add_argument("--cluster", metavar="WHERE", help="run them on a Ray cluster: auto or ray://HOST:PORT")
     parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
     parser.add_argument("--quiet", action="store_true", help="no progress")

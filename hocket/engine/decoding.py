@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.columns import ALTERNATIVES, ENTROPIES
-from hocket.engine.requests import Request, Sample
+from hocket.core.errors import HocketError
+from hocket.engine.requests import Begun, Request, Sample
 from hocket.engine.sampling import Plan, draw
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
@@ -85,7 +86,24 @@ class Responses:
             self._entropies[number] = []
         self._temperature[number] = request.decoding.temperature or 1.0
         self._ranks[number] = request.decoding.alternatives
+        if request.begun is not None:
+            self._go_on_from(number, request.begun)
         return number
+
+    def _go_on_from(self, number: int, begun: Begun) -> None:
+        """Writes the beginning that a response has."""
+        length, imposed = len(begun.tokens), int(self._imposed[number])
+        self._grow(0, length, 0)
+        self.tokens[number, :length], self.logp[number, :length] = begun.tokens, begun.logp
+        self.length[number] = length
+        if number in self._entropies:
+            self._entropies[number].extend(begun.extras[ENTROPIES.name])
+        if self._ranks[number] and length > imposed:
+            token, logp = begun.extras[ALTERNATIVES.name]
+            places = (len(self.length), max(self.tokens.shape[1], length), token.shape[1])
+            self._best, self._best_logp = enlarged(self._best, places), enlarged(self._best_logp, places)
+            here = (number, slice(imposed, length), slice(token.shape[1]))
+            self._best[here], self._best_logp[here] = token, logp
 
     def drop(self, number: int) -> None:
         """Forgets a response; another one may get its number."""
@@ -190,7 +208,9 @@ class Responses:
 
     def sample(self, row: int, version: int) -> Sample:
         """What a completed response has become."""
-        length = int(self.length[row])
+        length, begun, versions = int(self.length[row]), self._requests[row].begun, None
+        if begun is not None and (begun.version != version).any():
+            versions = np.concatenate([begun.version, np.full(length - len(begun.version), version, np.int64)])
         return Sample(
             tokens=self.tokens[row, :length].copy(),
             logp=self.logp[row, :length].copy(),
@@ -201,7 +221,23 @@ class Responses:
                 **({ENTROPIES.name: self._entropies[row]} if row in self._entropies else {}),
                 **({ALTERNATIVES.name: self._alternatives(row, length)} if self._ranks[row] else {}),
             },
+            versions=versions,
         )
+
+    def begun(self, row: int, version: int) -> Begun | None:
+        """What a response has so far, for whoever goes on with it; None where that is nothing."""
+        return written(self.sample(row, version)) if self.length[row] else None
+
+
+def written(sample: Sample) -> Begun:
+    """A response as the beginning of a longer one.
+
+    Raises:
+        HocketError: when its log-probs are not known.
+    """
+    if sample.logp is None:
+        raise HocketError("a response without log-probs cannot be gone on with")
+    return Begun(sample.tokens, sample.logp, sample.written_by, sample.extras)
 
 
 def enlarged(old: NDArray[Any], shape: tuple[int, ...], fill: int = 0) -> NDArray[Any]:

@@ -71,6 +71,7 @@ class _Company:
 
     Attributes:
         weights: fingerprints of the policies' weights that the cache belongs to.
+        interrupted: see `LocalEngine.interrupted`.
         running: what is sampled from the cache now. began: the cache, weights and activation cache that it began with.
     """
 
@@ -80,6 +81,7 @@ class _Company:
     weights: list[tuple[int, ...]] = field(default_factory=list)
     running: Running | None = None
     began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None] | None = None
+    interrupted: bool = False
     _tensors: list[torch.Tensor] = field(default_factory=list)
     _changes: list[int] = field(default_factory=list)
 
@@ -161,6 +163,19 @@ class LocalEngine(BatchedEngine):
     @property
     def context_length(self) -> int | None:
         return self._context_length
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether responses that are being written when the weights change go on with the new ones.
+
+        They keep what they have, and their samples tell which version wrote each token; else they begin again. Holds
+        for engines beside each other, and where pages serve: elsewhere a response is written under one version.
+        """
+        return self._company.interrupted
+
+    @interrupted.setter
+    def interrupted(self, value: bool) -> None:
+        self._company.interrupted = value
 
     @property
     def counts(self) -> Counts:
@@ -283,7 +298,7 @@ class LocalEngine(BatchedEngine):
         return self.policy.applied() if len(self._company.engines) == 1 else nullcontext()
 
     def _current(self) -> Running:
-        """The batch under way; where the weights changed since it began, everything in it begins again."""
+        """The batch under way; where the weights changed since it began, everything in it begins again or goes on."""
         company, earlier = self._company, self._company.running
         if earlier is not None and earlier.busy and company.untouched():
             return earlier
@@ -292,10 +307,11 @@ class LocalEngine(BatchedEngine):
         if earlier is None or began != company.began:
             cache.record(activations)
             written = Responses([], [], self.policy.stop_ids, self._stops, cache.model.vocabulary)
-            company.running = Running(Scheduler(cache, written, self.counts, self.max_rows), written)
+            versions = [policy.version for policy in company.policies]
+            company.running = Running(Scheduler(cache, written, self.counts, self.max_rows), written, versions)
             company.begin(began)
             if earlier is not None:
-                company.running.enter(earlier.tickets)
+                company.running.enter(earlier.interrupted() if company.interrupted else earlier.tickets)
         assert company.running is not None
         return company.running
 
@@ -352,6 +368,8 @@ class LocalEngine(BatchedEngine):
     def _run_wave(self, wave: list[_Asked]) -> None:
         # Requests of one context stand side by side.
         wave = sorted(wave, key=lambda item: item.request.tokens)
+        if any(item.request.begun is not None for item in wave):
+            raise HocketError("a response that was begun elsewhere goes on over pages alone, which serve none of these")
         precision = self.policy.precision
         longest = max(len(item.request.tokens) + item.limit for item in wave)
 

@@ -20,6 +20,22 @@ class ContextFull(HocketError):
 
 
 @dataclass(frozen=True)
+class Begun:
+    """The beginning of a response that was written before, under other weights or elsewhere.
+
+    Attributes:
+        tokens, logp, version: of each token `[L]`, what is imposed included: its id, its log-prob when it was written,
+            and the version of the weights that wrote it.
+        extras: what the turn keeps of these tokens.
+    """
+
+    tokens: NDArray[np.int64]
+    logp: NDArray[np.float32]
+    version: NDArray[np.int64]
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Request:
     """One continuation to sample.
 
@@ -31,6 +47,8 @@ class Request:
         messages: the same context as chat messages, for servers that know only text.
         drawn: how many tokens of this stream the context ends with, where a response is written in parts; token t is
             drawn with counter `drawn + t`. Only the local engine knows it.
+        begun: the beginning of the response where there is one: it goes on as if it had been written here, and the
+            answer holds all of it. Limits count it. Only the local engine's pages know it.
     """
 
     tokens: tuple[int, ...]
@@ -39,6 +57,7 @@ class Request:
     prefix: tuple[int, ...] = ()
     messages: tuple[Message, ...] = field(default=(), compare=False)
     drawn: int = 0
+    begun: Begun | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -50,10 +69,11 @@ class Sample:
         logp: log-prob of each token `[L]` under the distribution it was drawn from (temperature 1 when greedy), nats;
             None where a server does not tell.
         finish: `stop` (end of turn or a stop string), `length` (the limit, or the context is full).
-        version: the weights version it was sampled with.
+        version: the weights version it was sampled with, of its last token where there were several.
         forced: `[L]`, True for the imposed prefix.
         extras: what the turn keeps besides, such as the masks it was sampled under.
         text: what was said where a server gave only text, of which `tokens` are then an encoding; else None.
+        versions: of the weights that wrote each token `[L]`, where they are several; else None.
     """
 
     tokens: NDArray[np.int64]
@@ -63,6 +83,12 @@ class Sample:
     forced: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     text: str | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
+    versions: NDArray[np.int64] | None = None
+
+    @property
+    def written_by(self) -> NDArray[np.int64]:
+        """The version of the weights that wrote each token `[L]`."""
+        return np.full(len(self.tokens), self.version, np.int64) if self.versions is None else self.versions
 
 
 class Engine(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -57,10 +57,14 @@ class Ticket:
 
 
 class Running:
-    """Requests that are answered together, over the pages of one cache; others may enter at any time."""
+    """Requests that are answered together, over the pages of one cache; others may enter at any time.
 
-    def __init__(self, scheduler: Scheduler, written: Responses) -> None:
-        self._scheduler, self._written = scheduler, written
+    Args:
+        versions: of the weights that answer, by the number of the policy.
+    """
+
+    def __init__(self, scheduler: Scheduler, written: Responses, versions: Sequence[int] = ()) -> None:
+        self._scheduler, self._written, self._versions = scheduler, written, versions
         self._tickets: dict[int, Ticket] = {}
 
     @property
@@ -72,6 +76,16 @@ class Running:
     def tickets(self) -> list[Ticket]:
         """Of requests that somebody waits for, in the order in which they came."""
         return [ticket for ticket in self._tickets.values() if ticket.asker.waits]
+
+    def interrupted(self) -> list[Ticket]:
+        """`tickets`, each with what was written for it so far."""
+        found = []
+        for number, ticket in self._tickets.items():
+            if ticket.asker.waits:
+                begun = self._written.begun(number, self._versions[ticket.owner])
+                going_on = ticket if begun is None else replace(ticket, request=replace(ticket.request, begun=begun))
+                found.append(going_on)
+        return found
 
     def enter(self, tickets: Sequence[Ticket]) -> None:
         """Lets requests in, in key order; those that could never be answered fail."""

@@ -12,16 +12,18 @@ from typing import Any
 from rich.console import Console
 
 from hocket.core.errors import ConfigurationError
+from hocket.studies.away import Away
 from hocket.studies.conduct import StudyRunner, checked, cost
 from hocket.studies.folder import StudyFolder
 from hocket.studies.markdown import markdown, pictures
 from hocket.studies.page import page
 from hocket.studies.planning import Planner
-from hocket.studies.pool import Pool
+from hocket.studies.pool import Pool, Workers
 from hocket.studies.results import results
 from hocket.studies.study import Study, entries, read, without_recipe
 from hocket.studies.terminal import table
 from hocket.studies.words import equal_lines, failure_lines, remarks
+from hocket.train.cluster.place import place_at
 from hocket.train.cores import available_cores
 from hocket.train.disk import json_ready
 
@@ -37,11 +39,11 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
     place = Path(options.out) if options.out else Path("runs") / "studies" / wanted.name
     if options.workers is not None and options.workers < 1:
         raise ConfigurationError(f"--workers {options.workers}: at least one worker is needed")
-    workers = options.workers or available_cores()
     if options.dry_run:
+        workers = options.workers or _workers(options.cluster, None).size
         return _estimate(wanted, place, workers, out, emit if options.json else None)
     say = (lambda message: None) if options.quiet else lambda message: err.print(message, markup=False)
-    found = run(wanted, place, workers, say)
+    found = run(wanted, place, options.workers, say, options.cluster)
     if options.json:
         emit(found)
     else:
@@ -55,11 +57,26 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
     return 1 if found["runs"]["failed"] else 0
 
 
-def run(wanted: Study, place: Path, workers: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The study's results; its folder `place` gets `results.json`, `report.html`, and `report.md` with pictures."""
+def _workers(cluster: str | None, count: int | None) -> Workers:
+    """`count` workers where they are to be; as many as there are cores when None."""
+    if cluster is None:
+        return Pool(count or available_cores())
+    where = place_at(cluster, processes=count or 1, cores=1)
+    return Away(where, count or where.cores)
+
+
+def run(
+    wanted: Study, place: Path, workers: int | None, say: Callable[[str], None], cluster: str | None = None
+) -> dict[str, Any]:
+    """The study's results; its folder `place` gets `results.json`, `report.html`, and `report.md` with pictures.
+
+    Args:
+        workers: runs at a time, None for one per core. cluster: where they run, None for this machine.
+    """
     planner = Planner(wanted)
     methods = checked(wanted, planner)  # Before the folder is touched, so that a study with a mistake leaves nothing.
-    folder, pool = StudyFolder.open(place, wanted), Pool(workers)
+    pool = _workers(cluster, workers)
+    folder = StudyFolder.open(place, wanted)
     try:
         conducted = StudyRunner(planner, methods, folder, pool, say).run()
         found: dict[str, Any] = json_ready(results(wanted, planner, conducted))

@@ -12,7 +12,7 @@ from typing import Any
 from hocket.core.errors import ConfigurationError
 from hocket.studies.folder import StudyFolder, read_result
 from hocket.studies.planning import Planner, StudyRun
-from hocket.studies.pool import Job, Pool
+from hocket.studies.pool import Job, Workers
 from hocket.studies.study import Study, StudyMethod, entries, rival, tasks_of, unknown
 from hocket.studies.tuning import Settings, Unit, best, rounds, runs_of_search, tuning_seeds, units
 from hocket.train.kinds import kind_of
@@ -47,7 +47,9 @@ class Found:
 class StudyRunner:
     """Runs what a study lacks; what is in its folder is not run again."""
 
-    def __init__(self, planner: Planner, methods: list[StudyMethod], folder: StudyFolder, pool: Pool, say: Say) -> None:
+    def __init__(
+        self, planner: Planner, methods: list[StudyMethod], folder: StudyFolder, pool: Workers, say: Say
+    ) -> None:
         self.study, self.planner, self.methods = planner.study, planner, methods
         self.folder, self.pool, self.say = folder, pool, say
 

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hocket.studies.folder import write_result
 
@@ -22,6 +22,23 @@ TRIES = 2
 """How many workers may die of a job before it counts as failed."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+class Workers(Protocol):
+    """Who does the jobs of a study."""
+
+    @property
+    def size(self) -> int:
+        """How many jobs are done at a time."""
+        ...
+
+    def do(self, jobs: Sequence[Job], done: Done) -> None:
+        """Does all jobs, in about their order; each leaves its result in its own file."""
+        ...
+
+    def close(self) -> None:
+        """Ends the workers; a job at hand is lost."""
+        ...
 
 
 class Pool:

@@ -43,12 +43,13 @@ def do(job: Job) -> dict[str, Any]:
     with alone(file.parent, file.stem):
         found = read_result(file)
         if found is None or "error" in found:
-            found = _tried(JOBS[job["kind"]], job)
+            found = tried(JOBS[job["kind"]], job)
             write_result(file, found)
     return {"file": job["file"], "error": found.get("error")}
 
 
-def _tried(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
+def tried(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
+    """What a job comes to, an error in words too."""
     try:
         return work(job)
     except HocketError as error:

@@ -11,20 +11,21 @@ import dataclasses
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
-from hocket.stages import State
+from hocket.stages import Player, State
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.checkpoint import Checkpoints, checkpoint_of, weights_in
-from hocket.train.cluster.arrival import Group, Version, collected, merged
-from hocket.train.cluster.samplers import Goal
+from hocket.train.cluster.arrival import Group, Version, collected, merged, parted
+from hocket.train.cluster.interrupted import Following, Plans, with_engines
+from hocket.train.cluster.sampler import Goal
 from hocket.train.cluster.weights import put
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
@@ -34,12 +35,32 @@ from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Beside, NullObserver, Observer, Trainer
+from hocket.workflows.player import TextPlayer
+
+if TYPE_CHECKING:
+    from hocket.engine.local import LocalEngine
+    from hocket.engine.requests import Engine
+    from hocket.workflows.team import Actor
 
 OF_THE_MACHINE = ("time/", "throughput/", "memory/")
 """How metrics begin that depend on the clock and the machine."""
 
-Schedule = Mapping[int, Sequence[tuple[int, int]]]
-"""By step, the groups that it learnt from, in order, and the version of the weights that drew each."""
+
+@dataclass(frozen=True)
+class Taken:
+    """What a step was made of.
+
+    Attributes:
+        groups: that it learnt from, in order, and the version of the weights that began each.
+        plans: of groups, which versions wrote the parts of their answers where that was not this one alone.
+    """
+
+    groups: Sequence[tuple[int, int]]
+    plans: Mapping[int, Plans]
+
+
+Schedule = Mapping[int, Taken]
+"""What each step was made of."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +112,19 @@ def schedule_of(folder: RunFolder, config: Config, steps: int) -> Schedule | Non
     """
     if config.order == "start":
         return None
-    rows = {row["step"]: row["groups"] for row in read_metrics(folder.schedule)}
+    rows = {row["step"]: row for row in read_metrics(folder.schedule)}
     missing = next((step for step in range(1, steps + 1) if step not in rows), None)
     if missing is not None:
         raise ConfigurationError(f"{folder.schedule} does not say what step {missing} was made of; it cannot be redone")
-    return {step: [(int(group), int(version)) for group, version in rows[step]] for step in range(1, steps + 1)}
+    return {step: _taken(rows[step]) for step in range(1, steps + 1)}
+
+
+def _taken(row: Mapping[str, Any]) -> Taken:
+    parts = {
+        int(group): {name: [(int(start), int(version)) for start, version in plan] for name, plan in plans.items()}
+        for group, plans in row.get("parts", {}).items()
+    }
+    return Taken([(int(group), int(version)) for group, version in row["groups"]], parts)
 
 
 def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
@@ -110,7 +139,7 @@ def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
         "overlap": 0,
         "order": "start",
     }
-    alone |= {"verify": 0.0, "track": ()}
+    alone |= {"verify": 0.0, "interrupt": False, "differences": False, "track": ()}
     rarely = CheckpointSettings(seconds=1e9, steps=10**9)
     again = dataclasses.replace(config, runs=str(place), run=folder.name, checkpoint=rarely, **alone)
     new.config.write_text(configuration.dump(again))
@@ -131,7 +160,8 @@ class _Again(Trainer):
         if not self._as_it_was.behind:
             return None
         self.parts.overlap = self._as_it_was.behind
-        return Repetition(self._as_it_was.overlap, self.parts, self._schedule)
+        was = self._as_it_was
+        return Repetition(was.overlap, self.parts, self._schedule, interrupt=was.interrupt)
 
 
 class Repetition:
@@ -139,10 +169,12 @@ class Repetition:
 
     Args:
         lag: of that run. parts: of this one. schedule: of that one, None in order of start.
+        interrupt: whether its answers went on under new weights.
     """
 
-    def __init__(self, lag: int, parts: RunContext, schedule: Schedule | None) -> None:
+    def __init__(self, lag: int, parts: RunContext, schedule: Schedule | None, *, interrupt: bool = False) -> None:
         self._lag, self._parts, self._schedule = lag, parts, schedule
+        self._interrupt, self._engines = interrupt, dict[int, Following]()
         self._first, self._phase_end, self._asked = 1, 0, 0
         self._versions: dict[int, Version] = {}
 
@@ -173,21 +205,48 @@ class Repetition:
         self._parts.asked = parts.asked
         return found
 
-    def _as_it_came(self, step: int, taken: Sequence[tuple[int, int]]) -> tuple[Group, dict[str, float]]:
-        """The groups that the schedule names, each by its version."""
+    def _as_it_came(self, step: int, row: Taken) -> tuple[Group, dict[str, float]]:
+        """The groups that the schedule names, each by its version, and by later ones where it was interrupted."""
         batch, found = self._parts.lead.recipe.curriculum.prompts, dict[int, Group]()
+        taken, player = row.groups, self._followed()
         for version in sorted({one for _, one in taken}):
             made_from = self._versions[version]
             with holding(self._parts.learners, made_from.goal):
                 for group in [group for group, one in taken if one == version]:
                     nominal = self._first + group // batch
-                    drawing = collected(self._parts, self._parts.player, made_from.ledger, nominal, self._asked, group)
+                    for engine in self._engines.values():
+                        engine.plans = row.plans.get(group, {})
+                    drawing = collected(self._parts, player, made_from.ledger, nominal, self._asked, group)
                     found[group] = run_async(drawing)
         self._parts.asked = self._asked + (step - self._first + 1) * batch
         groups = [found[group] for group, _ in taken]
         whole = Group(merged([one.experience for one in groups]), [said for one in groups for said in one.problems])
         lags = [step - 1 - version for _, version in taken]
-        return whole, {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
+        ages = {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
+        return whole, ages | (parted(self._parts, whole.experience) if self._interrupt else {})
+
+    def _followed(self) -> Player:
+        """The run's player, with engines that write answers in the parts that they were written in."""
+        player = self._parts.player
+        if not self._interrupt or not isinstance(player, TextPlayer):
+            return player
+
+        def following(actor: Actor) -> Engine:
+            if id(actor.engine) not in self._engines:
+                engine = Following(cast("LocalEngine", actor.engine), actor.policy, self._under)
+                self._engines[id(actor.engine)] = engine
+            return self._engines[id(actor.engine)]
+
+        return with_engines(player, following)
+
+    def _under(self, policy: str, version: int) -> AbstractContextManager[None]:
+        """Has a policy hold one of its versions for a while."""
+        goals = [one.goal for one in self._versions.values() if one.goal.versions[policy] == version]
+        if not goals:
+            raise ConfigurationError(
+                f"the schedule names version {version} of policy {policy}, which a step could not have; it is not whole"
+            )
+        return holding(self._parts.learners, goals[0])
 
     # ------------------------------------------------------------ it neither begins anything nor keeps anything
 

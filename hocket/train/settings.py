@@ -18,6 +18,9 @@ from hocket.recipes import find as find_recipe
 from hocket.types import Decoding
 from hocket.workflows.episode import Limits
 
+PLACES = r"local|auto|ray://[^/\s]+:\d+"
+"""What `cluster` may be."""
+
 ORDERS = ("start", "arrival")
 """In which groups are learnt from that several processes draw."""
 
@@ -180,6 +183,9 @@ class Config:
         order: of the groups that samplers draw: by `start` every step's come from one version of the weights, and
             results follow from the configuration; by `arrival` a step takes what is ready and no more than `lag` old.
         verify: the share of what samplers draw that another one draws again, to see whether it comes to the same.
+        interrupt: in order of `arrival` answers that are being written when new weights come go on with these.
+        differences: samplers are sent what changed in the weights since those they hold, without rounding; all weights
+            else, and whoever comes late.
     """
 
     task: str = "sums"
@@ -217,6 +223,8 @@ class Config:
     overlap: int = 0
     order: str = "start"
     verify: float = 0.0
+    interrupt: bool = False
+    differences: bool = False
     engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:
@@ -228,7 +236,7 @@ class Config:
             raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
         if self.leaves < 1 or self.leaves & (self.leaves - 1):
             raise ValueError(f"leaves must be a power of two, as 1, 2, 4 or 8, not {self.leaves}")
-        if self.cluster is not None and not re.fullmatch(r"local|auto|ray://[^/\s]+:\d+", self.cluster):
+        if self.cluster is not None and not re.fullmatch(PLACES, self.cluster):
             raise ValueError(f"cluster = {self.cluster!r}: choose local, auto or ray://HOST:PORT")
         if self.learners < 1:
             raise ValueError(f"learners must be at least 1, not {self.learners}")

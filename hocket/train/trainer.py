@@ -195,7 +195,12 @@ class Trainer:
         if config.order == "arrival":
             for recipe, _ in config.phases:
                 check_order(recipe, list(self.parts.learners))
-            return Arrival(config.overlap, self.parts, self.samplers, self.recorder.schedule)
+            if config.interrupt and not isinstance(self.parts.player, TextPlayer):
+                raise ConfigurationError(
+                    f"interrupt: answers in text are interrupted, and task {config.task} has none; drop it"
+                )
+            note, interrupt = self.recorder.schedule, config.interrupt
+            return Arrival(config.overlap, self.parts, self.samplers, note, interrupt=interrupt)
         return Ahead(config.overlap, self.parts, self.samplers)
 
     @property

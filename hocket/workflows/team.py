@@ -246,7 +246,7 @@ class Agent:
             observation=np.asarray(call.observation, np.int64),
             action=sample.tokens,
             logp=sample.logp,
-            version=np.full(len(sample.tokens), sample.version, np.int64),
+            version=sample.written_by,
             forced=imposed | (not self._actor.learns),
             parent=call.parent,
             state=call.state,

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from tiny_runs import REWARDS, TINY, call, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
+from hocket.train.cluster import arrival
 from hocket.train.cluster import ray as cluster
-from hocket.train.cluster.samplers import Sampler
+from hocket.train.cluster.sampler import Sampler
+from hocket.train.cluster.sampler_worker import Underway
 
 pytestmark = [
     pytest.mark.slow,
@@ -88,6 +91,37 @@ def test_what_a_cluster_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest
     said = call("train", *TINY, *common, "--samplers", "1")
     assert said.code == 2
     assert "and this process 0.1; install the same on all nodes" in " ".join(said.err.split())
+
+
+@pytest.mark.usefixtures("head")
+def test_answers_on_a_cluster_go_on_under_new_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Sampler.ask
+
+    def late(sampler: Sampler, message: Any) -> Any:
+        found = ask(sampler, message)
+        if isinstance(found, Underway):
+            time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(arrival, "MOMENT", 0.02)
+    monkeypatch.setattr(Sampler, "ask", late)
+    more = [*flags(tmp_path)[4:], "--recipe", "grpo-tis", "--engine.max_rows", "2", "--decoding.max_tokens", "40"]
+    more += ["--cluster", "auto", "--samplers", "2", "--lag", "3", "--order", "arrival", "--interrupt", "true"]
+    train(tmp_path, "ray", *more, "--differences", "true", "--checkpoint.steps", "1", steps=5)
+    assert '"parts"' in (tmp_path / "ray" / "schedule.jsonl").read_text()
+    assert "all weights and metrics equal" in call("replay", tmp_path / "ray", "--quiet").out
+
+
+@pytest.mark.usefixtures("head")
+def test_a_study_is_spread_over_a_cluster(tmp_path: Path) -> None:
+    small = ["--measure.n", "8", "--measure.between", "4", "--measure.problems", "4", "--measure.samples", "2"]
+    more = ["--recipes", "grpo,cispo", "--seeds", "1", "--steps", "2", "--prompts", "2", "--samples", "4", *small]
+    said = call("study", *more, "--task", "sums", "--out", tmp_path / "study", "--cluster", "auto", "--workers", "2")
+    assert said.code == 0, said.err
+    assert len(list((tmp_path / "study" / "runs").glob("*.json"))) == 2
+    said = call("study", *more, "--task", "sums", "--out", tmp_path / "two", "--cluster", "auto", "--workers", "9")
+    assert said.code == 2
+    assert "9 processes of 1 cores are more than its 4 cores" in " ".join(said.err.split())
 
 
 def test_a_cluster_that_is_not_there_is_refused() -> None:

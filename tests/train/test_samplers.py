@@ -26,8 +26,9 @@ from hocket.tasks.sums import Sums
 from hocket.train.cluster import line
 from hocket.train.cluster.line import Child
 from hocket.train.cluster.messages import answered, asked, heard, told
+from hocket.train.cluster.sampler import Sampler
 from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays
-from hocket.train.cluster.samplers import Sampler, dealt
+from hocket.train.cluster.samplers import dealt
 from hocket.train.cluster.verify import picked, unlike
 from hocket.train.cluster.weights import digest
 from hocket.train.config import configure

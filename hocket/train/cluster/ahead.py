@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 
 from hocket.core.outcomes import StepResult
 from hocket.stages import State
-from hocket.train.cluster.samplers import Goal, Samplers, spread
+from hocket.train.cluster.sampler import Goal
+from hocket.train.cluster.samplers import Samplers, spread
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, learn_from, outcomes
 from hocket.train.overlap import Earned, Flight, stale

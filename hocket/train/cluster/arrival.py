@@ -5,6 +5,9 @@ oldest groups that are ready; `admission` bounds how old. What a group is made o
 weights that drew it, so that which groups a step took, by which weights (`schedule.jsonl`), is all that chance had a
 say in, and `hocket replay` does the same again.
 
+With `interrupt` a sampler is given newer weights while it draws, and its answers go on with them. Then the schedule
+also says which version wrote which part of an answer.
+
 A group is collected by itself: a rollout that compares scenarios, or asks for more of them, does so within its group.
 """
 
@@ -17,21 +20,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
+from hocket.core.packing import unique_turns
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, State
 from hocket.train.cluster.admission import Admission, Ticket
+from hocket.train.cluster.interrupted import Plan, Plans
+from hocket.train.cluster.sampler import Goal
 from hocket.train.cluster.sampler_worker import Play, Plays
-from hocket.train.cluster.samplers import Goal, Samplers, spread
+from hocket.train.cluster.samplers import Samplers, spread
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.overlap import stale
 from hocket.types import Assignment, Experience, Trajectory
+
+MOMENT = 0.2
+"""Seconds after which new weights may come to a sampler that may be interrupted."""
 
 _PATIENCE = 10.0
 """Seconds that a thread has to end once its sampler is gone."""
@@ -47,10 +56,15 @@ class Version:
 
 @dataclass(frozen=True)
 class Group:
-    """A group that is ready."""
+    """A group that is ready.
+
+    Attributes:
+        plans: of its answers that other versions wrote than the one that began it.
+    """
 
     experience: Experience
     problems: Sequence[str]
+    plans: Plans = field(default_factory=dict)
 
 
 class Arrival:
@@ -58,14 +72,22 @@ class Arrival:
 
     Args:
         lag: how many versions old a group may be, at least 0. parts: of the run.
+        interrupt: whether answers go on under new weights.
         samplers: who plays. Between steps they serve evaluation too: call `pause` before.
         note: is told of every step which groups it learnt from, and by which versions they were drawn.
     """
 
     def __init__(
-        self, lag: int, parts: RunContext, samplers: Samplers, note: Callable[[Mapping[str, Any]], object]
+        self,
+        lag: int,
+        parts: RunContext,
+        samplers: Samplers,
+        note: Callable[[Mapping[str, Any]], object],
+        *,
+        interrupt: bool = False,
     ) -> None:
         self.lag, self.samplers, self._parts, self._note = lag, samplers, parts, note
+        self._interrupt = interrupt
         self.lags: Counter[int] = Counter()
         self._first, self._phase_end, self._asked = 1, 0, 0
         self._admission = Admission(1, lag, "arrival")
@@ -106,14 +128,18 @@ class Arrival:
         waited, between, self._taken = now - started, now - self._taken, now
         lags = [self._admission.version - ticket.version for ticket in taken]
         experience, problems = merged([group.experience for group in groups]), [p for g in groups for p in g.problems]
+        ages = {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
+        ages |= parted(self._parts, experience) if self._interrupt else {}
         result = learn_from(self._parts, step, experience, problems, rollout=between)
         self._parts.ledger.note(step, outcomes(self._parts, experience))
-        self._note({"step": step, "groups": [[ticket.group, self._first - 1 + ticket.version] for ticket in taken]})
+        told = {str(one.group): group.plans for one, group in zip(taken, groups, strict=True) if group.plans}
+        began = [[ticket.group, self._first - 1 + ticket.version] for ticket in taken]
+        self._note({"step": step, "groups": began, **({"parts": told} if told else {})})
         with self._changed:
             self._admission.learnt(taken)
             self._parts.asked = self._asked + self._admission.version * self._admission.batch
         self.lags.update(lags)
-        result.metrics |= {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags)), **stale(self._parts)}
+        result.metrics |= {**ages, **stale(self._parts)}
         result.metrics |= {"time/step": time.perf_counter() - started, "time/wait": waited}
         result.metrics["memory/sampler"] = self.samplers.peak
         return result
@@ -128,6 +154,8 @@ class Arrival:
         """Lets groups be drawn by the weights there are now, until there are `limit` in the phase."""
         self.samplers.start()
         version = Version(Goal(self._parts.learners), self._parts.ledger.state())
+        if self._interrupt:
+            self.samplers.newest = version.goal
         with self._changed:
             now = self._admission.version
             self._admission.limit = limit
@@ -185,21 +213,22 @@ class Arrival:
 
     async def _drawn(self, place: int, share: Sequence[tuple[Ticket, Version]]) -> None:
         """Collects groups side by side on one sampler."""
-        desk = Desk(self.samplers, place)
+        desk, admission = Desk(self.samplers, place, self._interrupt), self._admission
         try:
             async with asyncio.TaskGroup() as drawing:
                 for ticket, version in share:
-                    drawing.create_task(self._collected(ticket, version, desk))
+                    drawing.create_task(self._collected(ticket, version, desk, admission))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
 
-    async def _collected(self, ticket: Ticket, version: Version, desk: Desk) -> None:
-        step = self._first + ticket.group // self._admission.batch
-        player = spread(self._parts.player, desk, version.goal)
+    async def _collected(self, ticket: Ticket, version: Version, desk: Desk, admission: Admission) -> None:
+        step, seat = self._first + ticket.group // self._admission.batch, Seat(desk)
+        player = spread(self._parts.player, seat, version.goal)
         found = await collected(self._parts, player, version.ledger, step, self._asked, ticket.group)
         with self._changed:
-            if self._admission.finish(ticket):
-                self._groups[ticket] = found
+            # Groups of another phase have the same numbers.
+            if admission is self._admission and admission.finish(ticket):
+                self._groups[ticket] = replace(found, plans=seat.plans)
                 self._changed.notify_all()
 
     # ------------------------------------------------------------ pauses and ends
@@ -243,24 +272,22 @@ class Arrival:
         self._admission.restore(state["admission"])
 
 
+Answer = tuple[list[list[Trajectory]], Plans]
+"""The trajectories of each assignment, and who wrote which parts of what they say."""
+
+
 class Desk:
     """Asks one sampler, in one message, for what several groups want at about the same time."""
 
-    def __init__(self, samplers: Samplers, place: int) -> None:
-        self._samplers, self._place = samplers, place
-        self._waiting: list[tuple[Play, Goal, asyncio.Future[list[list[Trajectory]]]]] = []
+    def __init__(self, samplers: Samplers, place: int, interrupt: bool) -> None:
+        self.samplers, self._place, self._interrupt = samplers, place, interrupt
+        self._waiting: list[tuple[Play, Goal, asyncio.Future[Answer]]] = []
         self._asking: asyncio.Task[None] | None = None
 
-    def counts(self) -> dict[str, int]:
-        return self._samplers.counts()
-
-    async def play(
-        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
-    ) -> list[list[Trajectory]]:
-        """The trajectories of each assignment, by the weights of `goal`."""
-        assert goal is not None
-        answer: asyncio.Future[list[list[Trajectory]]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((Play(assignments, seats, key), goal, answer))
+    async def play(self, play: Play, goal: Goal) -> Answer:
+        """What is played by the weights of `goal`, or by these first."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((play, goal, answer))
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         return await answer
@@ -272,15 +299,42 @@ class Desk:
             now = [one for one in self._waiting if one[1] is goal]
             self._waiting = [one for one in self._waiting if one[1] is not goal]
             try:
-                plays = Plays([play for play, _, _ in now])
-                following = iter(await self._samplers.play_at(self._place, plays, goal))
-                for play, _, answer in now:
-                    answer.set_result([[next(following) for _ in range(one.samples)] for one in play.assignments])
+                usual = goal.versions if self._interrupt else None
+                plays = Plays([play for play, _, _ in now], usual, MOMENT)
+                played = await self.samplers.play_at(self._place, plays, goal)
+                following, plans = iter(played.trajectories), played.plans or [{} for _ in now]
+                for (play, _, answer), parts in zip(now, plans, strict=True):
+                    groups = [[next(following) for _ in range(one.samples)] for one in play.assignments]
+                    answer.set_result((groups, parts))
             except BaseException as error:
                 for _, _, answer in now:
                     with contextlib.suppress(asyncio.InvalidStateError):
                         answer.set_exception(error)
                 raise
+
+
+class Seat:
+    """One group at a desk.
+
+    Attributes:
+        plans: of its answers so far, those that other versions wrote than the one that began it.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.plans: dict[str, Plan] = {}
+
+    def counts(self) -> dict[str, int]:
+        return self._desk.samplers.counts()
+
+    async def play(
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
+    ) -> list[list[Trajectory]]:
+        """The trajectories of each assignment, by the weights of `goal`."""
+        assert goal is not None
+        groups, parts = await self._desk.play(Play(assignments, seats, key), goal)
+        self.plans.update(parts)
+        return groups
 
 
 async def collected(parts: RunContext, player: Any, ledger: State, step: int, asked: int, group: int) -> Group:
@@ -304,6 +358,20 @@ def merged(several: Sequence[Experience]) -> Experience:
         [trajectory for one in several for trajectory in one.discarded],
         metrics,
     )
+
+
+def parted(parts: RunContext, experience: Experience) -> dict[str, float]:
+    """How old the tokens of a step are by their own versions, and the share of turns that several versions wrote."""
+    now = {name: learner.policy.version for name, learner in parts.learners.items()}
+    by = [
+        (now[turn.policy], turn.version)
+        for turn in unique_turns(experience.trajectories)
+        if turn.policy in now and turn.version is not None and len(turn.version)
+    ]
+    tokens = sum(len(version) for _, version in by)
+    lags = sum(int((newest - version).sum()) for newest, version in by)
+    several = [bool((version != version[0]).any()) for _, version in by]
+    return {"lag/token": lags / max(1, tokens), "lag/parted": sum(several) / max(1, len(by))}
 
 
 def check_order(recipe: Recipe, policies: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from hocket.core.errors import HocketError
+from hocket.train.cores import available_cores
 
 BEAT = 1.0
 """Seconds between two signs of life."""
@@ -79,6 +80,11 @@ class Place(Protocol):
         """The address by which they reach this process; empty where they cannot."""
         ...
 
+    @property
+    def cores(self) -> int:
+        """How many there are for such processes, all together."""
+        ...
+
     def line(self, name: str, module: str) -> Line:
         """Starts a process with the `Worker` of a module of hocket, and does not wait for it."""
         ...
@@ -88,6 +94,10 @@ class ThisMachine:
     """Processes of this machine."""
 
     host = "127.0.0.1"
+
+    @property
+    def cores(self) -> int:
+        return available_cores()
 
     def line(self, name: str, module: str) -> Child:
         return Child(name, module)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+from hocket.core.errors import ConfigurationError
 from hocket.train.cluster.line import Place, ThisMachine
 from hocket.train.cluster.samplers import threads
-from hocket.train.settings import Config
+from hocket.train.settings import PLACES, Config
 
 
 def place_of(config: Config) -> Place:
@@ -14,8 +17,21 @@ def place_of(config: Config) -> Place:
         ConfigurationError: when it is a Ray cluster that cannot be used.
     """
     processes = config.samplers + config.learners - 1
-    if config.cluster is None or config.cluster == "local" or not processes:
+    if config.cluster is None or not processes:
+        return ThisMachine()
+    return place_at(config.cluster, processes=processes, cores=threads(config))
+
+
+def place_at(cluster: str, *, processes: int, cores: int) -> Place:
+    """A place by the name that `cluster` has for it, for so many processes of so many cores.
+
+    Raises:
+        ConfigurationError: when it is no such name, or a Ray cluster that cannot be used.
+    """
+    if not re.fullmatch(PLACES, cluster):
+        raise ConfigurationError(f"cluster = {cluster!r}: choose local, auto or ray://HOST:PORT")
+    if cluster == "local":
         return ThisMachine()
     from hocket.train.cluster.ray import RayCluster  # Nobody else waits for Ray.
 
-    return RayCluster(config.cluster, processes=processes, cores=threads(config))
+    return RayCluster(cluster, processes=processes, cores=cores)

@@ -67,25 +67,26 @@ class RayCluster:
 
     Attributes:
         host: the address by which its processes reach this one; None where they cannot.
+        cores: of all its nodes.
 
     Raises:
         ConfigurationError: when Ray is missing, no cluster answers, it has too few cores, or anybody might use it.
     """
 
     def __init__(self, address: str, *, processes: int, cores: int) -> None:
-        self._ray, self._cores = _imported(), cores
+        self._ray, self._each = _imported(), cores
         _join(self._ray, address)
         _check_guarded(self._ray, address)
-        free = int(self._ray.cluster_resources().get("CPU", 0))
-        if free < processes * cores:
+        self.cores = int(self._ray.cluster_resources().get("CPU", 0))
+        if self.cores < processes * cores:
             raise ConfigurationError(
-                f"cluster = {address}: {processes} processes of {cores} cores are more than its {free} cores; lower "
-                "samplers, learners or threads, or add nodes"
+                f"cluster = {address}: {processes} processes of {cores} cores are more than its {self.cores} cores; "
+                "lower samplers, learners, workers or threads, or add nodes"
             )
         self.host = "" if address.startswith("ray://") else str(self._ray.util.get_node_ip_address())
 
     def line(self, name: str, module: str) -> RayLine:
-        return RayLine(self._ray, name, module, self._cores)
+        return RayLine(self._ray, name, module, self._each)
 
 
 class RayLine:

@@ -8,27 +8,25 @@ sampler did not finish another does again.
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.rollout.remembering import RememberingRollout
-from hocket.stages import Player, Policy, State, Task
+from hocket.stages import Player, Task
 from hocket.train import config as configuration
-from hocket.train.cluster.line import Gone, Line, Place
-from hocket.train.cluster.messages import asked, told
-from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays, samples_of
+from hocket.train.cluster.line import Gone, Place
+from hocket.train.cluster.sampler import Account, Goal, Sampler
+from hocket.train.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, samples_of
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.verify import picked, unlike
-from hocket.train.cluster.weights import Packed, digest, packed, packed_of
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
 from hocket.train.settings import Config
@@ -45,127 +43,6 @@ GIVEN = ("expert", "imported")
 """Sources of which nothing is sampled."""
 
 
-@dataclass
-class Account:
-    """What a sampler, and whoever took its place, did so far.
-
-    Attributes:
-        name: its. where: the process. version: of the weights that it was given last.
-        episodes: that it played. busy: seconds in which it was asked something. sent, received: bytes, to and from it.
-        lost: how many processes were in this place before. wrong: how often this one's samples were others than those
-            its keys and weights give.
-    """
-
-    name: str
-    where: str = ""
-    version: int = 0
-    episodes: int = 0
-    busy: float = 0.0
-    sent: int = 0
-    received: int = 0
-    lost: int = 0
-    wrong: int = 0
-
-
-@dataclass(eq=False)
-class Sampler:
-    """One process that samples, and what it holds.
-
-    Attributes:
-        line: to it. account: of its place. begun: whether it has its models.
-        weights: digest of those that it has shown to hold. versions: what it calls them.
-        references: which ones it was given.
-    """
-
-    line: Line
-    account: Account
-    begun: bool = False
-    weights: str | None = None
-    versions: Mapping[str, int] = field(default_factory=dict)
-    references: Mapping[str, Policy] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def ask(self, message: Any) -> Any:
-        """The answer to a message.
-
-        Raises:
-            Gone: when there is none. HocketError: whatever else went wrong there.
-        """
-        assignments = message.assignments if isinstance(message, Plays) else ()
-        data, kept = asked(message, assignments)
-        started = time.monotonic()
-        self.line.send(data)
-        answer = self.line.receive()
-        self.account.busy += time.monotonic() - started
-        self.account.sent += len(data)
-        self.account.received += len(answer)
-        found = told(answer, kept) if isinstance(message, Plays) else pickle.loads(answer)
-        if isinstance(found, ConfigurationError):
-            raise ConfigurationError(f"{self.line.name}: {found}") from found
-        if isinstance(found, BaseException):
-            raise HocketError(f"{self.line.name} failed: {found}") from found
-        return found
-
-
-class Goal:
-    """The weights that are to sample.
-
-    Attributes:
-        versions: of each policy. trained: the weights that are trained. digest: of these.
-        references: of the policies whose references play, compared by identity: a new phase has new ones.
-
-    Args:
-        learners: by policy, whose weights are taken as they are now.
-    """
-
-    def __init__(self, learners: Mapping[str, Learner]) -> None:
-        self._learners = learners
-        self.versions = {name: learner.policy.version for name, learner in learners.items()}
-        self.trained = {name: packed_of(learner.policy, whole=False) for name, learner in learners.items()}
-        self.digest = digest(self.trained)
-        plays = next(iter(learners.values())).recipe.plays_reference
-        self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
-
-    def reached(self, member: Sampler) -> bool:
-        """Whether a sampler holds them."""
-        held = member.weights == self.digest and member.versions == self.versions
-        return held and member.references == self.references
-
-    def load(self, member: Sampler) -> None:
-        """Has a sampler take them, and sees that it did.
-
-        Raises:
-            Gone: when it holds others then, or is gone.
-        """
-        sent, expected = self.trained, self.digest
-        if member.weights is None:
-            sent = {name: self._whole(name, one.policy) for name, one in self._learners.items()}
-            expected = digest(sent)
-        before: dict[str, Packed] = {}
-        if member.references != self.references:
-            before = {name: packed_of(reference, whole=True) for name, reference in self.references.items()}
-        needs = {name: learner.needs for name, learner in self._learners.items()}
-        if member.ask(Load(sent, self.versions, needs, before)) != expected:
-            raise Gone(f"{member.line.name} holds other weights than it was given")
-        member.weights, member.versions, member.references = self.digest, self.versions, self.references
-        member.account.version = next(iter(self.versions.values()))
-
-    def _whole(self, name: str, policy: Policy) -> Packed:
-        """All weights of a policy, those that are never trained too."""
-        return packed(packed_of(policy, whole=True).tensors() | self.trained[name].tensors())
-
-    def state(self) -> State:
-        """The trained weights and their versions, for a checkpoint."""
-        weights = {name: one.tensors() for name, one in self.trained.items()}
-        return {"versions": self.versions, "weights": weights}
-
-    def restore(self, state: State) -> None:
-        """The inverse of `state`."""
-        self.versions = {name: int(version) for name, version in state["versions"].items()}
-        self.trained = {name: packed(weights) for name, weights in state["weights"].items()}
-        self.digest = digest(self.trained)
-
-
 class Samplers:
     """Processes that sample for one run.
 
@@ -175,7 +52,8 @@ class Samplers:
         say: is told in a sentence when a sampler is lost. place: where samplers are.
 
     Attributes:
-        members: the samplers. peak: the largest resident memory of one so far, MiB.
+        members: the samplers. newest: the weights that those which may be interrupted go on with; None for their own.
+        peak: the largest resident memory of one so far, MiB.
         verified: how many samples were drawn again elsewhere.
     """
 
@@ -190,6 +68,7 @@ class Samplers:
     ) -> None:
         self.members: list[Sampler] = []
         self._judge: Sampler | None = None
+        self.newest: Goal | None = None
         self.peak, self.verified = 0.0, 0
         self._counts: Counter[str] = Counter()
         self._accounts: dict[int, Account] = {}
@@ -242,8 +121,8 @@ class Samplers:
         found: list[list[Trajectory]] = [[] for _ in assignments]
         try:
             asking = [self.play_at(place, one, goal) for place, one in enumerate(plays)]
-            for share, trajectories in zip(shares, await asyncio.gather(*asking), strict=True):
-                following = iter(trajectories)
+            for share, played in zip(shares, await asyncio.gather(*asking), strict=True):
+                following = iter(played.trajectories)
                 for number in share:
                     found[number] = [next(following) for _ in range(assignments[number].samples)]
         except BaseException:
@@ -251,24 +130,26 @@ class Samplers:
             raise
         return found
 
-    async def play_at(self, place: int, plays: Plays, goal: Goal) -> Sequence[Trajectory]:
-        """What one sampler plays, or the next one that can: all trajectories, in order."""
+    async def play_at(self, place: int, plays: Plays, goal: Goal) -> Played:
+        """What one sampler plays, or the next one that can."""
         work = partial(self._played, place, plays, goal)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # ------------------------------------------------------------ one sampler
 
-    def _played(self, place: int, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+    def _played(self, place: int, play: Plays, goal: Goal) -> Played:
         """What a sampler plays, or the next one that can."""
         while play.assignments:
             member = self._member(place)
             try:
                 with member.lock:
                     found = self._asked(member, play, goal)
-                return self._verified(place, member, play, goal, found) if self._config.verify else found
+                if self._config.verify:
+                    return replace(found, trajectories=self._verified(place, member, play, goal, found.trajectories))
+                return found
             except Gone as error:
                 place = self._replaced(place, member, error)
-        return ()
+        return Played((), {}, 0.0, "")
 
     def _member(self, place: int) -> Sampler:
         with self._lock:
@@ -279,19 +160,28 @@ class Samplers:
     def _answer(self, member: Sampler, play: Plays, goal: Goal) -> Played:
         if not member.begun:
             self._begin(member)
-        if not goal.reached(member):
-            goal.load(member)
+        if play.usual is not None:
+            goal = self.newest or goal
+        self._given(member, goal)
         played = member.ask(play)
+        while isinstance(played, Underway):
+            self._given(member, self.newest or goal)
+            played = member.ask(GoOn())
         assert isinstance(played, Played)
         return played
 
-    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+    def _given(self, member: Sampler, goal: Goal) -> None:
+        """Has a sampler hold the weights of `goal`."""
+        if not goal.reached(member):
+            goal.load(member, self._say if self._config.differences else None)
+
+    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Played:
         played = self._answer(member, play, goal)
         with self._lock:
             self.peak, self._lost = max(self.peak, played.peak), 0
             self._counts.update(played.counts)
         member.account.where, member.account.episodes = played.where, member.account.episodes + len(played.trajectories)
-        return played.trajectories
+        return played
 
     # ------------------------------------------------------------ verification
 
@@ -463,6 +353,14 @@ def check_samplers(config: Config, workflow: Any) -> None:
             "brought, so no step can be collected before the one in front of it; drop one of them"
         )
     if not config.samplers:
+        if config.interrupt:
+            raise ConfigurationError(
+                "interrupt: samplers are interrupted; add --cluster local --samplers 1 --order arrival --lag 2"
+            )
+        if config.differences:
+            raise ConfigurationError(
+                "differences: of weights, they are sent to samplers; add --cluster local --samplers 1"
+            )
         if config.verify:
             raise ConfigurationError(
                 f"verify = {config.verify:g}: samplers are verified; add --cluster local --samplers 2"
@@ -472,6 +370,15 @@ def check_samplers(config: Config, workflow: Any) -> None:
         if config.order == "arrival":
             raise ConfigurationError("order = arrival: groups arrive from samplers; add --cluster local --samplers 1")
         return
+    if config.interrupt and config.order != "arrival":
+        raise ConfigurationError(
+            "interrupt: in order of start one version draws a whole batch; add --order arrival, or drop it"
+        )
+    if config.interrupt and config.verify:
+        raise ConfigurationError(
+            f"verify = {config.verify:g}: what several versions of the weights wrote is not drawn again elsewhere; "
+            "drop interrupt or verify"
+        )
     what = f"samplers = {config.samplers}"
     if config.cluster is None:
         raise ConfigurationError(f"{what} run as processes of this machine: add --cluster local")

@@ -18,6 +18,9 @@ from hocket.policies.residence import HERE
 if TYPE_CHECKING:
     from hocket.stages import Policy
 
+Layout = Sequence[tuple[str, tuple[int, ...], torch.dtype]]
+"""Name, shape and type of weights, one after the other."""
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -27,7 +30,7 @@ class Packed:
         layout: name, shape and type of each. data: their bytes.
     """
 
-    layout: Sequence[tuple[str, tuple[int, ...], torch.dtype]]
+    layout: Layout
     data: NDArray[np.uint8]
 
     def tensors(self) -> dict[str, Tensor]:
