@@ -118,7 +118,7 @@ def _() -> Finding:
         hoped = sum(float((one.reshape(-1) * state["mixture"]).sum()) for one in table) / 2
         counts.append(sum(one < min(state["losses"]) + 1 for one in state["losses"].tolist()))
         off = max(off, abs(told["hoped"] - hoped), abs(told["believed"] - counts[-1]))
-    return below(1e-12, 1 < max(counts) and min(counts) < 6, off=off)
+    return below(1e-12, max(counts) > 1 and min(counts) < 6, off=off)
 
 
 @claim("Summed gaps grow more slowly than rounds behind doors, and the gap goes there and among strangers.")
