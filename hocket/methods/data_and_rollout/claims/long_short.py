@@ -298,7 +298,7 @@ def _() -> Finding:
 @claim("A turn cut at its longest is gone on from as it stands; answers behind a chain are samples of their own each.")
 def _() -> Finding:
     told, flow, asked_for = Scenario("s", "1 + 2 - 3?", "0"), LongShort(), list[Assignment]()
-    script = {"long": [Cut("<think>so thr")], "short": ["<answer>0</answer>"]}
+    script: dict[str, Any] = {"long": [Cut("<think>so thr")], "short": ["<answer>0</answer>"]}
     (cut,) = rehearse(flow, told, script, verifier=SharedSums().verify)
     made = _Chain(Key.of(0))
 

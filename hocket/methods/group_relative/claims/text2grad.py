@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
@@ -61,7 +62,7 @@ def _() -> Finding:
 def _() -> Finding:
     bare = TEXT2GRAD.but({"credit.gamma": 0.0, "credit.whiten": False})
     info = {"pieces": ["a ", "bad ", "word"]}
-    told = [
+    told: list[dict[str, Any]] = [
         {"critique": [["bad word", -1.0]]},
         {"feedback": {"critique": '[["a", 0.5]]'}},
         {"feedback": {"other": "[]"}},

@@ -160,7 +160,7 @@ def _() -> Finding:
                 chosen = logits.log_softmax(1)[range(len(logits)), told.answer]
                 apart = logits[range(len(logits)), told.answer] - torch.from_numpy(wanted).float()
                 adam.zero_grad()
-                (-chosen.mean() if of == "model" else (apart**2).mean()).backward()  # type: ignore[no-untyped-call]
+                (-chosen.mean() if of == "model" else (apart**2).mean()).backward()
                 adam.step()
             networks[of] = network.state_dict()
         after, state = shape(batch, memory)
@@ -184,7 +184,7 @@ def _() -> Finding:
     left = list[Trajectory]()
     for one in played:
         parts_of = {part.name: getattr(one.turns[2], part.name) for part in fields(Turn) if part.init}
-        arrays = {name: part for name, part in parts_of.items() if isinstance(part, np.ndarray)}
+        arrays: dict[str, Any] = {name: part for name, part in parts_of.items() if isinstance(part, np.ndarray)}
         short = {name: part[:3] for name, part in arrays.items() if len(part) == len(one.turns[2])}
         left.append(replace(one, turns=[*one.turns[:2], replace(one.turns[2], **short)], scores={}))
     met = meeting(pack(left), "agent_0")

@@ -247,7 +247,7 @@ def _() -> Finding:
     for number, learner in enumerate(parts.learners.values()):
         with torch.no_grad():
             for weight in learner.policy.module.parameters():
-                weight *= 1.0 + number
+                weight.mul_(1.0 + number)
     result = run_async(train_step(parts, 1))
     trained: dict[str, Any] = {name: one.policy for name, one in parts.learners.items()}
     assert result.batch is not None
