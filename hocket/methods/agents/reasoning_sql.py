@@ -168,7 +168,7 @@ def used(sql: str, tables: FrozenTables) -> frozenset[str]:
     sqlglot, tree = _sqlglot(), qualified(sql, tables)
     if tree is None:
         return frozenset()
-    made_up = {str(alias.alias).lower() for alias in tree.find_all(sqlglot.exp.Alias)}
+    made_up = {str(alias.alias).lower() for alias in tree.find_all(sqlglot.exp.Alias) if not _is_itself(alias)}
     found: set[str] = set()
     for scope in _scopes(tree):
         of = _tables_of(scope)
@@ -179,6 +179,12 @@ def used(sql: str, tables: FrozenTables) -> frozenset[str]:
             elif not column.table and column.name.lower() not in made_up:
                 found.add(column.name.lower())
     return frozenset(found)
+
+
+def _is_itself(alias: Any) -> bool:
+    """Whether it calls a column of no known table by its own name, as is done for all that are selected."""
+    column = alias.this
+    return isinstance(column, _sqlglot().exp.Column) and not column.table and column.name == alias.alias
 
 
 def _scopes(tree: Any) -> list[Any]:

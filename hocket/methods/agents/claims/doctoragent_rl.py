@@ -20,8 +20,9 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, lines
 from hocket.methods.agents.doctoragent_rl import DOCTOR_AGENT_RL, QuestionInformation
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
+from hocket.rewards.judging import Answer, Judge, Question
 from hocket.testing import rehearse
-from hocket.types import Message, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.simulated_user import SimulatedUser
 
 claim = Claims("doctoragent-rl", "catalogue; Feng et al., arXiv 2505.19630, and the authors' code")
@@ -112,6 +113,34 @@ def _() -> Finding:
     return Finding(off < 1e-9, lines(rewards=rewards, off_those_by_hand=off))
 
 
+@claim("the recipe pays these parts; a judge's two grades of a final message are averaged, and both are needed")
+def _() -> Finding:
+    class Grades(Judge):
+        """4 of 5 for the condition, 1 for the advice; of asthma it grades the condition alone, of gout the advice."""
+
+        def ask(self, questions: Sequence[Question]) -> list[Answer]:
+            told = []
+            for one in questions:
+                condition = "the condition of" in one.prompt
+                silent = ("asthma" if not condition else "gout") in one.prompt.partition("Message:")[2]
+                told.append(Answer(None, problem="silent") if silent else Answer("4" if condition else "1"))
+            return told
+
+    unfinished, talk = consultation("flu", *(["Any fever?"] * 3), turns=3), ("Any gold?", answered(BOOK, "flu"))
+    finals = [consultation("flu", answered(BOOK, name)) for name in ("asthma", "gout", "measles")]
+    asked = [consultation("flu", *talk), unfinished, *finals, Trajectory(Scenario("s"), [])]
+    rule, judged = DOCTOR_AGENT_RL, DOCTOR_AGENT_RL.but({"rewards.0.judge": Grades("grades")})
+    parts = [asyncio.run(one(asked[:2], key=Key.of(0))) for one in rule.rewards]
+    paid = [
+        sum(one.weight * float(row[n] or 0.0) for one, row in zip(rule.rewards, parts, strict=True)) for n in (0, 1)
+    ]
+    graded = asyncio.run(judged.rewards[0](asked, key=Key.of(0)))
+    # Fever alone halves the eight; asking again is taken for a repetition, twice.
+    off = gap(paid, [10 - 1 - 0.2, 1 - 2 * 2 - 5 - 3 * 0.2])
+    holds = off < 1e-9 and graded == [0.5, 0.0, None, None, 0.5, None]
+    return Finding(holds, lines(paid=paid, off_by_hand=off) + f"; graded: {graded}")
+
+
 @claim("only the doctor's tokens carry loss, with group-relative advantages")
 def _() -> Finding:
     scripted = consultation("flu", "Any fever?", answered(BOOK, "flu"))
@@ -198,6 +227,8 @@ def _() -> Finding:
     return Finding(min(after) > most + 0.5, lines(right=after, before=before, ceiling_without_questions=most))
 
 
+claim.spares("doctoragent-rl: rewards.0.rule.weight = 400.0", "what counts is the weight of the reward around the rule")
+claim.spares("doctoragent-rl: rewards.0.rule.weight = 0.0", "what counts is the weight of the reward around the rule")
 claim.shipped(
     DOCTOR_AGENT_RL,
     "rewards",

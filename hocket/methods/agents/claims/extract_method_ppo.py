@@ -32,6 +32,7 @@ from hocket.methods.agents.extract_method_ppo import (
     RefactoringReward,
     drawn,
     examined,
+    extracted,
     parsed,
     passes,
     plain,
@@ -98,6 +99,27 @@ def _() -> Finding:
 def _marks(found: Mapping[str, bool] | None) -> str:
     assert found is not None
     return "".join(str(int(found[name])) for name in CHECKS)
+
+
+@claim("An extraction is to a new function that is called; arithmetic alone is computed; it ships as it says.")
+def _() -> Finding:
+    two = f"{HELPER}\n{written(LINES)}"
+    into_old = f"{HELPER}\n{written(('c=g(a,b)', LINES[2]))}"
+    cases = [
+        (written(LINES), f"{HELPER}\n{written(('pass', LINES[2]))}", False),
+        (written(LINES), into_old, True),
+        (two, into_old, False),
+        (two, into_old.replace("g(a,b)", "h(a,b)") + f"\n{HELPER}", True),
+    ]
+    wrong = [after for before, after, due in cases if extracted(ast.parse(before), ast.parse(after), "f") != due]
+    bodies = ("c=d=a\n return c", "return (a+b)(1)", "return f(a, b=b)", "return f(a,b)", "c=a\n return c")
+    computed = [plain(ast.parse(f"def f(a,b):\n {body}")) for body in bodies]
+    untested = Scenario("s", "s", metadata={"function": written(LINES)})
+    none = examined(TRUE, untested, SANDBOX) is None
+    due = RefactoringReward(parses=0.2, tests=0.3, extracted=0.5, sandbox=Sandbox(), weight=1.0)
+    ships = EXTRACT_METHOD_PPO.rewards == (due,)
+    holds = not wrong and computed == [False, False, False, True, True] and none and ships
+    return Finding(holds, say(wrong=str(wrong), computed=str(computed), as_shipped=ships))
 
 
 @claim("Weights add up as far as the checks hold in their order: 0, 0.2, 0.5 or 1; a later check alone earns nothing.")
@@ -365,6 +387,8 @@ def _() -> Finding:
     return Finding(after > max(alone, begun) + 0.1, figures)
 
 
+claim.spares("-1 -> 1", "any points that tell functions apart do")
+claim.spares("-2 -> 2", "any points that tell functions apart do")
 claim.shipped(
     EXTRACT_METHOD_PPO,
     "rewards",

@@ -11,11 +11,14 @@ from statistics import fmean
 from typing import Any, cast
 
 from hocket import tasks
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, inspect_rows, same_gradient, say
 from hocket.lab.claims.taught import Pupil, after_lessons
-from hocket.methods.agents.rank_r1 import RANK_R1, Setwise, ThoughtfulPick, bubble_sorted, heap_sorted, ndcg
+from hocket.methods.agents.rank_r1 import RANK_R1, Rerank, Setwise, ThoughtfulPick, bubble_sorted, heap_sorted, ndcg
 from hocket.methods.base.grpo import GRPO
+from hocket.stages import Split
+from hocket.tasks.split import split_of
 from hocket.testing import rehearse
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Scenario
@@ -200,6 +203,55 @@ def _() -> Finding:
     return Finding(holds, say(wrong=wrong, right=hit, with_a_thought=thinks))
 
 
+@claim("Lessons work out each sum up to the one that is named, or that one alone; lists are graded by their nDCG@10.")
+def _() -> Finding:
+    lessons, asked, starts = tasks.find("lessons:rerank"), tasks.find("rerank"), [0, 0]
+    wrong = 0
+    for number in range(60):
+        said = lessons.scenario("train", number).metadata["demonstration"][0]["content"]
+        told = asked.scenario("train", 2 * number).metadata
+        named = int(said.partition("<answer>[")[2].partition("]")[0])
+        query, sums = int(told["query"]), list(enumerate(told["documents"], 1))[:named]
+        steps = [f"[{place}] {one}={value(one)}-{query}={value(one) - query}" for place, one in sums]
+        due = [f"<think>{' '.join(some)}</think><answer>[{named}]</answer>" for some in (steps, steps[-1:])]
+        wrong += said not in due or (said != due[1] and named != told["relevant"] + 1)
+        starts[0 if said == due[1] else 1] += 1
+    lists, off = tasks.find("rerank?documents=3&window=2"), list[float]()
+    for number in range(9):
+        scenario = lists.scenario("train", number)
+        (played,) = rehearse(Setwise(children=2, top=1), scenario, {"policy": [f"<answer>[{number % 3 + 1}]</answer>"]})
+        rank = [int(one) for one in played.answer.split(" > ")].index(scenario.metadata["relevant"] + 1) + 1
+        off.append(abs(lists.describe(played)["ndcg"] - 1 / math.log2(rank + 1)))
+    return Finding(not wrong and min(starts) > 10 and max(off) < EXACT, say(wrong=wrong, ndcg_off=max(off)))
+
+
+@claim(
+    "Evaluation shows the sums that all tasks keep for it; a task says its settings, and refuses those out of range."
+)
+def _() -> Finding:
+    wrong = 0
+    splits: tuple[Split, ...] = ("train", "eval")
+    for split, number in itertools.product(splits, range(20)):
+        told = tasks.find("rerank").scenario(split, number).metadata["documents"]
+        wrong += any((split_of(one) == "eval") != (split == "eval") for one in told)
+    names = [Rerank(thought=share).name.partition("&thought=")[2] for share in (0.25, 1.0)]
+    refused = []
+    for documents, window in ((4, 1), (4, 21), (1, 4), (21, 4)):
+        try:
+            refused.append(Rerank(documents, window).name)
+        except ConfigurationError as error:
+            refused.append(str(error).partition(": ")[0])
+    lessons = Rerank().lessons
+    assert lessons is not None
+    then = lessons.then(RANK_R1)
+    suits = {name: then[name] for name in SETTINGS} == SETTINGS
+    paid = RANK_R1.rewards == (ThoughtfulPick(weight=1.0),)
+    holds = not wrong and names == ["0.25", ""] and refused == ["task rerank"] * 4 and suits and paid
+    return Finding(
+        holds, say(wrong=wrong, names=str(names), refused=str(refused), as_trained_here=suits, one_point=paid)
+    )
+
+
 def value(document: str) -> int:
     return sum(map(int, document.split("+")))
 
@@ -266,3 +318,6 @@ claim.shipped(
 NO_CHILDREN = "nodes after the last parent have no children, so that nothing is chosen there"
 claim.spares("count - 2 -> count + 2", NO_CHILDREN)
 claim.spares("count - 2 -> count", NO_CHILDREN)
+claim.spares("first + second -> first - second", "which of two sums that come to one number is shown is chance")
+claim.spares("first + second -> first", "which of two sums that come to one number is shown is chance")
+claim.spares("rng.random() >= SKILL -> rng.random() < SKILL", "it is one half, so that both are as likely")

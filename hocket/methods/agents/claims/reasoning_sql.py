@@ -13,13 +13,15 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances
 from hocket.lab.toys.rewarded import document
 from hocket.lab.world import Answer
-from hocket.methods.agents.reasoning_sql import REASONING_SQL, frozen_tables, ngrams, overlap, used
+from hocket.methods.agents.reasoning_sql import REASONING_SQL, clauses, frozen_tables, ngrams, overlap, used
 from hocket.recipe import Recipe
+from hocket.rewards.judging import Answer as Said
+from hocket.rewards.judging import Judge, Question
 from hocket.rewards.sql import ExecutionMatch
 from hocket.tasks.sql_questions import SqlProblem, draw_problem
 from hocket.train.aio import run_async
@@ -112,6 +114,47 @@ def worth(scenario: Scenario, texts: Sequence[str], recipe: Recipe = REASONING_S
     weights = {one.name: one.weight for one in recipe.rewards}
     batch, _ = recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), weights)
     return list(map(float, returns(batch)))
+
+
+SHOP = "CREATE TABLE book (title TEXT, price INTEGER); INSERT INTO book VALUES ('Amber', 2), ('Basil', 5)"
+DEAR = "SELECT b.title FROM book AS b WHERE b.price > 3"
+
+
+@claim("a column that no table has counts as used, and the name that a query gives a result does not")
+def _() -> Finding:
+    tables = frozen_tables({"book": ["title", "price"]})
+    due = {
+        DEAR: {"book", "book.title", "book.price"},
+        "SELECT gold FROM book": {"book", "gold"},
+        "SELECT title, gold AS g FROM book ORDER BY gold": {"book", "book.title", "gold"},
+        "SELECT title FROM book WHERE Gold > 3": {"book", "book.title", "gold"},
+        "SELECT price AS p FROM book ORDER BY p": {"book", "book.price"},
+        "SELECT price FROM book ORDER BY price": {"book", "book.price"},
+        "SELECT z.title FROM book": {"book"},
+        "SELECT title FROM book WHERE z.price > 3": {"book", "book.title"},
+        "SELECT": set(),
+    }
+    wrong = [sql for sql, names in due.items() if used(sql, tables) != names]
+    pieces = {("expressions", "book.title"), ("from_", "from book"), ("where", "where book.price > 3")}
+    same = clauses(DEAR, tables) == pieces and overlap(frozenset(), frozenset()) == 1.0
+    return Finding(not wrong and same, say(queries=len(due), wrong="; ".join(wrong) or 0))
+
+
+@claim("what an answer is paid is the sum of its parts, by hand; a judge's grade stands in for the rule where it fails")
+def _() -> Finding:
+    class Grades(Judge):
+        def ask(self, questions: Sequence[Question]) -> list[Said]:
+            return [Said("7") for _ in questions]
+
+    scenario = Scenario("s", "?", DEAR, metadata={"databases": [SHOP], "tables": {"book": ["title", "price"]}})
+    texts = [WRAPPED.format(DEAR), WRAPPED.format("SELECT title FROM book"), "<answer>SELECT</answer>"]
+    # Of 9 and 3 pairs of tokens one is the same; of three clauses two are, as of three names.
+    shares = [(1.0, 1.0, 1.0, 1.0, 0.0, 1.0), (0.0, 2 / 3, 1 / 11, 1.0, 2 / 3, 1.0), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)]
+    due = [float(np.dot((4.5, 1.0, 1.0, 0.5, 1.0, 0.5), one)) for one in shares]
+    ruled = worth(scenario, texts)
+    graded = worth(scenario, texts, REASONING_SQL.but({"rewards.4.judge.judge": Grades("grades")}))
+    judged = [due[0], due[1] - 2 / 3 + 0.7, 0.7]
+    return below(1e-6, by_rule=gap(ruled, due), by_judge=gap(graded, judged))
 
 
 OTHERS = [one.weight for one in REASONING_SQL.rewards[1:]]
@@ -216,6 +259,12 @@ def _() -> Finding:
 
 REWARDED = ("execution", "linking", "ngrams", "syntax", "judge")
 
+claim.spares("reasoning-sql: rewards.4.judge.rule.weight = 40.0", "what counts is the weight of the reward around it")
+claim.spares("reasoning-sql: rewards.4.judge.rule.weight = 0.0", "what counts is the weight of the reward around it")
+claim.spares("reasoning-sql: rewards.4.judge.weight = 40.0", "what counts is the weight of the reward around it")
+claim.spares("reasoning-sql: rewards.4.judge.weight = 0.0", "what counts is the weight of the reward around it")
+claim.spares("reasoning-sql: rewards.4.execution.weight = 40.0", "what counts is the weight of the reward around it")
+claim.spares("reasoning-sql: rewards.4.execution.weight = 0.0", "what counts is the weight of the reward around it")
 claim.shipped(
     REASONING_SQL,
     "rewards",

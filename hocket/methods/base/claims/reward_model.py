@@ -8,14 +8,16 @@ import numpy as np
 import torch
 
 import hocket
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import ReadAt
+from hocket.credit.read_at import AtScores, ReadAt
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.objectives.scores import BradleyTerry, LabelledScore, RegressedScore
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
+from hocket.rollout.demonstrations import Labelled, Preferences, Ranked
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
 claim = Claims("reward-model", "derived here")
@@ -73,6 +75,22 @@ def _() -> Finding:
     )
     pull = (asked / plain).tolist()
     return Finding(pull[0] == 1 and all(one > 1 for one in pull[1:]), say(pull_relative_to_no_margin=pull))
+
+
+@claim("As shipped a step is one update on 16 scenarios by the first output, no margin, centring where it is named")
+def _() -> Finding:
+    plain: dict[str, Any] = {"curriculum.prompts": 16, "update.epochs": 1, "update.minibatches": 1}
+    plain |= {"update.clip_norm": 1.0, "update.warmup": 0, "update.weight_decay": 0.0}
+    parts = {
+        "reward-model": (Preferences(), ReadAt(AllPairs(margin=0.0)), BradleyTerry(output=0, centring=0.0)),
+        "reward-model-centred": (Preferences(), ReadAt(AllPairs(margin=0.0)), BradleyTerry(output=0, centring=0.01)),
+        "reward-binary": (Labelled(mismatched=False), AtScores(of=("label",)), LabelledScore(output=0, of="label")),
+        "reward-regression": (Ranked(), AtScores(of=("reward",)), RegressedScore(output=0, of="reward")),
+    }
+    recipes = [(find(name), due) for name, due in parts.items()]
+    wrong = [one.name for one, due in recipes if (one.rollout, one.credit, one.objective) != due]
+    wrong += [one.name for one, _ in recipes if {name: value_at(one, name) for name in plain} != plain]
+    return Finding(not wrong, say(recipes=len(recipes), otherwise=", ".join(wrong) or 0))
 
 
 @claim("After 60 steps on graded sums more unseen pairs are told right, by four standard errors", slow=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array
+from hocket.exact.worlds import shop
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.methods.control.mbtl import MBTL, Contexts, TaskChoice, acquisition, posterior, shops, steepness
 
@@ -123,6 +124,25 @@ def _() -> Finding:
     thirds = [float(one.sum()) for one in np.split(rows["model"], 3)]
     holds = thirds[1] < 0.3 * thirds[0] and thirds[2] < thirds[1] and rows["model"].sum() < 0.8 * rows["random"].sum()
     return Finding(bool(holds), say(regret_of_each_third=thirds, random=float(rows["random"].sum())))
+
+
+@claim("Shops have demands from 0.3 to 0.9, and are worth, relative to the best, what each one's policy earns there.")
+def _() -> Finding:
+    world, off = shops(4, samples=10**7), 0.0
+    made = [shop(6, demand, 0.3, 0.1, "shop") for demand in (0.3, 0.5, 0.7, 0.9)]
+    for row, known in enumerate(made):
+        for column, task in enumerate(made):
+            due = task.value(known.best.policy) / task.optimum
+            off = max(off, abs(float(world.table[row, column]) - due))
+    nothing = np.zeros(4, bool)
+    mean, deviation = posterior(world.at, nothing, world.table.diagonal()[nothing], 0.3, 0.02)
+    plain = float(max(np.abs(mean - 1).max(), np.abs(deviation - 1).max()))
+    state, told = TaskChoice().init(world, Key.of(0)), list[float]()
+    for _ in range(2):
+        before = state["trained"] > 0
+        state, figures = TaskChoice().step(world, state, Key.of(0))
+        told.append(figures["theta"] - steepness(world, before, 1.0))
+    return below(1e-6, worth=off, before_any=plain, theta=max(map(abs, told)))
 
 
 @cache

@@ -155,6 +155,38 @@ def _() -> Finding:
     return below(1e-9, apart=apart, lengths=float(np.abs(np.array(lengths) - 0.7).max()))
 
 
+@claim("A run is followed by hand: shares of 2/(t + 2), to 4/5 but with curvature, and steps of rate/(t + 1)^decay.")
+def _() -> Finding:
+    mdp, worst = tiny(), 0.0
+    ways: tuple[Way, ...] = ("transport", "curvature", "momentum", "none")
+    for way in ways:
+        solver = NormalisedAscent(way=way, rate=0.6, decay=0.4)
+        state = solver.init(mdp, Key.of(2))
+        point, before, average = (np.zeros(mdp.shape) for _ in range(3))
+        for made in range(5):
+            key = Key.of(2).derive(made)
+            state, told = solver.step(mdp, state, key)
+            share = 1.0 if made == 0 or way == "none" else (2 / (made + 2)) ** (1.0 if way == "curvature" else 0.8)
+            at = point + (1 - share) / share * (point - before) if way == "transport" else point
+            if way == "curvature" and made:
+                middle = before + float(key.derive("place").numpy().random()) * (point - before)
+                seen = mdp.episode(softmax(middle), key.derive("between"))
+                average = average + curvature(middle, seen, point - before)
+            drawn = mdp.episode(softmax(at), key.derive("episode"))
+            average = (1 - share) * average + share * slope(at, drawn)
+            length = 0.6 / (made + 1) ** 0.4 / (1.0 if way == "none" else float(np.linalg.norm(average)))
+            before, point = point, point + length * average
+            off = [state["point"] - point, state["before"] - before, state["average"] - average]
+            worst = max(worst, *(float(np.abs(one).max()) for one in off), abs(told["return"] - drawn.rewards.sum()))
+            worst = max(
+                worst, abs(told["average"] - float(np.linalg.norm(average))), abs(int(state["made"]) - made - 1)
+            )
+    still = Ascent(np.ones(2), np.ones(2), np.zeros(2)).step(
+        "momentum", 0.5, 1.0, lambda point: 0 * point, lambda point, vector: vector, 0.5
+    )
+    return below(1e-12, bool((still.point == 1).all()), off=worst)
+
+
 MOVE, PUSH, NOISE = np.array([[1.0, 0.2], [0.0, 0.9]]), np.array([0.3, 0.6]), 0.1
 COST, EFFORT, SPREAD, LENGTH = np.eye(2), 0.1, 0.5, 3
 """A small linear regulator: `x' = A x + b u + w`, `u ~ N(-k x, s^2)`, rewards `-(x'x + 0.1 u^2) / H`."""
@@ -213,4 +245,6 @@ def _() -> Finding:
     )
 
 
+claim.spares("1.0 -> 40.0", "what a gradient of no length is divided by, which leaves it 0")
+claim.spares("-1 -> 1", "the last axis of a table is its second")
 claim.solved(N_PG_IGT, {"way": "none"}, better={"value": 1, "regret": -1})

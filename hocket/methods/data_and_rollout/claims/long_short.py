@@ -295,6 +295,24 @@ def _() -> Finding:
     )
 
 
+@claim("A turn cut at its longest is gone on from as it stands; answers behind a chain are samples of their own each.")
+def _() -> Finding:
+    told, flow, asked_for = Scenario("s", "1 + 2 - 3?", "0"), LongShort(), list[Assignment]()
+    script: dict[str, Any] = {"long": [Cut("<think>so thr")], "short": ["<answer>0</answer>"]}
+    (cut,) = rehearse(flow, told, script, verifier=SharedSums().verify)
+    made = _Chain(Key.of(0))
+
+    async def play(wanted: Sequence[Assignment]) -> list[Trajectory]:
+        asked_for.extend(wanted)
+        return await made.play(wanted)
+
+    first = Assignment(ASKED[0], first=7)
+    asyncio.run(importances(first, [[0], [1]], play=play, score=made.score, samples=5, more=4))
+    numbers = [one.first for one in asked_for]
+    holds = cut.answer == "<think>so thr<answer>0</answer>" and numbers == [7, 12, 17]
+    return Finding(holds and LONG_SHORT.workflow == flow.name, say(solution=cut.answer, first_samples=str(numbers)))
+
+
 def figures(made: TalkBench) -> tuple[float, float]:
     """How often it is right, and words of a solution."""
     played = made.play(150)
@@ -323,6 +341,9 @@ def _() -> Finding:
     return Finding(holds, f"{saw}; without the length term right {line(free[0])}, words {line(free[1])}")
 
 
+claim.spares("who == role -> who != role", "both have equally many turns")
+claim.spares("role == code -> role != code", "each of the two comes in turn, whichever is first")
+claim.spares("-1 -> 1", "stands where nobody reads it")
 claim.shipped(
     LONG_SHORT,
     "shaping",

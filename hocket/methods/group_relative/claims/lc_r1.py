@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
+import numpy as np
 import torch
 
+from hocket.core.components import value_at
+from hocket.core.keys import Key
+from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
@@ -15,8 +19,22 @@ from hocket.lab.toys.rewarded import answer, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.lc_r1 import LC_R1, FirstMention
+from hocket.methods.group_relative.lc_r1 import (
+    COMPRESSED,
+    LC_R1,
+    CompressedThoughts,
+    FirstMention,
+    RelativeLength,
+    TagBonus,
+)
 from hocket.recipe import Recipe
+from hocket.rewards.judging import Answer as Said
+from hocket.rewards.judging import Judge, Question
+from hocket.rewards.tags import TagFormat
+from hocket.rollout.branches import NUMBERED
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("lc-r1", "arXiv:2506.14755 and its public trainer")
 
@@ -44,6 +62,76 @@ def _() -> Finding:
     off = max(off, gap(right, [1 + 1 - 4 / 6, 1.0, 1 + 1 - 3 / 6, 1 - 5 / 6]))
     figures = lines(tags_get=[extra[0][2], extra[2][1]], all_else=0, returns=right, all_wrong=wrong)
     return Finding(off < 1e-12 and wrong == [0.0, 0.0], figures)
+
+
+@claim(
+    "A right thought is cut behind the tokens that reach the answer, by the rule or by a judge's quote, and read again."
+)
+def _() -> Finding:
+    pieces = ["<think>", "12+5", " = 17", ", ok", " 17", "</think>", "<answer>17</answer>", "hm", "x 17", "!!"]
+    chains = [[0, 1, 2, 3, 4, 5, 6], [8, 9, 5, 6], [0, 7, 5, 6], [5, 0, 4], [4, 4], [0, 4, 5, 6], [0, 1, 2, 3, 5, 6]]
+    worth, calls = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0], list[list[Assignment]]()
+    told = {"12+5": '"12+5 = 17, ok"', "x 17": None, "hm": "None.", " 17": "It is so."}
+
+    class Quotes(Judge):
+        def ask(self, questions: Sequence[Question]) -> list[Said]:
+            thoughts = [one.prompt.partition("Thought:\n")[2] for one in questions]
+            quotes = [next(quote for begin, quote in told.items() if one.startswith(begin)) for one in thoughts]
+            return [Said(one, problem=None if one else "silent") for one in quotes]
+
+    class Words:
+        def decode(self, tokens: Sequence[int]) -> str:
+            return "".join(pieces[token] for token in tokens)
+
+        def encode(self, text: str) -> list[int]:
+            raise AssertionError(text)
+
+    class Player:
+        tokenizer = Words()
+
+        async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
+            calls.append([*asked])
+            return [self._said(one, number) for one in asked for number in range(one.samples)]
+
+        def _said(self, one: Assignment, number: int) -> Trajectory:
+            tokens = np.array(one.prefix or chains[number])
+            turn = Turn("a", "policy", tokens[:0], tokens, forced=np.full(len(tokens), bool(one.prefix)))
+            return Trajectory(one.scenario, [turn], one.first + number)
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        for one in played:
+            one.scores["reward"] = Score(worth[one.sample - 5])
+
+    asked = [Assignment(Scenario("s", "12 + 5?", "17"), first=5), Assignment(Scenario("open", "?"), first=5)]
+    found = list[tuple[list[list[int]], list[int], list[Any], list[int]]]()
+    for judge in (None, Quotes("quotes")):
+        rollout, play = CompressedThoughts(samples=7, judge=judge), cast(Any, Player())
+        experience = run_async(rollout.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+        rows = experience.trajectories
+        heard = [one.first - 5 - NUMBERED for one in calls[-1]]
+        thinking = [COMPRESSED.get(one) for one in rows]
+        kept = [one.sample for one in experience.discarded if one.source == "baseline"]
+        found.append(([one.turns[0].action.tolist() for one in rows], heard, thinking, kept))
+        assert not any(one.turns[0].forced.any() for one in rows if one.turns[0].forced is not None)
+    whole = [*chains, *chains]
+    names = ("tag", "kept", "original", "reached")
+    marks: list[list[tuple[int, ...] | None]] = [
+        [(3, 2, 4, True), (1, 1, 2, True), (2, 1, 1, False), None, None, (2, 1, 1, True), None],
+        [(4, 3, 4, True), None, (2, 1, 1, False), None, None, None, None],
+    ]
+    due = [
+        ([[0, 1, 2, 5, 6], [8, 5, 6], *whole[2:]], [5, 6], [5, 6]),
+        ([[0, 1, 2, 3, 5, 6], *whole[1:]], [5], [5]),
+    ]
+    same = [(one[0], one[1], one[3]) for one in found] == due
+    for (_, _, thinking, _), wanted in zip(found, marks, strict=True):
+        described = [None if one is None else dict(zip(names, one, strict=True)) for one in wanted]
+        same &= thinking == [*described, *[None] * 7]
+    base = GroupRelative(scale=None)
+    ships = LC_R1.rollout == CompressedThoughts(samples=8) and LC_R1.credit == TagBonus(base, 1.0, 1.0)
+    ships &= LC_R1.shaping == (RelativeLength(weight=1.0), TagFormat(weight=1.0))
+    ships &= value_at(LC_R1, "objective.aggregate") == "sequence-mean" and value_at(LC_R1, "rollout.least") == 0.5
+    return Finding(same and ships, say(as_by_hand=same, as_shipped=ships, thoughts=str(found[0][2][:7])))
 
 
 STEP, RESULT, CLOSE, DONE = range(4)
@@ -110,6 +198,10 @@ def _() -> Finding:
     return Finding(holds, figures + ", " + lines(accuracy_without_the_penalty=without))
 
 
+claim.spares(
+    "thought is None or turn is None or tokenizer is None -> thought is None and turn is None and (tokenizer is None)",
+    "a thought is known where all three are",
+)
 claim.shipped(LC_R1, "shaping")
 claim.shipped(LC_R1, "rollout", task="reasoning-gym:letter_counting")
 claim.shipped(LC_R1, "credit", task="reasoning-gym:letter_counting")

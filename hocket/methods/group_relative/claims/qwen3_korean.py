@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.core.signals import returns
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.microscope import inspect, relation
+from hocket.lab.claims.harness import Claims, Finding, below, gap, say
+from hocket.lab.microscope import RecordedBatch, inspect, relation
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import document
 from hocket.lab.toys.training import trained
@@ -17,6 +22,10 @@ from hocket.methods.group_relative.qwen3_korean import QWEN3_KOREAN, LanguageSha
 from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judge import NoisyJudge
+from hocket.rewards.judging import Answer as Said
+from hocket.rewards.judging import Judge, Question
+from hocket.train.aio import run_async
+from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("qwen3-korean", "the gate is ours")
 TARGET, FOREIGN = ("hana", "dul", "set", "net"), ("one", "two", "three", "four")
@@ -91,4 +100,53 @@ def _() -> Finding:
     return Finding(kind == "equal", f"8 combinations: {kind}")
 
 
+@claim(
+    "shares of letters and words are counted by hand; thoughts are read alone, an open one too, and nothing has none"
+)
+def _() -> Finding:
+    hangul, words = LanguageShare(), LanguageShare(words=("hana", "dul"))
+    whole = LanguageShare(part="all")
+    due = [
+        (hangul.share("<think>\ud558\ub098 a1</think><answer>abc</answer>"), 2 / 3),
+        (whole.share("<think>\ud558\ub098 a1</think>\ub458!"), 3 / 14),
+        (hangul.share("\ud558 b<answer>c</answer>"), 1 / 2),
+        (hangul.share("<think>12 + 5</think>"), None),
+        (words.share("<think>Hana, zwei DUL! one"), 1 / 2),
+        (words.share("<think> </think>hana"), None),
+    ]
+    return Finding(all(found == value for found, value in due), say(shares=str([found for found, _ in due])))
+
+
+@claim("a response is paid 1 and half the share of the target language where rule and judge agree, by hand, else 0")
+def _() -> Finding:
+    class Yes(Judge):
+        def ask(self, questions: Sequence[Question]) -> list[Said]:
+            return [Said("no" if "Response:\nW" in one.prompt else "yes") for one in questions]
+
+    scenario, nothing = Scenario("g", "3 + 4?", "7"), np.zeros(1)
+    texts = [
+        "<think>\ud558\ub098 ab</think><answer>7</answer>",
+        "<think>\ud558\ub098 ab</think><answer>8</answer>",
+        "<think>\ud558\ub098</think><answer>7</answer> of 9",
+        "W<think>\ud558\ub098</think><answer>7</answer>",
+    ]
+    turns = [Turn("policy", "policy", observation=nothing, action=nothing, text=text) for text in texts]
+    tried, found = [Trajectory(scenario, [turn]) for turn in turns], list[list[float]]()
+    for judge in (None, Yes("yes")):
+        recipe = QWEN3_KOREAN.but({"rewards.1.judge": judge})
+        scores = {one.name: run_async(one(tried, key=Key.of(0))) for one in recipe.rewards}.items()
+        rows = [
+            {"group": "g", "logp": [-1.0], "scores": {name: float(given[n] or 0.0) for name, given in scores}}
+            for n in range(len(texts))
+        ]
+        weights = {one.name: one.weight for one in recipe.rewards}
+        batch, _ = recipe.compute_credit(RecordedBatch(document(rows)).batch, recipe.init(), weights)
+        found.append(returns(batch).tolist())
+    return below(1e-6, by_rule=gap(found[0], [1.25, 0.0, 0.0, 1.5]), by_judge=gap(found[1], [1.25, 0.0, 1.5, 0.0]))
+
+
+claim.spares("qwen3-korean: rewards.1.weight = 40.0", "passing the gates is paid once, by the first one's weight")
+claim.spares("qwen3-korean: rewards.1.weight = 0.0", "passing the gates is paid once, by the first one's weight")
+claim.spares("qwen3-korean: rewards.1.rule.weight = 40.0", "passing the gates is paid once, by the first one's weight")
+claim.spares("qwen3-korean: rewards.1.rule.weight = 0.0", "passing the gates is paid once, by the first one's weight")
 claim.shipped(QWEN3_KOREAN, "rewards", settings={"judge": "nano"})

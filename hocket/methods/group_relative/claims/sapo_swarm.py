@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 from hocket import tasks
+from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, gap, say
@@ -138,6 +139,18 @@ def _() -> Finding:
     fair = len(drawn) == 6 and max(abs(share - 1 / 3) for share in shares) < 0.09
     holds = fair and apart == 300 and rewards == [1.0, 0.0, 1.0, 0.0] and kept == 8
     return Finding(holds, say(shares_of_the_groups=shares, batches_as_said=apart, without_dropping=kept))
+
+
+@claim("shipped, a batch is 4 own groups of 8 answers and 4 received ones that have an advantage")
+def _() -> Finding:
+    held = [*(_told(f"equal {n}", "1", "1") for n in range(6)), *(_told(f"mixed {n}", "1", "0") for n in range(5))]
+    rollout, own = SAPO_SWARM.rollout, value_at(SAPO_SWARM, "curriculum.prompts")
+    assert isinstance(rollout, OwnAndShared)
+    batch = _collected(rollout, _Others(held), 0, own)
+    mine = Counter(one.scenario.id for one in batch if one.source != "imported")
+    theirs = {one.scenario.id for one in batch if one.source == "imported"}
+    holds = list(mine.values()) == [8] * 4 and len(theirs) == 4 and all("mixed" in name for name in theirs)
+    return Finding(holds, say(own=str(list(mine.values())), received=", ".join(sorted(theirs))))
 
 
 @claim("what is published is text: question, answers and log-probs, no reward, and a group of one's own never mixes")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect_rows
-from hocket.lab.toys.rewarded import drawn, lines, sample
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.toys.rewarded import drawn, lines, sample, shaped
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.spectral_po import SPECTRAL_PO, right_share, step_score
+from hocket.methods.group_relative.spectral_po import SPECTRAL_PO, right_share, step_score, steps_of
 from hocket.recipe import Recipe
+from hocket.rewards.judging import Answer as Said
+from hocket.rewards.judging import Judge, Question
 
 claim = Claims("spectral-po", "arXiv 2505.11595")
 
@@ -42,6 +46,45 @@ def _() -> Finding:
     shares = [right_share(text) for text in ("2 + 3 = 5, 5 + 4 = 9.", "2 + 3 = 5, 5 + 4 = 8.", "2 + 3 = 6", "no step")]
     figures = lines(lowest=float(score[0]), highest=float(score[-1]), judge_on_4_texts=shares)
     return Finding(rises and shares == [1.0, 11 / 21, 0.0, 0.0], figures)
+
+
+@claim("Sums, differences and products are checked; steps are sentences and lines, and begin where their words do.")
+def _() -> Finding:
+    texts = {
+        "7 - 3 = 4": 1.0,
+        "7 - 3 = 10": 0.0,
+        "2 * 3 = 6": 1.0,
+        "2 * 3 = 5": 0.0,
+        "2 + 3 = 5; 9 - 2 = 7; 4 * 2 = 2": 22 / 31,
+    }
+    wrong = [text for text, value in texts.items() if right_share(text) != value]
+    steps = steps_of(" One is 1.5.  Two!\n\n  three\n")
+    due = [(1, "One is 1.5."), (14, "Two!"), (22, "three")]
+    return Finding(not wrong and steps == due, say(wrong=str(wrong), steps=str(steps)))
+
+
+@claim("In failed groups the score is the sigmoid of 5 (share - 0.5), by the rule or by the step that a judge names.")
+def _() -> Finding:
+    heard: list[Question] = []
+
+    class Names(Judge):
+        def ask(self, questions: Sequence[Question]) -> list[Said]:
+            heard.extend(questions)
+            told = {"A": "2", "B": "0", "C": "none of these", "D": "3"}
+            return [Said(told[one.prompt.partition("1. ")[2][0]]) for one in questions]
+
+    texts = ["A one. Two.", "B is so.", "C is not.", "D. E.\nF G.", ""]
+    rows = [sample("a", 0.0, [-1.0], text=text, info={"prompt": "Which?"}) for text in texts]
+    rows += [sample("b", float(place), [-1.0], text="2 + 3 = 6") for place in range(2)]
+    judged_by = shaped(SPECTRAL_PO.but({"shaping.0.judge": Names("names")}), rows)
+    shares = [7 / 11, 1.0, 0.0, 6 / 10, 0.0]
+    due = [*(1 / (1 + math.exp(-5 * (one - 0.5))) for one in shares), 0.0, 1.0]
+    sums = ["1 + 1 = 2, 1 + 1 = 3", "1 + 1 = 2", ""]
+    ruled = shaped(SPECTRAL_PO, [sample("a", 0.0, [-1.0], text=text) for text in sums])
+    by_rule = [1 / (1 + math.exp(-5 * (one - 0.5))) for one in (11 / 20, 1.0, 0.0)]
+    asked = len(heard) == 4 and all("Which?" in one.prompt for one in heard)
+    choices = [len(one.choices) for one in heard] == [3, 2, 2, 4]
+    return below(1e-6, asked, choices, judged=gap(judged_by, due), ruled=gap(ruled, by_rule))
 
 
 def share(question: int, answer: Answer) -> float:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.instances import ByPlace, nothing
 from hocket.lab.toys.rewarded import sample, shown
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, World
 from hocket.methods.base.ppo import PPO_RLHF
-from hocket.methods.group_relative.text2grad import TEXT2GRAD, placed, span_rewards
+from hocket.methods.group_relative.text2grad import TEXT2GRAD, placed, span_rewards, spans_of
 from hocket.recipe import Recipe
 
 claim = Claims("text2grad", "arXiv 2505.22338")
@@ -39,6 +40,38 @@ def _() -> Finding:
     holds = quiet[0] == quiet[3] == 0 and quiet[1] > 0 and quiet[2] > 0 and valued[0] != 0
     figures = say(gradient=shown(quiet), where_V_is_0_3=shown(valued))
     return Finding(holds, f"{figures}, so the claim needs V = 0 there")
+
+
+@claim(
+    "Words quoted out of order are sought where no other span is; what is not words and a finite number is left out."
+)
+def _() -> Finding:
+    places = {
+        "ab ab": ([("b a", 1.0), ("ab", 2.0)], [(1, 4, 1.0), None]),
+        "ab ab ab z": ([("b a", 1.0), ("z", 1.0), ("ab", 2.0)], [(1, 4, 1.0), (9, 10, 1.0), (6, 8, 2.0)]),
+        "x y": ([("y", 1.0), ("x", 2.0), ("", 3.0)], [(2, 3, 1.0), (0, 1, 2.0), None]),
+    }
+    wrong = [text for text, (spans, due) in places.items() if placed(text, spans) != due]
+    pairs = [["a", 1], ["b", True], ["c", math.inf], ["d", "1"], [5, 2.0], ["e"], "fg", ["h", -0.5]]
+    kept = [spans_of(one) for one in (pairs, {"spans": pairs}, 'It is so: [["a", 1], ["h", -0.5]].', "none", None)]
+    due = [("a", 1.0), ("h", -0.5)]
+    return Finding(not wrong and kept == [due] * 3 + [[]] * 2, say(wrong=str(wrong), kept=str(kept)))
+
+
+@claim("A token is paid its spans' scores less 0.02 of its k1, by hand: of a critique, or of a score's words.")
+def _() -> Finding:
+    bare = TEXT2GRAD.but({"credit.gamma": 0.0, "credit.whiten": False})
+    info = {"pieces": ["a ", "bad ", "word"]}
+    told: list[dict[str, Any]] = [
+        {"critique": [["bad word", -1.0]]},
+        {"feedback": {"critique": '[["a", 0.5]]'}},
+        {"feedback": {"other": "[]"}},
+        {},
+    ]
+    due = [[0.0, -1.0, -1.0], [0.5, 0.0, 0.0], [0.0] * 3, [0.0] * 3]
+    rows = [sample("a", 0.0, [-1.0] * 3, value=[0.0] * 3, logp_ref=[-1.5] * 3, info={**info, **one}) for one in told]
+    found = inspect_rows(bare, rows)["advantages"]
+    return below(1e-9, off=gap(found, [[one - 0.02 * 0.5 for one in row] for row in due]))
 
 
 SPAN = 8
@@ -76,4 +109,5 @@ def _() -> Finding:
     return Finding(max(ours) < min(theirs), figures)
 
 
+claim.spares("-1 -> 1", "words of no length are left out wherever they are found")
 claim.shipped(TEXT2GRAD, without={"shaping.0.weight": 0.0}, task="worked_sums?critic=true")

@@ -20,7 +20,7 @@ from hocket.lab.toys.rewarded import document, group_relative, lines, sample, sh
 from hocket.lab.toys.training import chances, logits
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.tw_grpo import DIVERGENCE, TW_GRPO, divergence_by_place
+from hocket.methods.group_relative.tw_grpo import DIVERGENCE, TW_GRPO, divergence_by_place, spread_to
 from hocket.rewards.choices import inverted, subset_score
 from hocket.types import Evaluation, Scenario
 
@@ -82,6 +82,27 @@ claim.spares("2 ** 23 -> 2", "how much is held at once changes no number")
 claim.spares("size * width -> size", "how much is held at once changes no number")
 claim.spares("min(places, start + step) -> max(places, start + step)", "counted again, and left out")
 claim.spares("-1 -> 1", "the last of two dimensions")
+
+
+@claim("A group alone is compared as well; the spread of weights is over epsilon more than the range, by hand.")
+def _() -> Finding:
+    policy = Tabular(World(questions=1, tokens=3, horizon=2, reward=lambda q, a: float(a[1] == 0)))
+    with torch.no_grad():
+        policy.logits[:] = torch.from_numpy(Key.of(6).numpy().normal(size=tuple(policy.logits.shape)))
+        table = torch.log_softmax(policy.logits, -1)
+    answers = [(0, 1), (1, 2), (0, 2)]
+    paths = [np.array(policy.path(0, one), np.int64) for one in answers]
+    rows = [
+        sample("g", 0.0, table[path, one].tolist(), tokens=list(one)) for path, one in zip(paths, answers, strict=True)
+    ]
+    batch = RecordedBatch(document(rows)).batch.but(observation=paths)
+    found = divergence_by_place(batch, policy, torch.arange(6)).tolist()
+    second = [table[policy.row(0, one[:1])].tolist() for one in answers]
+    centre = [fmean(column) for column in zip(*second, strict=True)]
+    apart = fmean(sum(math.exp(m - x) - (m - x) - 1 for m, x in zip(centre, row, strict=True)) for row in second)
+    spread = spread_to(torch.tensor([2.0, 3.0, 5.0]), torch.tensor([0, 0, 1]), 2, 1.4, 0.5).tolist()
+    off = [gap(found, [0.0, apart] * 3), gap(spread, [1.0, 1 + 0.4 / 1.5, 1.0])]
+    return Finding(max(off) < 1e-6 and apart > 0.01, lines(off=off, apart=apart))
 
 
 @claim("Part of the right options earns part of the reward.")

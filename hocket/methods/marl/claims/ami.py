@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,16 +15,17 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
-from hocket.methods.marl.ami import AMI, HIDDEN, AdversarialInfluence, one_sided
+from hocket.methods.marl.ami import AMI, HIDDEN, AdversarialInfluence, OneAttacks, _told, meeting, one_sided
 from hocket.policies.control_networks import Perceptron
 from hocket.tasks.joint import JointTask
 from hocket.train.assemble import build_learners, build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, collect, train_step
-from hocket.types import Assignment, Decoding, Trajectory
+from hocket.types import Assignment, Decoding, Trajectory, Turn
 
 claim = Claims("ami", "arXiv:2302.03322")
 TEAM, ATTACK, PAIR = 20, 15, "mpe:spread?agents=2"
@@ -129,6 +132,90 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return whole
 
 
+@claim("Both networks go on from those before by steps of Adam: to victims' next moves, and to what they earn after.")
+def _() -> Finding:
+    name = "mpe:spread?agents=3&length=7"
+    task = tasks.find(name)
+    parts = build_parts(configure([("recipe", AMI), ("task", name), ("curriculum.prompts", 6)], task), task)
+    shape, memory, off = AdversarialInfluence("agent_1", 0.3, 0.0, fits=4), dict[str, Any](), 0.0
+    for number in range(2):
+        played = asyncio.run(collect(parts, Key.of(number)))[0].trajectories
+        batch = AMI.combine(pack(played), {})
+        told, earned = _told(batch, meeting(batch, "agent_1"), 0), list[float]()
+        for trajectory in played:
+            score, length = np.asarray(trajectory.scores["reward"].value, np.float64), len(trajectory.turns[0])
+            shared, rows = (score[:length] + score[2 * length :]) / 2, list[float]()
+            for time in range(length - 1):
+                rows.append(sum(0.95 ** (n - time - 1) * float(shared[n]) for n in range(time + 1, length)))
+            earned += [one for one in rows for _ in range(2)]
+        wanted = (np.array(earned) - np.mean(earned)) / np.std(earned)
+        networks = {}
+        for of, inputs in (("model", told.joined()), ("harm", told.alone())):
+            network = Perceptron((inputs.shape[1], 64, 64, told.moves), last_gain=0.01, key=Key.of(0).derive("ami", of))
+            if memory:
+                network.load_state_dict(memory[of])
+            adam = torch.optim.Adam(network.parameters(), lr=0.003)
+            for _ in range(4):
+                logits = network(inputs)
+                chosen = logits.log_softmax(1)[range(len(logits)), told.answer]
+                apart = logits[range(len(logits)), told.answer] - torch.from_numpy(wanted).float()
+                adam.zero_grad()
+                (-chosen.mean() if of == "model" else (apart**2).mean()).backward()
+                adam.step()
+            networks[of] = network.state_dict()
+        after, state = shape(batch, memory)
+        for of, weights in networks.items():
+            off = max(off, *(float((state[of][key] - one).abs().max()) for key, one in weights.items()))
+        paid = (
+            after.scores["reward/decision"].values
+            - AdversarialInfluence("agent_1", 0.0, 0.0)(batch, {})[0].scores["reward/decision"].values
+        )
+        memory = dict(state)
+    ships = AMI.shaping == (AdversarialInfluence("", 0.3, 0.3, 0.95, 20),)
+    return below(1e-5, ships, float(paid.abs().max()) > 1e-6, weights=off)
+
+
+@claim("Nothing is told of a victim that has left; one alone, worlds without a joint state and strangers are refused.")
+def _() -> Finding:
+    task = tasks.find("mpe:spread?agents=3&length=6")
+    parts = build_parts(configure([("recipe", AMI), ("curriculum.prompts", 2)], task), task)
+    played = asyncio.run(collect(parts, Key.of(0)))[0].trajectories
+    batch = AMI.combine(pack(played), {})
+    left = list[Trajectory]()
+    for one in played:
+        parts_of = {part.name: getattr(one.turns[2], part.name) for part in fields(Turn) if part.init}
+        arrays: dict[str, Any] = {name: part for name, part in parts_of.items() if isinstance(part, np.ndarray)}
+        short = {name: part[:3] for name, part in arrays.items() if len(part) == len(one.turns[2])}
+        left.append(replace(one, turns=[*one.turns[:2], replace(one.turns[2], **short)], scores={}))
+    met = meeting(pack(left), "agent_0")
+    gone = (met.victims[:, 1] < 0).reshape(-1, 6).tolist() == [[False] * 3 + [True] * 3] * len(left)
+    gone &= (met.after[:, 1] < 0).reshape(-1, 6).tolist() == [[False] * 2 + [True] * 4] * len(left)
+    alone = pack([replace(one, turns=list(one.turns[:1]), scores={}) for one in played])
+    turns = batch.but(time=None)
+    run: Any = SimpleNamespace(overlap=0, method="ami", trained={"a": None, "b": None})
+    single: Any = SimpleNamespace(overlap=0, method="ami", trained={"a": None})
+    asked = {
+        "acts at once": (lambda: meeting(alone, ""), lambda: meeting(turns, "")),
+        "joint state": (
+            lambda: AdversarialInfluence()(batch.but(joint=[None] * len(batch.joint or ())), {}),
+            lambda: AdversarialInfluence()(batch.but(joint=()), {}),
+        ),
+        "alone learn": (lambda: OneAttacks("c").check(run), lambda: OneAttacks().check(single)),
+    }
+
+    def refused(ask: Callable[[], object]) -> str:
+        try:
+            ask()
+        except ConfigurationError as error:
+            return str(error)
+        return ""
+
+    said = {name: [name in refused(one) for one in both] for name, both in asked.items()}
+    OneAttacks().check(run)
+    holds = gone and all(all(both) for both in said.values())
+    return Finding(holds, say(gone=gone, refused=str(said)))
+
+
 @claim("Nobody but the attacker learns: the victims' weights stay, bit for bit.")
 def _() -> Finding:
     task = tasks.find("mpe:spread?agents=3&length=5")
@@ -188,5 +275,9 @@ def _() -> Finding:
     return Finding(falls and abs(fmean(reward) - fmean(ours)) < 1, say(team=team, attacked=ours, reward_only=reward))
 
 
+claim.spares("-1 -> 1", "the last of two dimensions")
+claim.spares("following.std(correction=0) + 1e-08 -> following.std(correction=0) - 1e-08", "keeps a division by 0 away")
+claim.spares("following.std(correction=0) + 1e-08 -> following.std(correction=0)", "keeps a division by 0 away")
+claim.spares("1e-08 -> 4e-07", "keeps a division by 0 away")
 claim.shipped(AMI, "shaping", trains=("agent_0",))
 claim.shipped(AMI, without={"shaping.0.influence": 0.0, "shaping.0.target": 0.0})

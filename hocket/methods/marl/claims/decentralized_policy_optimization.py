@@ -29,12 +29,14 @@ from hocket.lab.toys.joint_games import CooperativeGame
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.decentralized_policy_optimization import (
     DECENTRALIZED_POLICY_OPTIMIZATION,
+    DecentralisedStep,
     adapted,
     penalties,
 )
+from hocket.objectives.drift import DriftSurrogate
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
-from hocket.train.loop import collect
+from hocket.train.loop import collect, train_step
 from hocket.types import Evaluation
 
 claim = Claims("decentralized-policy-optimization", "arXiv:2211.03032")
@@ -170,6 +172,23 @@ def _by_hand(
 def _() -> Finding:
     found = [adapted(0.5, kl, 0.02, 1.5, 2.0) for kl in (0.031, 0.029, 0.02, 0.014, 0.013)]
     return below(1e-12, difference=gap(found, [1.0, 0.5, 0.5, 0.5, 0.25]))
+
+
+@claim("A step tells the mean of its agents' coefficients; 10 steps of the whole batch begin from 0.01 and 0.5.")
+def _() -> Finding:
+    task, told = tasks.find("forage:5x5-3p-1f?length=6"), list[list[float]]()
+    for target, tolerance in ((1e9, 1.5), (1e-9, 1.5)):
+        recipe = DECENTRALIZED_POLICY_OPTIMIZATION.but({"update.target": target, "update.tolerance": tolerance})
+        parts = build_parts(configure([("recipe", recipe), ("curriculum.prompts", 4)], task), task)
+        found = asyncio.run(train_step(parts, 1)).metrics
+        told.append([found[f"penalty/{name}"] for name in ("root", "plain")])
+    update = DecentralisedStep(
+        epochs=10, minibatches=1, clip_norm=1.0, warmup=0, weight_decay=0.0, root=0.01, plain=0.5, target=0.02,
+        tolerance=1.5, factor=2.0,
+    )  # fmt: skip
+    ships = DECENTRALIZED_POLICY_OPTIMIZATION.update == update
+    ships &= DECENTRALIZED_POLICY_OPTIMIZATION.objective == DriftSurrogate(aggregate="token-mean")
+    return below(1e-12, ships, off=gap(told, [[0.005, 0.25], [0.02, 1.0]]))
 
 
 @claim(

@@ -89,6 +89,38 @@ def _() -> Finding:
     return below(1e-12, losses=float(np.abs(summed - losses).max()), table=float(np.abs(found - table).max()))
 
 
+@claim("Before the first round all pairs are played alike; what a hypothesis rules out costs it 12 ln 10, no more.")
+def _() -> Finding:
+    game, ruled, worst = doors(3), 0, 0.0
+    start = OptimisticTable().init(game, Key.of(0))
+    pairs = len(game.policies) ** 2
+    even = start["mixture"].shape == (pairs,) and float(np.abs(start["mixture"] - 1 / pairs).max()) < 1e-15
+    for pair in range(pairs):
+        walk = game.walk(pair, Key.of(pair))
+        for kind, found in enumerate(loss(game, walk)):
+            due = 0.0
+            for step, (own, other) in enumerate(walk.moves):
+                chance = float(game.candidates[kind, walk.states[step], own, other, walk.states[step + 1]])
+                ruled += chance == 0
+                due += -np.log(chance) if chance else 12 * np.log(10)
+            worst = max(worst, abs(float(found) - due))
+    return below(1e-9, even, ruled > 0, off=worst)
+
+
+@claim("A round tells what its table hopes for both, the mean, and how many hypotheses are within 1 nat of the best.")
+def _() -> Finding:
+    game, solver, off, counts = strangers(3, 12), OptimisticTable(rounds=50), 0.0, list[int]()
+    state = dict(solver.init(game, Key.of(0)))
+    for step in range(12):
+        table = solver.table(game, state["losses"])
+        after, told = solver.step(game, state, Key.of(3).derive(step))
+        state = dict(after)
+        hoped = sum(float((one.reshape(-1) * state["mixture"]).sum()) for one in table) / 2
+        counts.append(sum(one < min(state["losses"]) + 1 for one in state["losses"].tolist()))
+        off = max(off, abs(told["hoped"] - hoped), abs(told["believed"] - counts[-1]))
+    return below(1e-12, max(counts) > 1 and min(counts) < 6, off=off)
+
+
 @claim("Summed gaps grow more slowly than rounds behind doors, and the gap goes there and among strangers.")
 def _() -> Finding:
     behind = [gaps(doors(6), OptimisticTable(rounds=400), 120, seed) for seed in range(4)]
@@ -108,4 +140,5 @@ def _() -> Finding:
     )
 
 
+claim.spares("mixture / mixture.sum() -> mixture", "it sums to 1 but for rounding")
 claim.solved(MAMEX, {"optimistic": False}, better={"value": 1, "regret": -1})

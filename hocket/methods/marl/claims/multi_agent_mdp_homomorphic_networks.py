@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket import tasks
+from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.worlds import Seat
 from hocket.environments.joint.particles import Spread
@@ -23,6 +25,8 @@ from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.marl.ippo import IPPO
 from hocket.methods.marl.multi_agent_mdp_homomorphic_networks import (
     MULTI_AGENT_MDP_HOMOMORPHIC_NETWORKS,
+    ROWS,
+    Equivariant,
     gap,
     turns_of,
 )
@@ -237,6 +241,26 @@ def _() -> Finding:
     return Finding(holds, say(**{name.replace(" ", "_"): values for name, values in found.items()}))
 
 
+@claim("The metric is the largest gap among the policies in training, each on what it saw itself.", "derived")
+def _() -> Finding:
+    parts = _parts(IPPO, 0, ("network.body", "sets"), ("curriculum.prompts", 16), ("cast", Separate()))
+    for number, learner in enumerate(parts.learners.values()):
+        with torch.no_grad():
+            for weight in learner.policy.module.parameters():
+                weight.mul_(1.0 + number)
+    result = run_async(train_step(parts, 1))
+    trained: dict[str, Any] = {name: one.policy for name, one in parts.learners.items()}
+    assert result.batch is not None
+    run_async(Equivariant().after(cast(Any, SimpleNamespace(trained=trained)), 1, result, {}))
+    gaps = []
+    for name, own in trained.items():
+        code = result.batch.names["policy"].index(name)
+        saw = own.observed(result.batch)[result.batch.policy[result.batch.turn] == code]
+        gaps.append(gap(own, saw[:ROWS]))
+    told = float(result.metrics["symmetry/gap"])
+    return Finding(told == max(gaps) > min(gaps), say(gaps=gaps, metric=told))
+
+
 def _parts(recipe: Recipe, seed: int, *settings: tuple[str, Any], steps: int = 30) -> RunContext:
     task = tasks.find(TASK)
     config = configure([("recipe", recipe), ("task", TASK), ("steps", steps), ("seed", seed), *settings], task)
@@ -386,4 +410,5 @@ def _seen(shipped: ShippedRun) -> dict[str, float]:
     return {"turns with its world": float(all(one.metrics["symmetry/gap"] < 1e-6 for one in shipped.results))}
 
 
+claim.spares("-1 -> 1", "the last axis of a table is its second")
 claim.shipped(MULTI_AGENT_MDP_HOMOMORPHIC_NETWORKS, "hooks", steps=2, sees=_seen)

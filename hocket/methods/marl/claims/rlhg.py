@@ -247,4 +247,5 @@ def _helped(with_it: SolvedRun, without: SolvedRun) -> dict[str, float]:
     }
 
 
+claim.spares("-1 -> 1", "the last axis of a table is its second")
 claim.solved(RLHG, {"share": 0.0}, better={"value": 1}, sees=_helped)

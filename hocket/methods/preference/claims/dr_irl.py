@@ -28,7 +28,8 @@ from hocket.methods.preference.dr_irl import (
     meets,
 )
 from hocket.recipe import Recipe
-from hocket.stages import State
+from hocket.stages import Split, State
+from hocket.tasks.split import split_of
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("dr-irl", "arXiv:2503.18991 (abstract)")
@@ -247,6 +248,19 @@ def _() -> Finding:
         met == 300 and not any(told) and refused == 1 and kept and abs(shares["grave"] - 0.2) < 0.06,
         say(met=met, **shares),
     )
+
+
+@claim("It ships as it says: ridge 0.01, 512 of a category, 256 buckets, strength 4; a tenth is grave.")
+def _() -> Finding:
+    reward = IrlReward(ridge=0.01, window=512, buckets=256)
+    ships = DR_IRL.shaping == (reward,) and DR_IRL.credit == DifficultyScaled(of=GRPO.credit, strength=4.0)
+    task, wrong = Hazards(), 0
+    splits: tuple[Split, ...] = ("train", "eval")
+    for split in splits:
+        for number in range(30):
+            _, _, question = str(task.scenario(split, number).prompt).partition(": ")
+            wrong += split_of(question) != split
+    return Finding(ships and task.rare == 0.1 and wrong == 0, say(as_shipped=ships, grave=task.rare, wrong=wrong))
 
 
 claim.shipped(DR_IRL, without={"shaping": (), "credit": GRPO.credit})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping
 from statistics import fmean
@@ -27,11 +28,13 @@ from hocket.methods.preference.prism_3d_pbrl import (
     Labeller,
     LearntReward,
     PointTrap,
+    Scene,
     SceneLabeller,
     bradley_terry,
     rewards,
 )
 from hocket.recipe import Recipe
+from hocket.stages import Split
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("prism-3d-pbrl", "arXiv:2503.10177 (abstract)")
@@ -202,6 +205,58 @@ def _() -> Finding:
     return Finding(max(off) < 1e-4 and fell > 3 and len(off) > 20, say(off=max(off), runs=len(off), falls=fell))
 
 
+@claim(
+    "A scene pays exp(-(d/w)^2) of each; the prize is 1 away and the trap 0.7, about opposite; splits share no seed."
+)
+def _() -> Finding:
+    scene, off = Scene(plain=1.5, tempting=2.5, width=0.4), list[float]()
+    for one, other in ((0.0, 1.0), (0.3, 0.5), (1.0, 0.2)):
+        due = 1.5 * math.exp(-(one**2) / 0.16) + 2.5 * math.exp(-(other**2) / 0.16)
+        off.append(abs(float(scene.pays(one, other)) - due))
+    behind = list[float]()
+    for seed in range(40):
+        flight, draw = Flight(SCENE), Key.of(0).derive("point-trap", seed).numpy()
+        flight.reset(seed)
+        toward, aside = draw.normal(size=3), draw.normal(size=3)
+        prize = toward / math.sqrt(float((toward**2).sum()))
+        trap = 0.3 * aside - prize
+        off.append(float(np.abs(flight.prize - prize).max()))
+        off.append(float(np.abs(flight.trap - 0.7 * trap / math.sqrt(float((trap**2).sum()))).max()))
+        behind.append(float(flight.prize @ flight.trap) / 0.7)
+    task, splits = PointTrap(), tuple[Split, ...](("train", "eval"))
+    seeds = [[task.scenario(split, n).seed for n in range(3)] for split in splits]
+    return below(1e-12, seeds == [[0, 2, 4], [1, 3, 5]], fmean(behind) < -0.8, off=max(off))
+
+
+@claim(
+    "All runs of an episode are segments; the newest pairs of the window are kept; words are refused; it says little."
+)
+def _() -> Finding:
+    batch = packed(flown(6))
+    seen = torch.from_numpy(np.concatenate(batch.observation))
+    shortest = min(map(len, batch.observation))
+    better, worse = LearntReward(labeller=Third(), length=shortest, queries=900).compared(batch, seen, Key.of(0))
+    drawn = {one.numpy().tobytes() for one in torch.cat([better, worse])}
+    runs = {turn[at : at + shortest].tobytes() for turn in batch.observation for at in range(len(turn) - shortest + 1)}
+    small = LearntReward(labeller=Third(), fits=1, queries=20, window=30)
+    _, one = small(batch, small.init())
+    _, two = small(batch, one)
+    older, newer = (len(state["better"]) for state in (one, two))
+    fresh = small.compared(batch, seen, Key.of(0).derive("prism", 1))
+    kept = torch.equal(two["better"], torch.cat([one["better"], fresh[0]])[-30:])
+    kept &= torch.equal(two["worse"], torch.cat([one["worse"], fresh[1]])[-30:]) and older < newer == 30
+    try:
+        small(batch.but(observation=[one[:, 0] for one in batch.observation]), small.init())
+        said = ""
+    except ConfigurationError as error:
+        said = str(error)
+    last = [one for one in small.net(SIZE, small.init()).parameters() if one.ndim == 2][-1]
+    little = abs(float(last.detach().norm()) - 0.1) < 1e-5
+    ships = PRISM.shaping == (LearntReward(SceneLabeller(20), 5, 256, 8192, 64, 50, 3e-3),)
+    holds = drawn == runs and kept and "task in words" in said and little and ships
+    return Finding(holds, say(runs=len(runs), drawn=len(drawn), kept=kept, says_little=little, as_shipped=ships))
+
+
 @claim("Where it is not at home the scripted labeller refuses.")
 def _() -> Finding:
     try:
@@ -240,4 +295,5 @@ def _() -> Finding:
     )
 
 
+claim.spares("-1 -> 1", "the last of two dimensions; of segments mean and deviation alone are read")
 claim.shipped(PRISM, "shaping")

@@ -88,6 +88,49 @@ def _() -> Finding:
     return Finding(not myths and len(remarks) > 5, say(students_shown_rejected=len(myths), told_why=len(remarks)))
 
 
+@claim(
+    "A step of the plan has as many questions as said, each with its number; one that is rejected is asked twice more."
+)
+def _() -> Finding:
+    told = dict[str, tuple[object, ...]]()
+    for verdict in ("ACCEPT", "REJECT"):
+        heard: list[str] = []
+
+        def reflect(question: str, heard: list[str] = heard, verdict: str = verdict) -> str:
+            heard.append(question)
+            return verdict if question.startswith("You are the critic") else speaking(question)
+
+        searched(Instructed(), reflect, Socratic(turns=2, retries=2, patience=60), budget=400)
+        asked = [
+            re.findall(r"question \(number (\S+)\)", one) for one in heard if one.startswith("You are the teacher")
+        ]
+        studied = sum(one.startswith("You are the student") for one in heard)
+        told[verdict] = (len(asked), len({number for (number,) in asked}), studied)
+        rising = sorted(float(number) for (number,) in asked) == [float(number) for (number,) in asked]
+        told[verdict] += (rising,)
+    return Finding(told == {"ACCEPT": (4, 4, 4, True), "REJECT": (12, 12, 0, True)}, str(told))
+
+
+@claim("So many prompts in a row that are no better end the search, and a better one begins the count anew.")
+def _() -> Finding:
+    found = []
+    for gains in (False, True):
+        heard: list[str] = []
+
+        def reflect(question: str, heard: list[str] = heard, gains: bool = gains) -> str:
+            heard.append(question)
+            said = sum(one.startswith("You are the student") for one in heard)
+            student = question.startswith("You are the student")
+            return "Rule 0." if student and gains and said == 3 else speaking(question)
+
+        for examples, practice in ((2, 12), (5, 3)):
+            heard.clear()
+            searcher = Socratic(turns=9, patience=4, examples=examples)
+            bench = searched(Instructed(), reflect, searcher, budget=2000, practice=practice)
+            found.append((len(bench.trials) - 1, heard[0].count("Answer: ")))
+    return Finding(found == [(4, 2), (4, 3), (7, 2), (7, 3)], str(found))
+
+
 def speaking(question: str) -> str:
     """A reflecting model whose student always has another version."""
     if question.startswith("You are the planner"):

@@ -7,6 +7,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -15,25 +16,33 @@ import torch
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
+from hocket.methods.base.ppo import PPO
 from hocket.methods.systems.l2rlcf import (
     L2RLCF,
     L2RLCF_ALONE,
     L2RLCF_CONSOLIDATION,
     L2RLCF_REHEARSAL,
+    Consolidation,
+    LifelongMeasures,
     Performance,
+    Rehearsal,
     TaskSequence,
     importance,
     kind,
     pulled,
 )
+from hocket.objectives.entropy import EntropyBonus
+from hocket.objectives.value import ValueLoss
 from hocket.policies.control import ControlPolicy
 from hocket.recipe import Recipe
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, collect, train_step
+from hocket.types import Assignment, Scenario, Trajectory
 
 claim = Claims("l2rlcf", "arXiv:2212.04603")
 KINDS = "errands:ABC"
@@ -212,6 +221,84 @@ def _() -> Finding:
     return Finding(holds and same and later, say(pulls=pulls, held_is_the_end=same, and_of_the_next=later))
 
 
+@claim(
+    "Within a task importance is a running mean of what steps measure, over tasks a sum; held is the end of the last."
+)
+def _() -> Finding:
+    parts = begun(L2RLCF, curriculum__prompts=4, curriculum__every=2)
+    policy, hook = cast(ControlPolicy, parts.lead.policy), Consolidation(strength=0.5, samples=3, decay=0.75)
+    run, memory = cast(Any, SimpleNamespace(trained={policy.name: policy})), hook.begin(cast(Any, None), None)
+    measured, ends, off = list[dict[str, torch.Tensor]](), list[dict[str, torch.Tensor]](), 0.0
+    noise, total, recent = Key.of(4).torch(), dict[str, torch.Tensor](), dict[str, torch.Tensor]()
+    for step in range(5):
+        parts.asked = 4 * step
+        played = asyncio.run(collect(parts, Key.of(step)))[0].trajectories
+        for one in policy.module.parameters():
+            one.data += 0.1 * torch.randn(one.shape, generator=noise, dtype=one.dtype)
+        measured.append(importance(policy, pack(played), 3))
+        before = {name: one.detach().clone() for name, one in policy.module.named_parameters()}
+        result = StepResult({}, played, pack(played))
+        memory = asyncio.run(hook.after(run, step + 1, result, memory))
+        held = memory["policies"][policy.name]
+        if step in (2, 4):
+            total = {name: one + total[name] if total else one for name, one in recent.items()}
+        joins = step % 2 == 0
+        recent = {name: one if joins else 0.75 * recent[name] + 0.25 * one for name, one in measured[-1].items()}
+        moved = 0.0
+        for name, one in policy.module.named_parameters():
+            hold = 0.5 * total[name] if total else torch.zeros(())
+            anchor = ends[step // 2 * 2 - 1][name] if total else before[name]
+            due = (before[name] + hold * anchor) / (1 + hold)
+            off = max(
+                off, float((one.detach() - due).abs().max()), float((held["recent"][name] - recent[name]).abs().max())
+            )
+            moved += float((due - before[name]).square().sum())
+        off = max(off, abs(result.metrics["consolidation/pull"] - moved**0.5))
+        ends.append({name: one.detach().clone() for name, one in policy.module.named_parameters()})
+    return below(1e-5, off=off)
+
+
+@claim("Every task is measured greedily on as many held-out scenarios, each by its own; scenarios are met in a row.")
+def _() -> Finding:
+    heard: list[Assignment] = []
+
+    async def play(asked: list[Assignment], key: Key) -> list[Trajectory]:
+        heard.extend(asked)
+        return [Trajectory(one.scenario, []) for one in asked]
+
+    task = SimpleNamespace(
+        kinds=("A", "B"),
+        scenario=lambda split, number: Scenario(f"{split} {number}", metadata={"kind": "AB"[number % 2]}),
+        success=lambda one: float(one.scenario.id.split()[1]),
+    )
+    run = cast(Any, SimpleNamespace(task=task, player=SimpleNamespace(play=play), key=Key.of(0)))
+    (row,) = asyncio.run(LifelongMeasures(n=3).before(run, 1, None))["rows"]
+    greedy = all(one.decoding is not None and one.decoding.temperature == 0 for one in heard)
+    held_out = [one.scenario.id for one in heard] == [f"eval {number}" for number in range(6)]
+    asked = TaskSequence(prompts=4, every=2)(tasks.find(KINDS), 0, 32, cast(Any, None), Key.of(5))
+    numbers = [(one.seed or 0) // 2 // 3 for one in asked]  # Scenario n of training has the seed 2n.
+    rising = numbers == list(range(numbers[0], numbers[0] + 32))
+    return Finding(
+        row == {"A": 2.0, "B": 3.0} and greedy and held_out and rising, say(measured=str(row), in_a_row=rising)
+    )
+
+
+@claim("It ships as it says: 40 steps of 64 of A, B, A, C, 64 of 256 kept, strength 1, and parts left out by name.")
+def _() -> Finding:
+    learner = (ValueLoss(coefficient=0.5, aggregate="token-mean"), EntropyBonus(coefficient=0.01))
+    measures = LifelongMeasures(every=40, n=60)
+    parts = [
+        (L2RLCF, Rehearsal(samples=1, keep=256, count=64), (Consolidation(1.0, 16, 0.9), measures)),
+        (L2RLCF_REHEARSAL, Rehearsal(samples=1, keep=256, count=64), (measures,)),
+        (L2RLCF_CONSOLIDATION, PPO.rollout, (Consolidation(1.0, 16, 0.9), measures)),
+        (L2RLCF_ALONE, PPO.rollout, (measures,)),
+    ]
+    wrong = [one.name for one, rollout, hooks in parts if (one.rollout, one.hooks) != (rollout, hooks)]
+    wrong += [one.name for one, _, _ in parts if one.curriculum != TaskSequence(64, "A-B-A-C", 40)]
+    wrong += [one.name for one, _, _ in parts if one.regularisers != learner]
+    return Finding(not wrong, say(recipes=len(parts), otherwise=", ".join(wrong) or 0))
+
+
 # ---------------------------------------------------------------- a sequence
 
 
@@ -256,4 +343,6 @@ def _acting(run: ShippedRun) -> dict[str, float]:
     return {"brought back": last["replay/trajectories"], "pull": last["consolidation/pull"]}
 
 
+claim.spares("-1 -> 1", "all fresh episodes of a step are of one task")
+claim.spares("2 ** 20 -> 2", "where a run begins among the scenarios is chance")
 claim.shipped(L2RLCF, "rollout", "hooks", steps=42, sees=_acting)

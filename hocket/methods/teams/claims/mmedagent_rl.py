@@ -7,8 +7,10 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, inspect_rows, say
+from hocket.curriculum.shuffled import Shuffled
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
@@ -16,7 +18,7 @@ from hocket.lab.toys.rewarded import group_relative
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmedagent_rl import MMEDAGENT_RL, AdviceStages, TriageAttending, stage_of
 from hocket.tasks.referral import CONDITIONS, DEPARTMENTS, Referral, Wards, attending, given
-from hocket.testing import rehearse
+from hocket.testing import Cut, rehearse
 from hocket.train.ledger import Ledger
 from hocket.types import Message, Scenario, Trajectory
 
@@ -87,6 +89,40 @@ def _() -> Finding:
     return Finding(
         holds and made(TASK, 8, 8, ledger, key) == asked[1], say(cases=len(names), different=len(set(names)))
     )
+
+
+@claim("A reply that did not end by itself earns nothing for its form; a doctor's turn earns its own reward alone.")
+def _() -> Finding:
+    case, worst = TASK.scenario("train", 3), 0.0
+    parts = {"triage": [case.metadata["department"]], "attending": [Cut(str(case.answer))]}
+    (cut,) = rehearse(TriageAttending(), case, parts, verifier=TASK.verify)
+    rng = Key.of(6).derive("turns").numpy()
+    earned = rng.random((6, 4)).tolist()
+    rows = [
+        episode("g", 0.0, [{"tokens": [1], "agent": ROLES[n % 2], "reward": r} for n, r in enumerate(row)])
+        for row in earned
+    ]
+    found: list[list[float]] = inspect_rows(MMEDAGENT_RL, rows)["advantages"]
+    for place in range(4):
+        worst = max(worst, gap([row[place] for row in found], group_relative([row[place] for row in earned])))
+    return below(1e-9, cut=gap(cut.scores["own"].value, [1.0, 1.0]), advantages=worst)
+
+
+@claim("A case is the first of its stage among the next as they come shuffled, the last looked at where none fits.")
+def _() -> Finding:
+    wrong, last, ledger, key, tries = 0, 0, Ledger(), Key.of(2), 3
+    made = AdviceStages(prompts=8, per_stage=24, tries=tries)
+    for position in range(80):
+        (found,) = made(TASK, position, 1, ledger, key)
+        stage, way = position // 24, key.derive("advice") if position < 72 else key
+        places = range(position * tries, position * tries + tries) if position < 72 else [position]
+        looked = [Shuffled(8)(TASK, place, 1, ledger, way)[0] for place in places]
+        fits = [one for one in looked if {1.0: 0, 0.0: 2}.get(float(one.metadata["advice"]), 1) == stage]
+        wrong += found.id != (fits or looked[-1:])[0].id
+        last += not fits and stage < 3
+    ships = MMEDAGENT_RL.curriculum == AdviceStages(prompts=16, per_stage=160, order="staged", tries=200)
+    ships &= MMEDAGENT_RL.workflow == TriageAttending.name and MMEDAGENT_RL.cast == Separate()
+    return Finding(wrong == 0 < last and ships, say(wrong=wrong, where_none_fits=last, as_shipped=ships))
 
 
 @claim("The best decision's accuracy is what deciding so comes to; imitating the majority is worse.")
