@@ -24,6 +24,7 @@ from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.pogema import Pogema
 from hocket.environments.joint.pursued import Flee
+from hocket.environments.joint.routing import Routing
 from hocket.environments.joint.sequenced import Sequenced
 from hocket.environments.joint.skirmish import Skirmish
 from hocket.tasks.betrayed import BetrayedTask
@@ -156,6 +157,17 @@ def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
     return _task(name, settings, hints, make, _GRIDS, identified=False, form=PathsTask)
 
 
+_ROUTES: Mapping[str, Any] = {"curriculum.prompts": 32, "steps": 60, "credit.gamma": 0.95, "update.lr": 2e-3}
+
+
+def _routing(name: str, settings: Mapping[str, str]) -> JointTask:
+    if name != "camar:routing":
+        raise ConfigurationError(f"there is no task {name!r}; write camar:routing")
+    hints: dict[str, Any] = dict.fromkeys(("agents", "size", "length", "frames", "near", "maps"), int)
+    hints |= dict.fromkeys(("density", "accel", "goal", "window", "shaping"), float) | {"guide": bool}
+    return _task(name, settings, hints, Routing, _ROUTES, identified=False)
+
+
 def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
     hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "collisions": str}
     given = checked(name, settings, hints)
@@ -195,6 +207,12 @@ MAPF = TaskForm(
     name="mapf:WORLD",
     description="path finding of many agents on a grid: mapf:lifelong?size=10&agents=8, mapf:planned or mapf:once",
     make=_paths,
+)
+
+CAMAR = TaskForm(
+    name="camar:WORLD",
+    description="routes of discs in a plane by continuous forces: camar:routing?agents=4&size=5&density=0.15",
+    make=_routing,
 )
 
 POGEMA = TaskForm(
