@@ -13,6 +13,7 @@ from hocket.core.worlds import JointWorld
 from hocket.environments.joint.attacked import Attacked
 from hocket.environments.joint.betrayed import Betrayed
 from hocket.environments.joint.dilemmas import Dilemma
+from hocket.environments.joint.flickering import Flickering
 from hocket.environments.joint.foraging import Foraging
 from hocket.environments.joint.gathering import Gathering
 from hocket.environments.joint.messaged import Messaged
@@ -22,6 +23,8 @@ from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
 from hocket.environments.joint.paths import LifelongPaths
 from hocket.environments.joint.planned import PlannedPaths
 from hocket.environments.joint.pogema import Pogema
+from hocket.environments.joint.pursued import Flee
+from hocket.environments.joint.routing import Routing
 from hocket.environments.joint.sequenced import Sequenced
 from hocket.environments.joint.skirmish import Skirmish
 from hocket.tasks.betrayed import BetrayedTask
@@ -36,9 +39,10 @@ _GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamm
 
 
 _ALWAYS = {"ids": bool, "sequenced": bool, "networked": bool, "messages": int}
-_ALWAYS |= {"attack": str, "budget": float, "collected": int}
+_ALWAYS |= {"attack": str, "budget": float, "collected": int, "flicker": int}
 """What every world of this module takes: whether agents of one policy are told apart, whether they decide one by one or
-along a network, of how many symbols a central agent's messages to them are, and which attack there is on what they see.
+along a network, of how many symbols a central agent's messages to them are, which attack there is on what they see, and
+how many others they see at most at a time, where they see others row by row.
 """
 
 _TEAMS: Mapping[str, Any] = {"traitor": float}
@@ -61,12 +65,13 @@ def _task(
     attack = {key: given.pop(key) for key in ("attack", "budget", "collected") if key in given}
     prior = given.pop("traitor", None)
     told, sequenced = given.pop("ids", identified or bool(symbols)), given.pop("sequenced", False)
-    networked = given.pop("networked", False)
+    networked, flicker = given.pop("networked", False), given.pop("flicker", None)
     if networked and (sequenced or symbols is not None or attack):
         raise ConfigurationError(
             f"task {name}: networked=true says who is told of whose moves; drop sequenced, messages and attack"
         )
     world = make(**{"count" if key == "agents" else key: value for key, value in given.items()})
+    world = world if flicker is None else Flickering(world, flicker)
     world = Sequenced(world) if sequenced else world
     world = Networked(world) if networked else world
     world = world if symbols is None else Messaged(world, symbols)
@@ -80,6 +85,10 @@ _MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
     "spread": (
         Spread,
         {"agents": int, "local": float, "length": int, "hidden": bool, "graph": bool, "reach": float},
+    ),
+    "flee": (
+        Flee,
+        {"agents": int, "pursuers": str, "come": str, "go": str, "length": int, "room": int},
     ),
     "tag": (Tag, {"hunters": int, "agents": int, "obstacles": int, "length": int}),
     "speaker-listener": (SpeakerListener, {"length": int}),
@@ -148,6 +157,17 @@ def _paths(name: str, settings: Mapping[str, str]) -> JointTask:
     return _task(name, settings, hints, make, _GRIDS, identified=False, form=PathsTask)
 
 
+_ROUTES: Mapping[str, Any] = {"curriculum.prompts": 32, "steps": 60, "credit.gamma": 0.95, "update.lr": 2e-3}
+
+
+def _routing(name: str, settings: Mapping[str, str]) -> JointTask:
+    if name != "camar:routing":
+        raise ConfigurationError(f"there is no task {name!r}; write camar:routing")
+    hints: dict[str, Any] = dict.fromkeys(("agents", "size", "length", "frames", "near", "maps"), int)
+    hints |= dict.fromkeys(("density", "accel", "goal", "window", "shaping"), float) | {"guide": bool}
+    return _task(name, settings, hints, Routing, _ROUTES, identified=False)
+
+
 def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
     hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "collisions": str}
     given = checked(name, settings, hints)
@@ -160,7 +180,8 @@ def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
 
 MPE = TaskForm(
     name="mpe:WORLD",
-    description="a particle world for teams of control policies: mpe:spread?agents=5, mpe:tag or mpe:speaker-listener",
+    description="a particle world for teams of control policies: mpe:spread?agents=5, mpe:flee, mpe:tag or "
+    "mpe:speaker-listener",
     make=_particles,
 )
 
@@ -186,6 +207,12 @@ MAPF = TaskForm(
     name="mapf:WORLD",
     description="path finding of many agents on a grid: mapf:lifelong?size=10&agents=8, mapf:planned or mapf:once",
     make=_paths,
+)
+
+CAMAR = TaskForm(
+    name="camar:WORLD",
+    description="routes of discs in a plane by continuous forces: camar:routing?agents=4&size=5&density=0.15",
+    make=_routing,
 )
 
 POGEMA = TaskForm(

@@ -90,6 +90,7 @@ CENTRAL = tuple(READS)
 JOINT = {
     "ami": "choose a task of several agents",
     "black-box-marl-attacks": "task sums is none",
+    "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
     "multi-agent-mdp-homomorphic-networks": "those of control policies",
     "pytag": "has no seats of theirs",

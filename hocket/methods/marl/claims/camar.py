@@ -1,0 +1,216 @@
+"""CAMAR's claims."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket import tasks
+from hocket.core.keys import Key
+from hocket.environments.joint.routing import AGENT, CELL, OBSTACLE, Routing, border, centres, route
+from hocket.environments.joint.rrt import Discs, Tree, length
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.teams import interval, trained
+from hocket.tasks.joint import JointTask
+
+claim = Claims("camar", "arXiv:2508.12845")
+WORLD = Routing(count=3, size=4, density=0.2, near=4)
+OPEN, WALLS = "camar:routing", "camar:routing?agents=2&size=5&density=0.2&maps=4"
+
+
+def _course(world: Routing, width: int) -> Any:
+    course = cast(Any, world.open(width))
+    course.reset(range(width), range(width))
+    return course
+
+
+@claim(
+    "A step is that of the package's formulas by hand, disc by disc in float64: the force of all that touch, brake, "
+    "motion, who touched anything, and pay."
+)
+def _() -> Finding:
+    course, draw = _course(WORLD, 5), np.random.default_rng(0)
+    errors, touches = {"place": 0.0, "speed": 0.0, "pay": 0.0}, 0
+    heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
+    for time in range(60):
+        if time % 12 == 0:
+            heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
+        before = [course.place.copy(), course.speed.copy()]
+        paid = course.step(list(heading), np.ones(5, bool)).rewards
+        for slot in range(5):
+            place, speed, pay, hit = _by_hand(before[0][slot], before[1][slot], heading[:, slot], course, slot)
+            errors["place"] = max(errors["place"], float(np.abs(place - course.place[slot]).max()))
+            errors["speed"] = max(errors["speed"], float(np.abs(speed - course.speed[slot]).max()))
+            errors["pay"] = max(errors["pay"], float(np.abs(np.array(pay) - paid[slot]).max()))
+            touches += hit
+    return Finding(max(errors.values()) < 1e-9 and touches > 20, say(**errors, touches=touches))
+
+
+def _by_hand(
+    place: NDArray[Any], speed: NDArray[Any], action: NDArray[Any], course: Any, slot: int
+) -> tuple[NDArray[Any], NDArray[Any], list[float], int]:
+    """Places, speeds, pay and how many touched anything after a step of one copy."""
+    goal, discs = course.goal[slot], course.discs[slot]
+    before = [math.dist(*pair) for pair in zip(place, goal, strict=True)]
+    touched = [False] * len(place)
+    for _ in range(8):
+        forces = []
+        for one in range(len(place)):
+            force = 8.0 * np.clip(action[one], -1, 1)
+            others = [(place[other], 0.1) for other in range(len(place)) if other != one]
+            for centre, touch in [*others, *((disc, 0.15) for disc in discs)]:
+                apart = math.dist(place[one], centre)
+                if apart <= touch:
+                    touched[one] = True
+                    force = force + 500 * (place[one] - centre) / apart * np.logaddexp(0, (touch - apart) / 1e-3) * 1e-3
+            forces.append(force)
+        speed = 0.75 * speed + 0.01 * np.array(forces)
+        place = place + 0.01 * speed
+    after = [math.dist(*pair) for pair in zip(place, goal, strict=True)]
+    there = [far < 0.1 for far in after]
+    gains = [one - other for one, other in zip(before, after, strict=True)]
+    pay = [0.5 * on + 0.5 * all(there) - hit + gain for on, hit, gain in zip(there, touched, gains, strict=True)]
+    return place, speed, pay, sum(touched)
+
+
+@claim(
+    "An agent is shown the way to its goal, in units of the window within it and of length 1 beyond, and the nearest "
+    "discs by how far their surface is within the window, as by hand; what is farther is 0."
+)
+def _() -> Finding:
+    course, error, shown = _course(WORLD, 40), 0.0, 0
+    course.place += np.random.default_rng(1).uniform(-0.15, 0.15, course.place.shape)
+    for agent, rows in enumerate(course.seen()):
+        for slot, row in enumerate(rows):
+            here, goal = course.place[slot, agent], course.goal[slot, agent] - course.place[slot, agent]
+            far = float(np.linalg.norm(goal))
+            told = [*(goal / (far if far > 0.3 else 0.3))]
+            things = [(course.place[slot, other], AGENT) for other in range(3) if other != agent]
+            things += [(disc, OBSTACLE) for disc in course.discs[slot]]
+            for centre, radius in sorted(things, key=lambda one: math.dist(one[0], here))[:4]:
+                apart = math.dist(centre, here)
+                seen = abs(apart - AGENT - radius) < 0.3
+                told += [*((centre - here) * (1 - (0.3 + radius) / apart) / 0.25 * seen)]
+                shown += seen
+            error = max(error, float(np.abs(np.array(told) - row).max()))
+    return Finding(error < 1e-5 and shown > 100, say(error=error, shown=shown))
+
+
+@claim(
+    "Starts, goals and obstacles are in cells of their own, as many as asked for, inside the border; nobody gets out, "
+    "nor two who push together: no centre comes nearer to a disc's than half of where they touch."
+)
+def _() -> Finding:
+    wrong, nearest = 0, math.inf
+    for world in (Routing(count=2, size=4, density=0.2), Routing(count=1, size=5, density=0.15)):
+        course, draw, cells = _course(world, 50), np.random.default_rng(2), centres(world.size)
+        side = world.size * CELL / 2
+        for slot in range(50):
+            mine = np.concatenate([course.place[slot], course.goal[slot]])
+            at = np.linalg.norm(mine[:, None] - cells, axis=-1).argmin(1)
+            wrong += len(set(at.tolist())) != 2 * world.count
+            gaps = np.linalg.norm(mine[:, None] - course.discs[slot], axis=-1)
+            wrong += int((gaps < CELL / 2 - 1e-9).sum())
+        wrong += course.discs.shape[1] != 8 * world.obstacles + len(border(world.size))
+        for time in range(60):
+            if time % 15 == 0:
+                heading = draw.choice([-1.0, 1.0], (world.count, 50, 2))
+            course.step(list(heading), np.ones(50, bool))
+            gaps = np.linalg.norm(course.place[:, :, None] - course.discs[:, None], axis=-1)
+            nearest = min(nearest, float(gaps.min()) / (AGENT + OBSTACLE))
+            wrong += int((np.abs(course.place) > side).sum())
+    return Finding(wrong == 0 and 0.5 < nearest < 1, say(wrong=wrong, nearest=nearest))
+
+
+@claim(
+    "A route by RRT* touches nothing, along all of it; as the tree grows no route of any cell gets longer, and in an "
+    "empty field it comes to the straight way, within 5 percent."
+)
+def _() -> Finding:
+    world, touched, longer, found = Routing(count=2, size=5, density=0.2), 0, 0.0, 0
+    for seed in range(4):
+        course = _course(world, seed + 1)
+        walls, goal = Discs(course.discs[seed], AGENT + OBSTACLE), course.goal[seed, 0]
+        trees = [Tree.grown(goal, walls, 0.85, draws=draws, key=Key.of(seed)) for draws in (100, 200, 400)]
+        for start in course.place[seed].tolist() + course.goal[seed, 1:].tolist():
+            routes = [tree.route(np.array(start)) for tree in trees]
+            lengths = [math.inf if one is None else length(one) for one in routes]
+            longer = max(longer, 0.0, *(b - a for a, b in itertools.pairwise(lengths) if a < math.inf))
+            for one in routes:
+                if one is not None:
+                    found += 1
+                    touched += _touches(one, walls)
+    empty = Discs(np.array([[9.0, 9.0]]), 0.15)
+    tree = Tree.grown(np.array([0.7, 0.7]), empty, 0.85, draws=400, key=Key.of(3))
+    way = tree.route(np.array([-0.7, -0.6]))
+    ratio = math.inf if way is None else length(way) / math.dist((0.7, 0.7), (-0.7, -0.6))
+    holds = touched == 0 and longer < 1e-9 and found > 20 and 1 - 1e-9 <= ratio < 1.05
+    return Finding(holds, say(touched=touched, longer=longer, of_straight=ratio, routes=found))
+
+
+def _touches(points: NDArray[Any], walls: Discs) -> int:
+    """At how many of many places along a route something is touched."""
+    share = np.linspace(0, 1, 200)[:, None]
+    places = np.concatenate([one + share * (other - one) for one, other in itertools.pairwise(points)])
+    gaps = np.linalg.norm(places[:, None] - walls.centres, axis=-1)
+    return int((gaps < walls.clearance - 1e-9).sum())
+
+
+@claim("What guides an agent is the next point of its route, and the goal at its end.")
+def _() -> Finding:
+    world = Routing(count=2, size=5, density=0.2, maps=4, guide=True)
+    course, wrong, turns = _course(world, 20), 0, 0
+    while bool((course.time < 40).all()):
+        aims = course.aims()
+        for slot in range(20):
+            for agent in range(2):
+                points = course.routes[slot][agent]
+                wrong += not np.array_equal(aims[slot, agent], points[0])
+                wrong += not np.allclose(points[-1], course.goal[slot, agent])
+                turns += len(points) > 1
+                wrong += len(points) > 1 and math.dist(points[0], course.place[slot, agent]) < 0.15
+        pull = aims - course.place
+        course.step([np.clip(8 * pull[:, agent], -1, 1) for agent in range(2)], np.ones(20, bool))
+    here = float((np.linalg.norm(course.place - course.goal, axis=-1) < 0.1).mean())
+    whole = route(world, 0, 3, 3)
+    return Finding(wrong == 0 and turns > 100 and len(whole) > 0, say(wrong=wrong, arrived=here))
+
+
+def _by_chance(name: str, episodes: int = 200) -> float:
+    """The mean return of an agent that pushes evenly in all directions."""
+    world = cast(Routing, cast(JointTask, tasks.find(name)).world)
+    course, draw = _course(world, episodes), np.random.default_rng(0)
+    earned, alive = 0.0, np.ones(episodes, bool)
+    while alive.any():
+        moved = course.step(list(draw.uniform(-1, 1, (world.count, episodes, 2))), alive)
+        earned += float(moved.rewards[alive].sum())
+        alive &= ~(moved.terminated | moved.truncated).all(1)
+    return earned / (episodes * world.count)
+
+
+@claim(
+    "On a map without obstacles IPPO is above random play in each of 3 seeds, 95 % interval included (predicted).",
+    slow=True,
+)
+def _() -> Finding:
+    scores, chance = [trained("ippo", OPEN, seed, 10, ()).score for seed in range(3)], _by_chance(OPEN)
+    return Finding(interval(scores)[0] > chance, say(returns=scores, by_chance=chance))
+
+
+@claim(
+    "Among obstacles IPPO that RRT* guides needs fewer steps: over its first 12 it earns more in each of 3 seeds than "
+    "without a guide (predicted).",
+    slow=True,
+)
+def _() -> Finding:
+    guided, alone = (
+        [fmean(trained("ippo", name, seed, 12, ()).path) for seed in range(3)]
+        for name in (f"{WALLS}&guide=true", WALLS)
+    )
+    holds = all(one > other for one, other in zip(guided, alone, strict=True))
+    return Finding(holds, say(guided=guided, alone=alone))

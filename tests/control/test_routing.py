@@ -1,0 +1,50 @@
+"""Routes of discs in a plane."""
+
+import numpy as np
+import pytest
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.environments.joint.routing import Routing
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("camar:maze", "write camar:routing"),
+        ("camar:routing?agents=0", "at least 1"),
+        ("camar:routing?density=1", r"density in \[0, 1\)"),
+        ("camar:routing?accel=0", "a positive accel"),
+        ("camar:routing?agents=9", "do not fit"),
+        ("camar:routing?guide=true", "maps=8"),
+        ("camar:routing?flicker=2", "row by row"),
+    ],
+)
+def test_what_cannot_be_is_refused(name, why):
+    with pytest.raises(ConfigurationError, match=why):
+        tasks.find(name)
+
+
+@pytest.mark.parametrize("world", [Routing(), Routing(count=2, density=0.2, maps=2, guide=True)])
+def test_an_episode_does_not_depend_on_what_is_played_beside_it(world):
+    def played(slots, width):
+        course = world.open(width)
+        course.reset(slots, [7 + slot for slot in slots])
+        found = []
+        for step in range(10):
+            moves = np.full((width, 2), np.float32(np.sin(step)))
+            found.append(np.concatenate(course.seen(), 1)[3])
+            found.append(course.step([moves] * world.count, np.ones(width, bool)).rewards[3])
+        return np.concatenate(found)
+
+    np.testing.assert_array_equal(played([3], 4), played(range(9), 9))
+
+
+def test_all_on_their_goals_end_it_and_earn_a_whole():
+    course = Routing(count=2, shaping=0.0).open(1)
+    course.reset([0], [1])
+    course.place[:] = course.goal
+    moved = course.step([np.zeros((1, 2), np.float32)] * 2, np.ones(1, bool))
+    assert moved.rewards.tolist() == [[1.0, 1.0]]
+    assert moved.terminated.all()
+    assert not moved.truncated.any()
