@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -17,15 +18,19 @@ from hocket.rollout.branches import NUMBERED
 from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
 from hocket.stages import Grade, Play
-from hocket.types import Assignment, Replay, Trajectory
+from hocket.types import Assignment, Level, Replay, Score, Trajectory
 
 
 class Finished(NamedTuple):
-    """A dialogue that came to its end, how it was asked for, and which of its turns are the agent's own, by place."""
+    """A dialogue that came to its end, how it was asked for, and which of its turns are the agent's own, by place.
+
+    What it is worth is all that was earned, or what `agent` earned where one is named.
+    """
 
     asking: Assignment
     dialogue: Trajectory
     own: tuple[int, ...]
+    agent: str | None = None
 
 
 class TurnJudge(Protocol):
@@ -52,9 +57,22 @@ def resumed(asking: Assignment, dialogue: Trajectory, place: int, *, first: int,
     return replace(asking, samples=samples, first=first, replay=replay)
 
 
-def worth(dialogue: Trajectory) -> float:
-    """The sum of all scores of a dialogue."""
-    return math.fsum(map(total, dialogue.scores.values()))
+def worth(dialogue: Trajectory, agent: str | None = None) -> float:
+    """The sum of all scores of a dialogue; with an agent those of its own turns and those of the whole dialogue."""
+    scores = dialogue.scores.values()
+    if agent is None:
+        return math.fsum(map(total, scores))
+    return math.fsum(total(_own(one, [turn.agent == agent for turn in dialogue.turns], dialogue)) for one in scores)
+
+
+def _own(score: Score, mine: Sequence[bool], dialogue: Trajectory) -> Score:
+    """A score with 0 at the turns that are not one's own; one of the whole dialogue as it is."""
+    if score.level is Level.TRAJECTORY or score.value is None:
+        return score
+    long = [1 if score.level is Level.TURN else len(turn) for turn in dialogue.turns]
+    kept = [here for here, size in zip(mine, long, strict=True) for _ in range(size)]
+    values: Any = score.value
+    return Score([value if here else 0.0 for value, here in zip(values, kept, strict=True)], score.level)
 
 
 @dataclass(frozen=True)
@@ -115,20 +133,20 @@ class ProbedTurns:
             raise ValueError(f"least must be at least 0, not {self.least}")
 
     async def __call__(self, finished: Sequence[Finished], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
-        asked = [
-            self._probe(one, number, place)
-            for one in finished
-            if len(one.own) > 1
-            for number, place in enumerate(one.own)
-        ]
+        asked, probed = [], Counter[int]()
+        for one in finished:
+            if len(one.own) > 1:
+                first = probed[id(one.dialogue)]  # Several may ask about one dialogue.
+                asked += [self._probe(one, first + number, place) for number, place in enumerate(one.own)]
+                probed[id(one.dialogue)] += len(one.own)
         played = await groups(play, asked)
         if played:
             await score([one for group in played for one in group])
         probes = iter(played)
         named = []
         for one in finished:
-            probed = len(one.own) > 1
-            named.append(self.named(values(one.dialogue, [next(probes) for _ in one.own])) if probed else [0])
+            many = len(one.own) > 1
+            named.append(self.named(values(one.dialogue, [next(probes) for _ in one.own], one.agent)) if many else [0])
         return [turns[: len(one.own)] for one, turns in zip(finished, named, strict=True)]
 
     def _probe(self, one: Finished, number: int, place: int) -> Assignment:
@@ -144,10 +162,10 @@ class ProbedTurns:
         return [turn for turn in order if size[turn] > self.least][: self.most]
 
 
-def values(dialogue: Trajectory, probes: Sequence[Sequence[Trajectory]]) -> list[float]:
+def values(dialogue: Trajectory, probes: Sequence[Sequence[Trajectory]], agent: str | None = None) -> list[float]:
     """The mean score of each group of probes, then the dialogue's own; where all probes failed, what comes after."""
-    found = [worth(dialogue)]
+    found = [worth(dialogue, agent)]
     for group in reversed(probes):
-        whole = [worth(one) for one in group if one.failure is None]
+        whole = [worth(one, agent) for one in group if one.failure is None]
         found.append(fmean(whole) if whole else found[-1])
     return found[::-1]

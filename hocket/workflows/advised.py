@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hocket.core.columns import InfoColumn
 from hocket.types import Decoding, Message, Scenario, Turn
 from hocket.workflows.candidates import Judge
 from hocket.workflows.chat import Tools
@@ -16,6 +17,8 @@ from hocket.workflows.workflow import Outcome, Workflow, with_line
 
 SYSTEM = "You advise somebody who acts. Say in a line how to go about it, not the answer."
 ADVISER = "adviser"
+
+ADVISES = InfoColumn("advises", "Of each turn whom it advised, an agent's name; None for those of whoever acts.")
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Advised(Workflow):
     and its line opens each of the agent's conversations: the meta plan of MPO (arXiv 2503.02682).
 
     The adviser is a policy of its own where the cast says so (`hocket.core.Leading("adviser", "actor")`), and then
-    whoever acts need not be trained. Rewards are those of the inner workflow.
+    whoever acts need not be trained. Rewards are those of the inner workflow. Advice is that of the agent `adviser of
+    NAME`, NAME being the agent who heard it, and `Outcome.info` has `advises`.
 
     Attributes:
         inner: the workflow, or its name. every: whether there is advice before every turn. system: the adviser's
@@ -81,13 +85,18 @@ class Advised(Workflow):
         return self.within.tools
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
-        guided = {role: Guided(team[role], team[ADVISER].fresh(), self, []) for role in self.advised}
+        heard: list[tuple[Turn, Turn]] = []
+        guided = {role: Guided(team[role], team[ADVISER].fresh(), self, [], heard) for role in self.advised}
         outcome = await self.within.play(scenario, _Beside(team, guided))
+        for advice, acted in heard:
+            advice.agent = f"{ADVISER} of {acted.agent}"
         if outcome is None:
             return None
         turns = next(iter(guided.values())).turns
         spread = {name: _spread(given, turns) for name, given in outcome.turn_rewards.items()}
-        return replace(outcome, turn_rewards=spread)
+        whom = {id(advice): acted.agent for advice, acted in heard}
+        info = {**outcome.info, ADVISES.name: [whom.get(id(turn)) for turn in turns]}
+        return replace(outcome, turn_rewards=spread, info=info)
 
 
 def _spread(
@@ -106,12 +115,14 @@ class Guided(Agent):
 
     Args:
         actor: the agent. adviser: whom it asks, with a conversation of its own. flow: how. plan: advice that holds for
-            the whole episode, once it was given.
+            the whole episode, once it was given. heard: turns of advice, each with the turn in which it was heard.
     """
 
-    def __init__(self, actor: Agent, adviser: Agent, flow: Advised, plan: list[str]) -> None:
+    def __init__(
+        self, actor: Agent, adviser: Agent, flow: Advised, plan: list[str], heard: list[tuple[Turn, Turn]]
+    ) -> None:
         vars(self).update(vars(actor))
-        self._adviser, self._flow, self._plan = adviser, flow, plan
+        self._adviser, self._flow, self._plan, self._heard = adviser, flow, plan, heard
         self._did: str | None = None
 
     @property
@@ -121,7 +132,7 @@ class Guided(Agent):
 
     def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
         actor = super().fresh(system=system, tools=tools, alike=alike)
-        return Guided(actor, self._adviser.fresh(alike=alike), self._flow, self._plan)
+        return Guided(actor, self._adviser.fresh(alike=alike), self._flow, self._plan, self._heard)
 
     def __call__(
         self, *pieces: Piece, prefix: Sequence[int] = (), state: str | None = None, decoding: Decoding | None = None
@@ -131,29 +142,35 @@ class Guided(Agent):
     async def candidates(
         self, *pieces: Piece, score: Judge, state: str | None = None, decoding: Decoding | None = None
     ) -> Reply:
-        told = await self._told(pieces, state)
-        reply = await super().candidates(told, score=score, state=state, decoding=decoding)
-        self._did = str(reply)
-        return reply
+        told, advice = await self._told(pieces, state)
+        return self._done(await super().candidates(told, score=score, state=state, decoding=decoding), advice)
 
     async def _guided(
         self, pieces: Sequence[Piece], prefix: Sequence[int], state: str | None, decoding: Decoding | None
     ) -> Reply:
-        told = await self._told(pieces, state)
-        reply = await super().__call__(told, prefix=prefix, state=state, decoding=decoding)
+        told, advice = await self._told(pieces, state)
+        return self._done(await super().__call__(told, prefix=prefix, state=state, decoding=decoding), advice)
+
+    def _done(self, reply: Reply, advice: Reply | None) -> Reply:
+        """Notes what the agent did, and on whose advice."""
         self._did = str(reply)
+        if advice is not None:
+            self._heard.append((advice.turn, reply.turn))
         return reply
 
-    async def _told(self, pieces: Sequence[Piece], state: str | None) -> tuple[Message, ...]:
-        """What the agent is told, with advice where there is some."""
+    async def _told(self, pieces: Sequence[Piece], state: str | None) -> tuple[tuple[Message, ...], Reply | None]:
+        """What the agent is told, with advice where there is some; and the advice, where it was asked for now."""
         messages = tuple(message for piece in pieces for message in _messages(piece))
         if self._flow.every:
-            return self._with(messages, str(await self._asked(messages, state)))
+            advice = await self._asked(messages, state)
+            return self._with(messages, str(advice)), advice
         if self._did is not None:
-            return messages
+            return messages, None
+        advice = None
         if not self._plan:
-            self._plan.append(str(await self._asked(messages, state)))
-        return self._with(messages, self._plan[0])
+            advice = await self._asked(messages, state)
+            self._plan.append(str(advice))
+        return self._with(messages, self._plan[0]), advice
 
     def _asked(self, messages: Sequence[Message], state: str | None) -> Coroutine[Any, Any, Reply]:
         heard = [one for one in messages if one["role"] != "system"]

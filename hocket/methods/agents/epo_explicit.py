@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
-from hocket.core.batch import Batch, GroupBy
+from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.core.signals import paid_at_decisions, returns, turn_visits
+from hocket.core.segments import segment_sum
+from hocket.core.signals import REWARD, paid_at_decisions, returns, rewards_by_occurrence, turn_visits
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.conventions import COMMON
 from hocket.methods.base.reinforce import REINFORCE
@@ -25,6 +27,7 @@ from hocket.rollout.groups import groups
 from hocket.rollout.named_turns import Finished, ProbedTurns, TurnJudge, own_turns
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping
 from hocket.types import Assignment, Experience
+from hocket.workflows.advised import ADVISES
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class JudgedTurns(Rollout):
     """`samples` trajectories per scenario, and for each, when it is scored, the turns that a judge calls decisive.
 
     The process labels of EPO (arXiv 2502.12486). Column `decisive` holds their places among all turns, a list per
-    trajectory; it is for `hocket.rewards.DecisiveTurns`. Metric `rollout/decisive` is their mean number.
+    trajectory; it is for `hocket.rewards.DecisiveTurns`. Metric `rollout/decisive` is their mean number. Where several
+    agents are advised (`hocket.workflows.advised`), the judge is asked about each by itself: its own advice, and what
+    it earned.
 
     Attributes:
         judge: who names them. role: whose turns can be named; None, or a role nobody plays: everybody's.
@@ -61,34 +66,49 @@ class JudgedTurns(Rollout):
         trajectories = [one for group in played for one in group]
         await score(trajectories)
         finished = [
-            Finished(asking, one, own_turns(one, self.role))
+            part
             for asking, group in zip(asked, played, strict=True)
             for one in group
             if one.failure is None
+            for part in _sides(Finished(asking, one, own_turns(one, self.role)))
         ]
         named = await self.judge(finished, play=play, score=score, key=key.derive("judge"))
         for trajectory in trajectories:
             DECISIVE.write(trajectory, [])
         for one, turns in zip(finished, named, strict=True):
-            DECISIVE.write(one.dialogue, sorted(one.own[turn] for turn in turns))
-        found = [len(turns) for turns in named]
-        return Experience(trajectories, metrics={"rollout/decisive": sum(found) / len(found)} if found else {})
+            found = [*DECISIVE.get(one.dialogue), *(one.own[turn] for turn in turns)]
+            DECISIVE.write(one.dialogue, sorted(found))
+        counts = [len(DECISIVE.get(one)) for one in trajectories if one.failure is None]
+        return Experience(trajectories, metrics={"rollout/decisive": sum(counts) / len(counts)} if counts else {})
+
+
+def _sides(whole: Finished) -> list[Finished]:
+    """A dialogue once for each agent that was advised in it, with its own advice and score; else as it is."""
+    told: Sequence[str | None] = ADVISES.get(whole.dialogue, ())
+    whose = [told[place] if place < len(told) else None for place in whole.own]
+    return [
+        whole._replace(
+            own=tuple(place for place, one in zip(whole.own, whose, strict=True) if one == agent), agent=agent
+        )
+        for agent in dict.fromkeys(whose)
+    ]
 
 
 @dataclass(frozen=True)
 class DecisiveTurns(Shaping):
-    """`r_t = R` at each turn that was named decisive, R the trajectory's return, and 0 at all others.
+    """`r_t = R` at each turn that was named decisive, and 0 at all others.
 
-    The process reward of EPO (arXiv 2502.12486, and the authors' code). Reads the column `decisive`, places of turns
-    per trajectory (`hocket.rollout.JudgedTurns`); where no turn is named nothing is earned. A reward stands at the last
-    decision of its turn, so that a turn which trajectories share may have another one in each. Without the column
-    nobody was asked, and rewards stay as they are.
+    The process reward of EPO (arXiv 2502.12486, and the authors' code). R is the trajectory's return; of advice what
+    the agent earned that heard it, in its own turns and by the trajectory as a whole, where the column `advises` says
+    who that was. Reads the column `decisive`, places of turns per trajectory (`hocket.rollout.JudgedTurns`); where no
+    turn is named nothing is earned. A reward stands at the last decision of its turn, so that a turn which trajectories
+    share may have another one in each. Without the column nobody was asked, and rewards stay as they are.
     """
 
     def __call__(self, batch: Batch) -> Batch:
         if not DECISIVE.present(batch):
             return batch
-        seen, value = batch.occurrences, returns(batch)
+        seen = batch.occurrences
         visit, starts = turn_visits(batch)
         owner, place = seen.trajectory[starts].tolist(), batch.index[batch.turn[seen.decision[starts]]].tolist()
         named = [set(turns or ()) for turns in DECISIVE.rows(batch)]
@@ -96,8 +116,25 @@ class DecisiveTurns(Shaping):
         ends = torch.ones(len(seen), dtype=torch.bool)
         ends[:-1] = visit[1:] != visit[:-1]
         here = ends & torch.tensor(decided, dtype=torch.bool)[visit]
-        earned = torch.where(here, value[seen.trajectory], torch.zeros((), dtype=torch.float64))
-        return paid_at_decisions(batch, earned)
+        value = _earned(batch, owner, place)[visit]
+        return paid_at_decisions(batch, torch.where(here, value, torch.zeros((), dtype=torch.float64)))
+
+
+def _earned(batch: Batch, owner: Sequence[int], place: Sequence[int]) -> Tensor:
+    """R of each visit of a trajectory to one of its turns, `[V]` float64."""
+    whole, told = returns(batch), ADVISES.rows(batch)
+    own = batch.but(scores={name: one for name, one in batch.scores.items() if name != REWARD[Level.TRAJECTORY]})
+    agents, seen = batch.names["agent"], batch.occurrences
+    by_agent = seen.trajectory * len(agents) + batch.agent[batch.turn[seen.decision]]
+    local = segment_sum(rewards_by_occurrence(own), by_agent, batch.trajectories * len(agents))
+    common = whole - segment_sum(local, torch.arange(len(local)) // len(agents), batch.trajectories)
+    found = []
+    for trajectory, at in zip(owner, place, strict=True):
+        row = told[trajectory] or ()
+        agent = row[at] if at < len(row) else None
+        one = None if agent is None else trajectory * len(agents) + agents.index(agent)
+        found.append(whole[trajectory] if one is None else common[trajectory] + local[one])
+    return torch.stack(found) if found else torch.zeros(0, dtype=torch.float64)
 
 
 DECISIVE = InfoColumn("decisive", "The places of the turns that a judge called decisive, a list.")
@@ -122,17 +159,15 @@ EPO_EXPLICIT = REINFORCE.but(
         "process labels": "the turn at which the expected score changed most, by 4 episodes from each history; the "
         "authors ask GPT-4o to name decisive ones: rollout.judge = {type: hocket.rollout.NamedBy, judge: "
         "FILE.py:FUNCTION}",
-        "score": "the sum of the episode's rewards",
+        "score": "what the agent earned that heard the advice, each side of a talk its own",
         "who learns": "the adviser; agents are the model as it was, or any others by --roles.policy.model",
-        "what is advised": "any workflow: --workflow 'advised?inner=NAME'",
-        "iterations": "every step samples with the weights as they are; no supervised start",
+        "what is advised": "any environment, --task advised:TASK, or workflow, --workflow 'advised?inner=NAME'",
+        "self-play": "both sides of a talk are advised by the one strategist, with the weights as they are; ?who=NAME "
+        "advises one side",
+        "supervised start": "none, as in the paper; --lessons N for a model that has no footing",
     },
-    note="as shipped, on sums, the labels of decisive turns left the gradient as it was, so they are not seen at work; "
-    "the other side is the environment's or a frozen model's: in self-play of two advised agents both are paid "
-    "the one score of the episode, not each its own",
-    task="sums",
-    requires=(Requirement.AGENTS,),
-    workflow="advised",
+    task="advised:magpie",
+    requires=(Requirement.AGENTS, Requirement.TURNS),
     cast=Leading(leader="adviser", others="actor"),
     rollout=JudgedTurns(samples=8, judge=ProbedTurns(rollouts=4, by="change"), role="adviser"),
     shaping=(DecisiveTurns(),),

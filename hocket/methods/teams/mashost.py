@@ -11,15 +11,22 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from hocket.core.batch import GroupBy
 from hocket.core.casting import Leading
 from hocket.core.columns import SAID, InfoColumn
+from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
 from hocket.credit.group import GroupRelative
 from hocket.credit.turn_level import EpisodeAndTurn, TurnRelative
 from hocket.methods.base.grpo import GRPO
+from hocket.stages import Split
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
+from hocket.tasks.text import TextTask
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
@@ -96,6 +103,14 @@ def written(step: Step) -> str:
     return EXIT if isinstance(step, str) else f"delete {step + 1}"
 
 
+def built(graph: Graph, said: Sequence[str | None]) -> str:
+    """A graph in words, and what its agents said so far."""
+    lines = ["Team:" if graph else "Team: nobody yet"]
+    for place, (member, words) in enumerate(zip(graph, said, strict=True)):
+        lines.append(f"{place + 1} {written(member)}" + ("" if words is None else f": {words}"))
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class BuiltTeam(Workflow):
     """A controller builds a graph of agents step by step, which then answers: MasHost (arXiv 2506.08507).
@@ -156,6 +171,10 @@ class BuiltTeam(Workflow):
         )
         return {CONTROLLER: told, **self.members}
 
+    def cut(self, said: str | None) -> str:
+        """A message as others are shown it."""
+        return " ".join((said or "").split())[: self.longest]
+
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         building = _Building(self, team)
         exited = False
@@ -210,19 +229,15 @@ class _Building:
 
     def told(self) -> str:
         """The graph in words, and what was said so far."""
-        lines = ["Team:" if self.graph else "Team: nobody yet"]
-        for place, (member, said) in enumerate(zip(self.graph, self.said, strict=True)):
-            lines.append(f"{place + 1} {written(member)}" + ("" if said is None else f": {self._cut(said)}"))
-        return "\n".join(lines)
+        return built(self.graph, [None if said is None else self.workflow.cut(said) for said in self.said])
 
     async def _act(self, place: int) -> None:
         member = self.graph[place]
-        heard = [f"Agent {read + 1} ({self.graph[read].role}): {self._cut(self.said[read])}" for read in member.reads]
+        heard = [
+            f"Agent {read + 1} ({self.graph[read].role}): {self.workflow.cut(self.said[read])}" for read in member.reads
+        ]
         told = with_line(self.question, "\n".join(heard)) if heard else self.question
         self.said[place] = str(await self.team[member.role].fresh()(told))
-
-    def _cut(self, said: str | None) -> str:
-        return " ".join((said or "").split())[: self.workflow.longest]
 
     def outcome(self, exited: bool) -> Outcome:
         """How it came out."""
@@ -247,6 +262,120 @@ class _Building:
         )
 
 
+# ---------------------------------------------------------------- lessons
+
+PREFIX = "built:"
+LESSONS = 100
+"""Supervised steps after which the shipped model builds teams, any."""
+
+
+class BuiltTask(TextTask):
+    """The problems of another task in words, answered by a team that is built, with lessons in building.
+
+    Args:
+        inner: the task. named: its name, with settings.
+    """
+
+    def __init__(self, inner: TextTask, named: str) -> None:
+        self.inner, self.name, self.extract = inner, PREFIX + named, inner.extract
+        self.workflow = BuiltTeam()
+
+    def size(self, split: Split) -> int | None:
+        return self.inner.size(split)
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        return self.inner.scenario(split, number)
+
+    def verify(self, text: str, scenario: Scenario) -> float | None:
+        return self.inner.verify(text, scenario)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return self.inner.suggest(recipe)
+
+    @property
+    def lessons(self) -> Lessons:
+        """A controller that knows what may be said and nothing else, and agents who answer, with slips."""
+        return Lessons(
+            "actions that can be carried out, drawn at random, to build a team, and its agents their roles",
+            LESSONS,
+            self._lesson,
+            talks=4,
+            then=lambda recipe: {"steps": 40, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 100},
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        """One episode of building, and what everybody says in it."""
+        flow, said, found = self.workflow, list[str](), list[Lesson]()
+        graph: Graph = ()
+        system: Message = {"role": "system", "content": flow.prompts[CONTROLLER]}
+        for _ in range(flow.steps):
+            step = self._any(graph, rng)
+            prompt = with_line(scenario.messages, built(graph, said))
+            found.append(Lesson((system, *prompt), ({"role": "assistant", "content": written(step)},)))
+            if isinstance(step, Member):
+                heard = [f"Agent {read + 1} ({graph[read].role}): {flow.cut(said[read])}" for read in step.reads]
+                told = with_line(scenario.messages, "\n".join(heard)) if heard else scenario.messages
+                says = self._says(step.role, scenario, rng)
+                role: Message = {"role": "system", "content": flow.members[step.role]}
+                found.append(Lesson((role, *told), ({"role": "assistant", "content": says},)))
+                graph, said = (*graph, step), [*said, flow.cut(says)]
+            elif isinstance(step, int):
+                graph = without(graph, step)
+                del said[step]
+            else:
+                break
+        return found
+
+    def _says(self, role: str, scenario: Scenario, rng: np.random.Generator) -> str:
+        """What an agent says: a planner a word, others mostly what is right, else the answer of another problem."""
+        if role == "planner":
+            return PLANNED
+        if rng.random() >= SLIPS:
+            return str(scenario.metadata.get("demonstration") or f"<answer>{scenario.answer}</answer>")
+        other = self.inner.scenario("train", int(rng.integers(self.inner.size("train") or 1 << 16)))
+        return f"<answer>{other.answer}</answer>"
+
+    def _any(self, graph: Graph, rng: np.random.Generator) -> Step:
+        """An agent that reads any others, now and then one deleted, or the end; of a team of nobody an agent."""
+        flow, roles = self.workflow, tuple(self.workflow.members)
+        if graph and rng.random() < ENDS:
+            return "exit"
+        if len(graph) == flow.most or (graph and rng.random() < DELETES):
+            return int(rng.integers(len(graph)))
+        reads = tuple(place for place in range(len(graph)) if rng.random() < 0.5)
+        return Member(roles[int(rng.integers(len(roles)))], reads)
+
+
+SLIPS = 0.1
+"""How often an agent is wrong in lessons. Agents do not learn afterwards, so the team gets no better than they are."""
+
+PLANNED = "Step by step."
+"""What a planner says in lessons."""
+
+ENDS, DELETES = 0.4, 0.1
+"""How often a beginner ends the building of a team of somebody, and else deletes an agent."""
+
+
+def from_name(name: str, settings: Mapping[str, str]) -> BuiltTask:
+    """The task behind the prefix."""
+    from hocket import tasks
+
+    named = name.removeprefix(PREFIX) + ("?" + "&".join(f"{key}={text}" for key, text in settings.items())) * bool(
+        settings
+    )
+    inner = tasks.find(named)
+    if not isinstance(inner, TextTask):
+        raise ConfigurationError(f"task {name}: {named} is no task of answers in words; take one such as sums")
+    return BuiltTask(inner, named)
+
+
+BUILT = TaskForm(
+    name="built:TASK",
+    description="a task answered by a team that a controller builds, e.g. built:worked_sums; see mashost",
+    make=from_name,
+)
+
+
 MASHOST = GRPO.but(
     name="mashost",
     title="MasHost: a controller builds the team (HRPO)",
@@ -267,15 +396,14 @@ MASHOST = GRPO.but(
         "cost": "0.05 an agent, 0.01 an edge, in the reward of the whole; workflow settings cost, edge, price",
         "what is optimal": "the price is paid besides the cost, so lambda moves the trade between right and cheap",
         "who learns": "the controller; agents are the model as it was, or any others by --roles.solver.model",
+        "what is answered": "any task in words, --task built:TASK, or --workflow built-team",
+        "supervised start": "none; --lessons N teaches the shipped model what a controller may say",
     },
-    note="the shipped base says no action that can be read, so each costs its price and the first member answers; "
-    "credit is seen at work, building is not",
-    task="sums",
+    task="built:worked_sums",
     requires=(
         Requirement.TURNS,
         Requirement.TURN_REWARDS,
     ),
-    workflow="built-team",
     cast=Leading(leader="controller"),
     credit=EpisodeAndTurn(
         episode=GroupRelative(by=GroupBy("scenario"), scale="std"),

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from hocket import tasks
+from hocket.core.batch import Level
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.talks import as_prior, played_by
+from hocket.lab.toys.talks import as_prior, played_by, stepped
 from hocket.methods.agents.epo_explicit import DECISIVE, EPO_EXPLICIT
 from hocket.recipe import Recipe
 from hocket.rollout.named_turns import NamedBy, ProbedTurns, worth
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
-from hocket.types import Message, Scenario
-from hocket.workflows.advised import Advised
+from hocket.types import Message, Scenario, Score, Trajectory, Turn
+from hocket.workflows.advised import ADVISES, Advised
 from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
+from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("epo-explicit", "arXiv:2502.12486")
 WAVERS = InfoColumn("wavers", "The round in which the buyer wavers.")
@@ -185,15 +191,152 @@ def _() -> Finding:
     return Finding(holds and len(policies) == 2, say(episodes=count, as_the_formula_says=right))
 
 
+# ---------------------------------------------------------------- both sides advised
+
+
+@dataclass(frozen=True)
+class Haggle(Workflow):
+    """Two make a move each in every round; each wants a word of its own in a round of its own, and is paid for that."""
+
+    rounds: int = 3
+
+    roles = ("seller", "buyer")
+    scores = True
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        said = {role: [await team[role](f"{role} {at}") for at in range(self.rounds)] for role in self.roles}
+        first, last = said["seller"][0], said["buyer"][-1]
+        earned = {first: 1.0 if str(first) == "firm" else 0.25, last: 2.0 if str(last) == "joke" else -0.5}
+        return Outcome(rewards={"deal": 0.5}, turn_rewards={"own": earned})
+
+
+def haggling(recipe: Recipe, seed: int) -> TalkBench:
+    """Both do as the strategy says, nearly always."""
+    prior: dict[str, Prior] = {"actor": lambda messages, _: {view(messages)[1].removeprefix("Strategy: "): 6.0}}
+    flow = Advised(Haggle())
+    return TalkBench(flow, [Scenario("h", "h")], MOVES, recipe, view=view, prior=prior, seed=seed, lr=0.1)
+
+
+@claim("Where both sides are advised, each side's strategies are paid what that side earned itself.", "derived")
+def _() -> Finding:
+    """Every advice that is named; the whole episode's score is both's."""
+    rng, off, apart, seen = Key.of(6).numpy(), 0.0, 0, 0
+    drawn = EPO_EXPLICIT.but({"rollout.judge": NamedBy(lambda dialogue, turns: int(rng.integers(len(turns))))})
+    batch, played = stepped(haggling(drawn, 1))
+    for number, one in enumerate(played):
+        named = set(DECISIVE.get(one))
+        place = [turn for turn, acting in enumerate(one.turns) if acting.role == "adviser"]
+        given = batch.occurrences.advantage[batch.occurrences.trajectory == number].tolist()
+        sides = {"seller": (0, 1.0, "firm", 0.25), "buyer": (-1, 2.0, "joke", -0.5)}
+        scores = []
+        for side, (round_, full, word, else_) in sides.items():
+            moves = [turn.text for turn in one.turns if turn.role == side]
+            score = 0.5 + (full if moves[round_] == word else else_)
+            mine = [at for at in place if one.turns[at].agent == f"adviser of {side}"]
+            (decisive,) = named & set(mine)
+            wanted = [0.9 ** (mine.index(decisive) - n) * score if at <= decisive else 0 for n, at in enumerate(mine)]
+            off = max(off, gap([given[at] for at in mine], wanted))
+            scores.append(score)
+            seen += 1
+        apart += scores[0] != scores[1]
+        off += ADVISES.get(one) != [None if turn.role != "adviser" else turn.agent[11:] for turn in one.turns]
+    return Finding(off < 1e-6 and apart > 4, say(sides=seen, episodes_with_two_scores=apart, off=off))
+
+
+@claim("Played on, each side's decisive turn is found by what that side earns, not by both's sum.", "derived")
+def _() -> Finding:
+    recipe = EPO_EXPLICIT.but({"rollout.judge": ProbedTurns(rollouts=24, by="change"), "rollout.samples": 12})
+    bench = haggling(recipe, 2)
+    experience, _ = run_async(collect(bench.parts, bench.parts.key.derive("probe")))
+    right = []
+    for one in experience.trajectories:
+        sides = [[at for at, whom in enumerate(ADVISES.get(one)) if whom == side] for side in ("seller", "buyer")]
+        named = [[side.index(at) for at in DECISIVE.get(one) if at in side] for side in sides]
+        right += [named[0] == [0], named[1] == [2]]
+    return Finding(fmean(right) > 0.9, say(sides=len(right), decisive_round_named_in=f"{fmean(right):.1%}"))
+
+
+@claim("What an episode is worth to an agent: its own turns' and decisions' scores, and those of the whole.", "derived")
+def _() -> Finding:
+    turns = [Turn(name, "p", np.zeros(1, np.int64), np.zeros(size, np.int64)) for name, size in (("a", 2), ("b", 1))]
+    scores = {"whole": Score(0.5), "none": Score(None), "turn": Score([1.0, None], Level.TURN)}
+    scores |= {"decision": Score([0.25, -1.0, 4.0], Level.DECISION), "more": Score([0.0, 8.0], Level.TURN)}
+    one = Trajectory(Scenario("s"), turns, scores=scores)
+    found = [worth(one), worth(one, "a"), worth(one, "b"), worth(one, "c")]
+    return below(EXACT, off=gap(found, [12.75, 0.75, 12.5, 0.5]))
+
+
+@claim("Rewards of a recorded batch are paid to named advice by whom it was given, to other turns by all.", "derived")
+def _() -> Finding:
+    turns = [{"tokens": [0] * size, "agent": name} for name, size in (("x", 1), ("a", 2), ("y", 2), ("b", 1))]
+    rows, shares = [], {(0, "a"): 3.5, (2, "b"): 7.5, (0, None): 10.5}
+    for (at, whom), _ in shares.items():
+        row = episode("talk", 0.5, turns)
+        row["scores"] = {"whole": 0.5}
+        row["turn_scores"] = [{"own": value} for value in (0.0, 3.0, 0.0, 7.0)]
+        row["info"] = {"decisive": [at], "advises": [whom if place == at else None for place in range(4)]}
+        rows.append(row)
+    made, off = inspect_rows(EPO_EXPLICIT, rows), 0.0
+    for advantages, ((at, _), due) in zip(made["advantages"], shares.items(), strict=True):
+        off = max(off, gap(advantages, [due * (place == at) for place in rows[0]["turn"]]))
+    return below(EXACT, off=off)
+
+
+@claim("Lessons of an advised task are the inner one's, as advice and as what is done on it.", "derived")
+def _() -> Finding:
+    task: Any = tasks.find("advised:magpie")
+    one_side: Any = tasks.find("advised:magpie?who=ann")
+    inner: Any = tasks.find("magpie")
+    wrong, heard = 0, 0
+    for number in range(40):
+        scenario = task.scenario("train", number)
+        said = task.lessons.play(scenario, Key.of(number).numpy())
+        plain = inner.lessons.play(scenario, Key.of(number).numpy())
+        alone = one_side.lessons.play(scenario, Key.of(number).numpy())
+        for advice, act, lesson in zip(said[::2], said[1::2], plain, strict=True):
+            wrong += advice.prompt != ({"role": "system", "content": task.workflow.system}, *lesson.prompt)
+            told = f"{lesson.prompt[0]['content']}\nStrategy: {lesson.said[0]['content']}"
+            wrong += str(act.prompt[0]["content"]) != told or not advice.said == act.said == lesson.said
+            heard += 1
+        wrong += alone[::3] != plain or [*alone[1::3], *alone[2::3]] != [*said[::2], *said[1::2]]
+    flow, bare = task.workflow, inner.lessons
+    wrong += (task.lessons.steps, task.lessons.talks) != (2 * bare.steps, 2 * bare.talks)
+    wrong += (flow.advised, one_side.workflow.advised, flow.every) != (("ann", "bob"), ("ann",), True)
+    wrong += (task.name, task.size("eval"), task.kind) != ("advised:magpie", None, "text")
+    return Finding(wrong == 0 and heard > 80, say(lessons=heard, wrong=wrong))
+
+
 @claim("As shipped one turn is named, that of the largest change up or down, from 4 episodes per history.")
 def _() -> Finding:
     judge = getattr(EPO_EXPLICIT.rollout, "judge", None)
     assert isinstance(judge, ProbedTurns)
     named = [judge.named(values) for values in ((0.2, 0.9, 0.6, 0.7), (0.9, 0.2, 0.6, 0.7), (0.3, 0.3, 0.4))]
-    saw = say(named=str(named), episodes_per_history=judge.rollouts, workflow=EPO_EXPLICIT.workflow)
-    return Finding(named == [[0], [0], [1]] and judge.rollouts == 4 and EPO_EXPLICIT.workflow == "advised", saw)
+    flow = getattr(tasks.find(str(EPO_EXPLICIT.task)), "workflow", None)
+    saw = say(named=str(named), episodes_per_history=judge.rollouts, task=EPO_EXPLICIT.task)
+    return Finding(named == [[0], [0], [1]] and judge.rollouts == 4 and isinstance(flow, Advised), saw)
 
 
+def seen(run: ShippedRun) -> dict[str, float]:
+    """Episodes with several strategies of one side, advice that was not paid, and sides that were paid unlike."""
+    episodes = [one for row in run.results for one in row.trajectories]
+    advice = [sum(whom is not None for whom in ADVISES.get(one)) for one in episodes]
+    paid = [worth(one, "ann") != worth(one, "bob") for one in episodes]
+    return {
+        "talks of more than two strategies": float(sum(many > 2 for many in advice)),
+        "strategies not named": float(sum(advice) - sum(len(DECISIVE.get(one)) for one in episodes)),
+        "talks that the sides are paid differently for": float(sum(paid)),
+    }
+
+
+claim.shipped(
+    EPO_EXPLICIT,
+    without={"rollout.judge": JUDGES["even"]},
+    trains=("adviser",),
+    steps=2,
+    settings={"curriculum.prompts": 6},
+    first={"recipe": "sft", "steps": 100, "task": "lessons:advised:magpie"},
+    sees=seen,
+)
 claim.spares("epo-explicit: credit.ddof = 40", "no deviation is taken")
 claim.spares("epo-explicit: credit.epsilon = 3.9999999999999996e-05", "no deviation is taken")
 claim.spares("epo-explicit: credit.epsilon = 0.0", "no deviation is taken")

@@ -11,12 +11,27 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
+from hocket import tasks
 from hocket.core.components import value_at
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import group_relative, lines
-from hocket.methods.teams.mashost import EXIT, MASHOST, BuiltTeam, Graph, Member, Step, read_step, without, written
+from hocket.methods.teams.mashost import (
+    EXIT,
+    LESSONS,
+    MASHOST,
+    PLANNED,
+    BuiltTeam,
+    Graph,
+    Member,
+    Step,
+    read_step,
+    without,
+    written,
+)
 from hocket.objectives.entropy import EntropyBonus
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
@@ -243,7 +258,7 @@ def _() -> Finding:
     settings = [value_at(MASHOST, f"credit.{name}") for name in ("weight", "apart", "turn.baseline", "turn.gamma")]
     holds &= (
         settings == [1.0, True, "none", 0.0]
-        and MASHOST.workflow == flow.name
+        and getattr(tasks.find(str(MASHOST.task)), "workflow", None) == flow
         and value_at(MASHOST, "objective.aggregate") == "turn-mean"
     )
     return Finding(holds and max(off) < EXACT, say(off_by_hand=max(off), ends=str(ends)))
@@ -313,4 +328,90 @@ claim.spares("mashost: credit.turn.ddof = 40", "an action's reward is taken as i
 claim.spares("mashost: credit.turn.epsilon = 3.9999999999999996e-05", "an action's reward is taken as it is")
 claim.spares("mashost: credit.turn.epsilon = 0.0", "an action's reward is taken as it is")
 
-claim.shipped(MASHOST, without={"credit.weight": 0.0}, trains=("controller",))
+
+# ---------------------------------------------------------------- lessons
+
+
+def lesson_of(task: Any, number: int) -> tuple[Scenario, list[tuple[list[Any], str]]]:
+    """A scenario, and what is asked and said in one lesson of building, in order."""
+    scenario = task.scenario("train", number)
+    talks = task.lessons.play(scenario, Key.of(number).derive("lesson").numpy())
+    return scenario, [([dict(one) for one in talk.prompt], str(talk.said[0]["content"])) for talk in talks]
+
+
+@claim("Lessons are episodes of building: played by what they say, everybody is told what the lessons tell.", "derived")
+def _() -> Finding:
+    task: Any = tasks.find(str(MASHOST.task))
+    told, wrong, teams = 0, 0, Counter[int]()
+    for number in range(60):
+        scenario, lesson = lesson_of(task, number)
+        systems = {text: role for role, text in task.workflow.prompts.items()}
+        script: dict[str, list[str]] = {role: [] for role in task.workflow.roles}
+        for prompt, said in lesson:
+            script[systems[prompt[0]["content"]]].append(said)
+        (played,) = rehearse(task.workflow, scenario, script, verifier=task.verify)
+        wrong += played.failure is not None
+        found = [([dict(one) for one in turn.prompt], turn.text) for turn in played.turns]
+        wrong += found != lesson
+        told += len(found)
+        steps = len(script["controller"])
+        wrong += played.info["exited"] != (script["controller"][-1] == EXIT) or steps > task.workflow.steps
+        teams[len(played.info["graph"])] += 1
+    holds = wrong == 0 and told > 200 and set(teams) == {1, 2, 3, 4}
+    return Finding(holds, say(lessons=told, wrong=wrong, teams=str(sorted(teams.items()))))
+
+
+@claim(
+    "A beginner builds without a look at the question, and of what its agents answer one in ten is not right.",
+    "derived",
+)
+def _() -> Finding:
+    task: Any = tasks.find(str(MASHOST.task))
+    plain: Any = tasks.find("built:sums")
+    right, first, planned = [], Counter[str](), 0
+    for number in range(200):
+        for one in (task, plain):
+            scenario, lesson = lesson_of(one, number)
+            first[lesson[0][1]] += 1
+            for prompt, said in lesson:
+                if prompt[0]["content"] == one.workflow.prompts["planner"]:
+                    planned += said != PLANNED
+                elif prompt[0]["content"] != one.workflow.prompts["controller"]:
+                    right.append(float(one.verify(said, scenario)))
+    share, counts = fmean(right), sorted(first.values())
+    same = (task.size("eval"), plain.name, plain.extract) == (task.inner.size("eval"), "built:sums", "answer-tag")
+    holds = 0.87 < share < 0.93 and planned == 0 and len(counts) == 3 and counts[0] > 90 and same
+    return Finding(holds, say(answers=len(right), right=share, first_agents=str(counts)))
+
+
+@claim("What cannot be answered in words has no team built for it, in a sentence.", "derived")
+def _() -> Finding:
+    try:
+        said = str(tasks.find("built:maze"))
+    except ConfigurationError as error:
+        said = str(error)
+    return Finding(said == "task built:maze: maze is no task of answers in words; take one such as sums", said)
+
+
+def seen(run: ShippedRun) -> dict[str, float]:
+    """Actions that could be carried out, agents and edges of the teams, teams of several, and right answers."""
+    episodes = [one for row in run.results for one in row.trajectories]
+    graphs = [one.info["graph"] for one in episodes]
+    return {
+        "ended by the controller": fmean(float(one.info["exited"]) for one in episodes),
+        "agents a team": fmean(map(len, graphs)),
+        "edges": float(sum(" from " in action for graph in graphs for action in graph)),
+        "teams of several": float(sum(len(graph) > 1 for graph in graphs)),
+        "unlike teams": float(len(set(map(tuple, graphs)))),
+        "right": fmean(map(team, episodes)),
+    }
+
+
+claim.shipped(
+    MASHOST,
+    without={"credit.weight": 0.0},
+    trains=("controller",),
+    settings={"curriculum.prompts": 6},
+    first={"recipe": "sft", "steps": LESSONS, "update.lr": 0.003, "task": f"lessons:{MASHOST.task}"},
+    sees=seen,
+)
