@@ -3,26 +3,33 @@
 After an attempt the discriminator accepts or rejects it; of a rejected one the trimmer names the first wrong step,
 what went before is kept and the actor goes on from there (`ActorRefiner`). All three are one policy, and every decision
 of an episode is credited with what the refined attempt earned: a right answer, and up to as much again for the share of
-its searches that brought something needed (`EvidenceReward`).
+its searches that brought something needed (`EvidenceReward`). The lessons of `refined_lookup` teach a beginner's play
+of all three roles.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from hocket.core.columns import CALLS, TOOL_CALLS, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
+from hocket.core.options import checked
 from hocket.methods.agents.search_r1 import SEARCH_R1
 from hocket.rewards.normalised_match import NormalisedMatch
 from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, call_of
+from hocket.tasks.lookup import Lookup
 from hocket.tools import find_all
-from hocket.tools.protocol import Tool, carried_out, read_calls
+from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.team import Team
 from hocket.workflows.tool_loop import Made
@@ -91,10 +98,10 @@ class ActorRefiner(Workflow):
         tools, asks, refined = tools_for(given, scenario, team.key), asked(team.assignment), 0
         steps = await self._continued(team, asks, [], tools)
         while refined < self.rounds:
-            shown = "\n".join((str(asks[-1]["content"]), *numbered(steps)))
-            if accepts(str(await team.discriminator.fresh()(f"{shown}\n{JUDGE}"))):
+            question = str(asks[-1]["content"])
+            if accepts(str(await team.discriminator.fresh()(reviewed(question, steps, JUDGE)))):
                 break
-            cut = cut_of(str(await team.trimmer.fresh()(f"{shown}\n{TRIM}")), len(steps))
+            cut = cut_of(str(await team.trimmer.fresh()(reviewed(question, steps, TRIM))), len(steps))
             steps = await self._continued(team, asks, steps[: cut - 1], tools)
             refined += 1
         made = [one for step in steps for one in step.made]
@@ -117,9 +124,10 @@ class ActorRefiner(Workflow):
                 return steps
 
 
-def numbered(steps: Sequence[Step]) -> list[str]:
-    """An attempt as the refiner reads it."""
-    return [f"{n}. {' -> '.join((step.said, *(one.result for one in step.made)))}" for n, step in enumerate(steps, 1)]
+def reviewed(question: str, steps: Sequence[Step], asks: str) -> str:
+    """What a refiner is asked: the question, the attempt with its steps numbered, and what it is to say of it."""
+    told = (f"{n}. {' -> '.join((one.said, *(made.result for made in one.made)))}" for n, one in enumerate(steps, 1))
+    return "\n".join((question, *told, asks))
 
 
 def accepts(verdict: str) -> bool:
@@ -165,6 +173,84 @@ def useful(trajectory: Trajectory) -> float:
     return sum(any(one in str(call["result"]) for one in needed) for call in calls) / len(calls) if calls else 0.0
 
 
+GUESSES = 0.2
+"""Of a beginner's flawed attempts, how many guess; the others take a detour."""
+
+
+class RefinedLookup(Lookup):
+    """`lookup` of two hops whose lessons teach all three roles: beginners who search, judge and cut.
+
+    Args:
+        skill: how often a beginner does what is right; else an attempt takes a detour or guesses, a verdict is tossed,
+            a cut falls anywhere. digits, seed: as in `Lookup`.
+    """
+
+    def __init__(self, skill: float = 0.4, digits: int = 2, seed: int = 0) -> None:
+        super().__init__(hops=2, digits=digits, seed=seed)
+        if not 0 <= skill <= 1:
+            raise ConfigurationError(f"refined_lookup: skill is a share in [0, 1], not {skill}")
+        self.name, self.skill = f"refined_lookup?skill={skill}&digits={digits}", skill
+
+    @property
+    def lessons(self) -> Lessons:
+        """An attempt of a beginner, and a verdict and a cut of such an attempt."""
+        return Lessons(
+            "how to search, and detours and guesses; verdicts and cuts, of which some are tossed",
+            160,
+            self._lesson,
+            talks=3,
+            then=lambda recipe: {"curriculum.prompts": 8, "steps": 30},
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        attempt, _ = self.attempt(scenario, rng)
+        shown, wrong = self.attempt(scenario, rng)
+        verdict = wrong is None if rng.random() < self.skill else bool(rng.integers(2))
+        cut = int(rng.integers(len(shown))) if wrong is None or rng.random() >= self.skill else wrong
+        question = str(scenario.prompt)
+        told = tuple(message for step in attempt for message in step.messages)
+        return [
+            Lesson(scenario.messages, told),
+            _said(reviewed(question, shown, JUDGE), "yes" if verdict else "no"),
+            _said(reviewed(question, shown, TRIM), str(cut + 1)),
+        ]
+
+    def attempt(self, scenario: Scenario, rng: np.random.Generator) -> tuple[list[Step], int | None]:
+        """What a beginner does, and the place of the first step that is not needed or wrong; None where none is."""
+        gold, answer = scenario.metadata["gold"], str(scenario.answer)
+        flaw = None if rng.random() < self.skill else int(rng.integers(len(gold) + 1))
+        queries, guesses = list(gold), flaw is not None and bool(rng.random() < GUESSES)
+        if guesses:
+            queries, answer = gold[:flaw], str(rng.integers(10 ** (self.digits - 1), 10**self.digits))
+        elif flaw is not None:
+            names = list(self.facts.keeps if flaw == 0 else self.facts.numbers)
+            queries.insert(flaw, names[int(rng.integers(len(names)))])
+        steps = [
+            Step(call_of("search", query=one), (Made(Call("search", {"query": one}), self.search.answer(one), place),))
+            for place, one in enumerate(queries)
+        ]
+        return [*steps, Step(f"<answer>{answer}</answer>")], flaw
+
+
+def _said(asked: str, said: str) -> Lesson:
+    prompt: Message = {"role": "user", "content": asked}
+    return Lesson((prompt,), ({"role": "assistant", "content": said},))
+
+
+SETTINGS = {"skill": float, "digits": int, "seed": int}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> RefinedLookup:
+    """The task with these settings."""
+    return RefinedLookup(**checked(name, settings, SETTINGS))
+
+
+REFINED_LOOKUP = TaskForm(
+    name="refined_lookup",
+    description="lookup whose lessons also teach to judge and cut attempts, e.g. refined_lookup?skill=0.6",
+    make=from_settings,
+)
+
 SEARCH_R2 = SEARCH_R1.but(
     name="search-r2",
     title="Search-R2: an actor and a refiner that cuts and has regenerated",
@@ -183,11 +269,9 @@ SEARCH_R2 = SEARCH_R1.but(
         "process reward": "rewards.0.evidence = 1 times the share of calls that brought an article or fact known to be "
         "needed, in place of a judge's opinion; only with a right answer",
         "rounds": "workflow.rounds = 1 refinement",
-        "start": "a phase of sft on demonstrations that search; a model that was never asked to judge says no",
+        "start": "lessons of all three roles (--lessons 160); a model that was never asked to judge says no",
     },
-    note="the shipped base has not learnt to judge attempts: at first it rejects all, and where they are cut says "
-    "little, and its right answers are all worth the same; that refining pays is shown for exact policies",
-    task="lookup?hops=2",
+    task="refined_lookup",
     workflow="actor-refiner",
     rewards=(EvidenceReward(),),
 )

@@ -16,18 +16,23 @@ import numpy as np
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import Tells
 from hocket.methods.agents.search_r2 import (
     JUDGE,
+    REFINED,
     SEARCH_R2,
     TRIM,
     ActorRefiner,
     EvidenceReward,
+    RefinedLookup,
     accepts,
     cut_of,
+    reviewed,
 )
 from hocket.recipe import Recipe
 from hocket.tasks.lookup import Lookup
@@ -308,5 +313,86 @@ def _() -> Finding:
     return Finding(min(columns[0]) > before + 0.1 and min(columns[1]) > 0.8 and max(columns[2]) < 0.2, saw)
 
 
-LESSONS = {"recipe": "sft", "steps": 60, "update.lr": 0.003}
-claim.shipped(SEARCH_R2, "workflow", first=LESSONS, settings={"curriculum.prompts": 4})
+@claim("Of a beginner's attempt in the lessons the first step that is wrong or not needed is known.")
+def _() -> Finding:
+    sound, flaws, clean = 0, Counter[int | None](), Counter[float]()
+    for skill in (0.0, 0.6, 1.0):
+        task = RefinedLookup(skill=skill)
+        for number in range(200):
+            asked, rng = task.scenario("train", number % (task.size("train") or 1)), Key.of(number).numpy()
+            gold, right = list(asked.metadata["gold"]), f"<answer>{asked.answer}</answer>"
+            steps, wrong = task.attempt(asked, rng)
+            queries = [one.call.arguments["query"] for step in steps for one in step.made]
+            if wrong is None:
+                sound += queries == gold and steps[-1].said == right
+            elif len(queries) > len(gold):  # A detour: without it all is right.
+                sound += [*queries[:wrong], *queries[wrong + 1 :]] == gold and steps[-1].said == right
+            else:  # A guess: the answer comes too early, or says anything.
+                sound += queries == gold[:wrong] and wrong == len(steps) - 1
+            flaws[wrong] += 1
+            clean[skill] += wrong is None
+    holds = sound == 600 and set(flaws) == {None, 0, 1, 2} and clean[0.0] == 0 and clean[1.0] == 200
+    return Finding(holds and abs(clean[0.6] - 120) < 20, say(sound=sound, of=600, clean=str(dict(clean))))
+
+
+@claim(
+    "Lessons show the refiner an attempt as it meets one; a beginner of skill s names the right verdict with "
+    "probability s + (1 - s)/2, and the first flaw of n steps with s + (1 - s)/n."
+)
+def _() -> Finding:
+    task, off, shown_right, cuts = RefinedLookup(skill=0.6), [0.0, 0.0, 0.0], 0, Counter[int]()
+    for number in range(1000):
+        asked, again = task.scenario("train", number % (task.size("train") or 1)), Key.of(number).numpy()
+        play, verdict, cut = task.lessons.play(asked, Key.of(number).numpy())
+        (said, _), (steps, wrong) = task.attempt(asked, again), task.attempt(asked, again)
+        shown_right += play.said == tuple(message for step in said for message in step.messages)
+        texts = [str(one.prompt[0]["content"]) for one in (verdict, cut)]
+        shown_right += texts == [reviewed(str(asked.prompt), steps, asks) for asks in (JUDGE, TRIM)]
+        place = int(str(cut.said[0]["content"]))
+        cuts[place - len(steps)] += wrong is None
+        off[0] += (float((verdict.said[0]["content"] == "yes") == (wrong is None)) - 0.8) / 1000
+        off[1] += 0.0 if wrong is None else (float(place == wrong + 1) - 0.6 - 0.4 / len(steps)) / 1000
+        off[2] += 0.0 if wrong is not None else (float(place == 2) - 1 / 3) / 1000
+    holds = shown_right == 2000 and set(cuts) - {-3} == {0, -1, -2} and max(map(abs, off)) < 0.03
+    return Finding(holds, say(as_met=shown_right, of=2000, largest_difference_of_shares=max(map(abs, off))))
+
+
+def first_right(one: Trajectory) -> float:
+    """Whether an episode's attempt was right before any of it was cut."""
+    asked = next(turn for turn in one.turns if turn.role == "discriminator")
+    last = str(asked.prompt[-1]["content"]).split("\n")[-2]
+    return float(last.endswith(f"<answer>{one.scenario.answer}</answer>"))
+
+
+TASK, LESSONS = "refined_lookup", {"recipe": "sft", "steps": 160, "update.lr": 0.003, "task": "lessons:refined_lookup"}
+
+
+def marks(pupil: Pupil) -> tuple[float, float]:
+    """On unseen questions: how often what comes of refining is right, and how often first attempts are."""
+    played = pupil.exam()
+    return fmean(pupil.parts.task.success(one) for one in played), fmean(map(first_right, played))
+
+
+@claim(
+    "After lessons of all three roles the shipped model is right more often after 15 steps, and then more often than "
+    "its first attempts are.",
+    slow=True,
+)
+def _() -> Finding:
+    pupil = after_lessons(SEARCH_R2, TASK, str(LESSONS["task"]), {"curriculum.prompts": 8}, steps=160)
+    (before, _), (after, first) = marks(pupil), marks(pupil.run(15))
+    return Finding(after > before + 0.1 and after > first, say(right_before=before, after=after, first_attempts=first))
+
+
+def seen(run: ShippedRun) -> dict[str, float]:
+    """Attempts that were accepted and cut, and groups in which right answers are worth different amounts."""
+    played = [one for row in run.results for one in row.trajectories]
+    refined = [float(REFINED.get(one)) for one in played]
+    worth: dict[str, set[float]] = {}
+    for one in played:
+        worth.setdefault(one.scenario.id, set()).add(EvidenceReward().judge(one) or 0.0)
+    unlike = sum(len(values - {0.0}) > 1 for values in worth.values())
+    return {"refined": fmean(refined), "accepted": 1 - fmean(refined), "groups of unlike right answers": float(unlike)}
+
+
+claim.shipped(SEARCH_R2, "workflow", "rewards", first=LESSONS, settings={"curriculum.prompts": 8}, steps=8, sees=seen)
