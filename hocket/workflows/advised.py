@@ -166,10 +166,10 @@ class Guided(Agent):
             return self._with(messages, str(advice)), advice
         if self._did is not None:
             return messages, None
-        advice = None
-        if not self._plan:
-            advice = await self._asked(messages, state)
-            self._plan.append(str(advice))
+        if self._plan:
+            return self._with(messages, self._plan[0]), None
+        advice = await self._asked(messages, state)
+        self._plan.append(str(advice))
         return self._with(messages, self._plan[0]), advice
 
     def _asked(self, messages: Sequence[Message], state: str | None) -> Coroutine[Any, Any, Reply]:

@@ -116,7 +116,8 @@ class Routing:
 def centres(size: int) -> Floats:
     """Of all cells, `[size^2, 2]`, around 0."""
     along = (np.arange(size) - (size - 1) / 2) * CELL
-    return np.stack(np.meshgrid(along, along), -1).reshape(-1, 2)
+    found: Floats = np.stack(np.meshgrid(along, along), -1).reshape(-1, 2)
+    return found
 
 
 def around(centre: Floats, side: float, discs: int) -> Floats:
@@ -124,7 +125,8 @@ def around(centre: Floats, side: float, discs: int) -> Floats:
     share = np.arange(discs) / discs * side - side / 2
     half = np.full(discs, side / 2)
     sides = ((share, half), (half, -share), (-share, -half), (-half, share))
-    return centre + np.concatenate([np.stack(one, -1) for one in sides])
+    found: Floats = centre + np.concatenate([np.stack(one, -1) for one in sides])
+    return found
 
 
 def border(size: int) -> Floats:
@@ -219,7 +221,8 @@ class _Routes(JointEnvironment):
         """Forces of all that touch on each agent, `[B, n, 2]`, and whether any does."""
         one, other = self.pairs
         force, hit = repelled(self.place[:, :, None] - self.discs[:, None], AGENT + OBSTACLE)
-        total, touched = force.sum(2), hit.any(2)
+        total: Floats = force.sum(2)
+        touched = np.asarray(hit.any(2))
         mutual, met = repelled(self.place[:, one] - self.place[:, other], 2 * AGENT)
         for pair in range(len(one)):
             for agent, sign in ((one[pair], 1.0), (other[pair], -1.0)):
