@@ -180,8 +180,7 @@ def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
 
 MPE = TaskForm(
     name="mpe:WORLD",
-    description="a particle world for teams of control policies: mpe:spread?agents=5, mpe:flee, mpe:tag or "
-    "mpe:speaker-listener",
+    description="a particle world for control policies: mpe:spread?agents=5, mpe:flee, mpe:tag or mpe:speaker-listener",
     make=_particles,
 )
 
