@@ -53,11 +53,11 @@ def found_within(
     from hocket import tasks
 
     named = name.removeprefix(prefix)
-    inner = tasks.find(named + _query({key: text for key, text in settings.items() if key not in hints}))
+    inner = tasks.find(named + query_of({key: text for key, text in settings.items() if key not in hints}))
     if not isinstance(inner, EnvironmentTask):
         raise ConfigurationError(f"task {name}: {named} is no environment; take one such as maze or household")
     mine = checked(name, {key: text for key, text in settings.items() if key in hints}, hints)
-    return inner, mine, named + _query(settings)
+    return inner, mine, named + query_of(settings)
 
 
 def turn_by_turn(flow: PlayEnvironment) -> dict[str, Any]:
@@ -65,5 +65,6 @@ def turn_by_turn(flow: PlayEnvironment) -> dict[str, Any]:
     return {**{one.name: getattr(flow, one.name) for one in fields(PlayEnvironment)}, "memory": False}
 
 
-def _query(settings: Mapping[str, str]) -> str:
+def query_of(settings: Mapping[str, str]) -> str:
+    """Settings as they stand behind a task's name."""
     return "?" * bool(settings) + "&".join(f"{key}={text}" for key, text in settings.items())

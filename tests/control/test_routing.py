@@ -1,5 +1,8 @@
 """Routes of discs in a plane."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -48,3 +51,21 @@ def test_all_on_their_goals_end_it_and_earn_a_whole():
     assert moved.rewards.tolist() == [[1.0, 1.0]]
     assert moved.terminated.all()
     assert not moved.truncated.any()
+
+
+def test_steps_are_those_that_the_package_made():
+    """Places, pay and ways to the goal of an episode in which all three touch, recorded with camar 0.4.0."""
+    made = json.loads((Path(__file__).parent / "recorded_routes.json").read_text())
+    course = Routing(count=3, size=4, density=0.2).open(1)
+    course.reset([0], [0])
+    course.place[0], course.goal[0], course.discs[0] = made["place"], made["goal"], made["discs"]
+    touched = 0
+    for actions, places, rewards, aims in zip(
+        made["actions"], made["places"], made["rewards"], made["aims"], strict=True
+    ):
+        moved = course.step([np.array([action]) for action in actions], np.ones(1, bool))
+        np.testing.assert_allclose(course.place[0], places, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(moved.rewards[0], rewards, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(np.concatenate(course.seen())[:, :2], aims, rtol=0, atol=1e-6)
+        touched += sum(reward < -0.5 for reward in rewards)
+    assert touched > 10

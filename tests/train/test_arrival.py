@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disturbed import killed_once
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, in_child, resume, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
 from hocket.recipes import find
 from hocket.train.cluster.arrival import check_order, merged
-from hocket.train.cluster.line import Child
 from hocket.train.cluster.sampler import Sampler
 from hocket.train.cluster.sampler_worker import Plays
 from hocket.types import Experience
@@ -117,17 +114,7 @@ def test_a_run_that_was_killed_and_lost_samplers_is_the_same_again(
     common = ["--runs", str(tmp_path), "--run", "run", "--quiet"]
     second = tmp_path / "run/checkpoints/step-000002"
     in_child(lambda: call("train", *flags, *common).code, until=second.is_dir)
-    ask, struck = Sampler.ask, []
-
-    def killed(sampler: Sampler, message: Any) -> Any:
-        if isinstance(message, Plays) and not struck:
-            struck.append(sampler)
-            assert isinstance(sampler.line, Child)
-            process = sampler.line.process.pid
-            threading.Timer(0.05, lambda: os.kill(process, signal.SIGKILL)).start()
-        return ask(sampler, message)
-
-    monkeypatch.setattr(Sampler, "ask", killed)
+    struck = killed_once(monkeypatch, Plays, 0.05)
     resume(tmp_path, "run")
     assert struck
     check_schedule(tmp_path / "run", 1, (3, 2))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from disturbed import interrupted_often, killed_once
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, in_child, resume, train
 
 from hocket import tasks
@@ -24,9 +20,7 @@ from hocket.core.packing import unique_turns
 from hocket.engine import running
 from hocket.engine.requests import Request
 from hocket.train.aio import run_async
-from hocket.train.cluster import arrival
 from hocket.train.cluster.interrupted import Following, name_of, with_engines
-from hocket.train.cluster.line import Child
 from hocket.train.cluster.sampler import Account, Goal, Sampler
 from hocket.train.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, Worker
 from hocket.train.cluster.setup import Setup
@@ -143,17 +137,7 @@ def test_requests_of_a_group_have_different_names() -> None:
 
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samplers are interrupted often, and long enough for a step."""
-    ask = Sampler.ask
-
-    def late(sampler: Sampler, message: Any) -> Any:
-        found = ask(sampler, message)
-        if isinstance(found, Underway):
-            time.sleep(0.2)
-        return found
-
-    monkeypatch.setattr(arrival, "MOMENT", 0.02)
-    monkeypatch.setattr(Sampler, "ask", late)
+    interrupted_often(monkeypatch)
 
 
 LONG = ["--engine.max_rows", "2", "--decoding.max_tokens", "40", "--curriculum.prompts", "4"]
@@ -220,17 +204,7 @@ def test_an_interrupted_run_that_was_killed_and_lost_a_sampler_is_the_same_again
     third = tmp_path / "run/checkpoints/step-000003"
     common = ["--runs", str(tmp_path), "--run", "run", "--quiet"]
     in_child(lambda: call("train", *flags, *common).code, until=third.is_dir)
-    ask, struck = Sampler.ask, []
-
-    def killed(sampler: Sampler, message: Any) -> Any:
-        if isinstance(message, GoOn) and not struck:
-            struck.append(sampler)
-            assert isinstance(sampler.line, Child)
-            process = sampler.line.process.pid
-            threading.Timer(0.01, lambda: os.kill(process, signal.SIGKILL)).start()
-        return ask(sampler, message)
-
-    monkeypatch.setattr(Sampler, "ask", killed)
+    struck = killed_once(monkeypatch, GoOn, 0.01)
     resume(tmp_path, "run")
     assert struck
     check(tmp_path / "run", 3)

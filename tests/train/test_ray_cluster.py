@@ -7,19 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disturbed import interrupted_often
 from tiny_runs import REWARDS, TINY, call, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
-from hocket.train.cluster import arrival
 from hocket.train.cluster import ray as cluster
 from hocket.train.cluster.sampler import Sampler
-from hocket.train.cluster.sampler_worker import Underway
 
 pytestmark = [
     pytest.mark.slow,
@@ -95,16 +93,7 @@ def test_what_a_cluster_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.usefixtures("head")
 def test_answers_on_a_cluster_go_on_under_new_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = Sampler.ask
-
-    def late(sampler: Sampler, message: Any) -> Any:
-        found = ask(sampler, message)
-        if isinstance(found, Underway):
-            time.sleep(0.2)
-        return found
-
-    monkeypatch.setattr(arrival, "MOMENT", 0.02)
-    monkeypatch.setattr(Sampler, "ask", late)
+    interrupted_often(monkeypatch)
     more = [*flags(tmp_path)[4:], "--recipe", "grpo-tis", "--engine.max_rows", "2", "--decoding.max_tokens", "40"]
     more += ["--cluster", "auto", "--samplers", "2", "--lag", "3", "--order", "arrival", "--interrupt", "true"]
     train(tmp_path, "ray", *more, "--differences", "true", "--checkpoint.steps", "1", steps=5)

@@ -31,7 +31,7 @@ AREAL = GRPO.but(
         "importance weight": "per decision; above 5, the released default, the decision counts 0 and stays in the "
         "denominators",
         "proximal log-probs": "computed, not interpolated between versions as in the released approximation",
-        "interruption": "none: what was begun ends with the weights that began it",
+        "interruption": "none as shipped: what was begun ends with its weights; samplers can, --interrupt true",
     },
     correction=Counted(of=MaskedImportance(low=0.0, high=5.0, level="decision", reweight=True)),
 )

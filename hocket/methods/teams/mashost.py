@@ -27,6 +27,7 @@ from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.text import TextTask
+from hocket.tasks.within import query_of
 from hocket.types import Message, Scenario
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
@@ -175,6 +176,13 @@ class BuiltTeam(Workflow):
         """A message as others are shown it."""
         return " ".join((said or "").split())[: self.longest]
 
+    def asks(
+        self, question: tuple[Message, ...], member: Member, graph: Graph, said: Sequence[str | None]
+    ) -> tuple[Message, ...]:
+        """What an agent is asked: the question, and what those say whom it reads."""
+        heard = [f"Agent {read + 1} ({graph[read].role}): {self.cut(said[read])}" for read in member.reads]
+        return with_line(question, "\n".join(heard)) if heard else question
+
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         building = _Building(self, team)
         exited = False
@@ -233,11 +241,8 @@ class _Building:
 
     async def _act(self, place: int) -> None:
         member = self.graph[place]
-        heard = [
-            f"Agent {read + 1} ({self.graph[read].role}): {self.workflow.cut(self.said[read])}" for read in member.reads
-        ]
-        told = with_line(self.question, "\n".join(heard)) if heard else self.question
-        self.said[place] = str(await self.team[member.role].fresh()(told))
+        asks = self.workflow.asks(self.question, member, self.graph, self.said)
+        self.said[place] = str(await self.team[member.role].fresh()(asks))
 
     def outcome(self, exited: bool) -> Outcome:
         """How it came out."""
@@ -313,11 +318,10 @@ class BuiltTask(TextTask):
             prompt = with_line(scenario.messages, built(graph, said))
             found.append(Lesson((system, *prompt), ({"role": "assistant", "content": written(step)},)))
             if isinstance(step, Member):
-                heard = [f"Agent {read + 1} ({graph[read].role}): {flow.cut(said[read])}" for read in step.reads]
-                told = with_line(scenario.messages, "\n".join(heard)) if heard else scenario.messages
+                asks = flow.asks(scenario.messages, step, graph, said)
                 says = self._says(step.role, scenario, rng)
                 role: Message = {"role": "system", "content": flow.members[step.role]}
-                found.append(Lesson((role, *told), ({"role": "assistant", "content": says},)))
+                found.append(Lesson((role, *asks), ({"role": "assistant", "content": says},)))
                 graph, said = (*graph, step), [*said, flow.cut(says)]
             elif isinstance(step, int):
                 graph = without(graph, step)
@@ -360,9 +364,7 @@ def from_name(name: str, settings: Mapping[str, str]) -> BuiltTask:
     """The task behind the prefix."""
     from hocket import tasks
 
-    named = name.removeprefix(PREFIX) + ("?" + "&".join(f"{key}={text}" for key, text in settings.items())) * bool(
-        settings
-    )
+    named = name.removeprefix(PREFIX) + query_of(settings)
     inner = tasks.find(named)
     if not isinstance(inner, TextTask):
         raise ConfigurationError(f"task {name}: {named} is no task of answers in words; take one such as sums")

@@ -37,7 +37,7 @@ from hocket.methods.agents.search_r2 import (
 from hocket.recipe import Recipe
 from hocket.tasks.lookup import Lookup
 from hocket.testing import Part, rehearse, tool_call
-from hocket.types import Message, Scenario, Trajectory
+from hocket.types import Decoding, Message, Scenario, Trajectory
 from hocket.workflows.tool_use import ToolUse
 
 claim = Claims("search-r2", "arXiv:2602.03647")
@@ -277,6 +277,19 @@ def _() -> Finding:
     return Finding(holds, say(queries=str(queries), verdicts=str(read), cuts=str(cuts)))
 
 
+@claim("A call that the end of an answer cuts off is none, and ends an attempt; one left open is told so.", "derived")
+def _() -> Finding:
+    task = Lookup(hops=2)
+    scenario = task.scenario("train", 0)
+    whole = tool_call("search", query=scenario.metadata["gold"][0])
+    made = []
+    for said, most in ((whole, 12), (whole[:-6], 200)):
+        parts = {"actor": Part(said, "<answer>1</answer>"), "discriminator": Part("yes"), "trimmer": Part()}
+        (played,) = rehearse(ActorRefiner((task.search,)), scenario, parts, decoding=Decoding(max_tokens=most))
+        made.append([str(call["result"])[:6] for call in played.info["calls"]])
+    return Finding(made == [[], ["error:"]], say(results=str(made)))
+
+
 def success(made: TalkBench) -> float:
     """The exact chance of a right string."""
     return frequencies(made).get("aaa", 0.0)
@@ -333,6 +346,51 @@ def _() -> Finding:
             clean[skill] += wrong is None
     holds = sound == 600 and set(flaws) == {None, 0, 1, 2} and clean[0.0] == 0 and clean[1.0] == 200
     return Finding(holds and abs(clean[0.6] - 120) < 20, say(sound=sound, of=600, clean=str(dict(clean))))
+
+
+@claim(
+    "A beginner makes four attempts in ten right; a detour asks for somebody else's box at first and another box's "
+    "number later; one flawed attempt in five guesses, a number with as many digits as there are.",
+    "derived",
+)
+def _() -> Finding:
+    task, guesses, flawed, wrong = RefinedLookup(), 0, 0, 0
+    for seed in range(100):
+        long = RefinedLookup(skill=0.0, digits=3)
+        said = long.attempt(long.scenario("train", 0), Key.of(seed).derive("long").numpy())[0][-1].said
+        wrong += not re.fullmatch(r"<answer>[1-9]\d\d</answer>", said)
+    for number in range(2000):
+        asked = task.scenario("train", number % (task.size("train") or 1))
+        steps, flaw = task.attempt(asked, Key.of(number).derive("beginner").numpy())
+        queries = [one.call.arguments["query"] for step in steps for one in step.made]
+        if flaw is None:
+            continue
+        flawed += 1
+        if len(queries) > len(asked.metadata["gold"]):
+            wrong += queries[flaw] not in (task.facts.numbers if flaw else task.facts.keeps)
+        else:
+            guesses += 1
+            wrong += not re.fullmatch(r"<answer>[1-9]\d</answer>", steps[-1].said)
+    holds = wrong == 0 and abs(flawed / 2000 - 0.6) < 0.03 and abs(guesses / flawed - 0.2) < 0.03
+    return Finding(holds, say(flawed=flawed / 2000, guesses=guesses / flawed, wrong=wrong))
+
+
+@claim(
+    "A search was useful that brought an article that is needed, or a fact, as by hand; shares are of all searches.",
+    "R = [right] (1 + share of useful calls)",
+)
+def _() -> Finding:
+    told = {"gold": ["Ann"], "entities": ["blue"]}
+    results = {"Ann: keeps the box.": 1, "Bob: keeps the blue box.": 1, "Annabel: keeps it.": 0, "nothing": 0}
+    found = []
+    for kept in itertools.product((False, True), repeat=4):
+        chosen = [one for one, here in zip(results, kept, strict=True) if here]
+        one = Trajectory(Scenario("0", "?", answer="7", metadata=told), [], info={"answer": "<answer>7</answer>"})
+        CALLS.write(one, [{"name": "search", "arguments": {}, "result": result} for result in chosen])
+        share = fmean(results[result] for result in chosen) if chosen else 0.0
+        found.append(abs((EvidenceReward().judge(one) or 0.0) - 1 - share))
+    ships = SEARCH_R2.workflow == "actor-refiner" and SEARCH_R2.task == "refined_lookup"
+    return Finding(max(found) < 1e-12 and ships, say(largest_difference=max(found)))
 
 
 @claim(

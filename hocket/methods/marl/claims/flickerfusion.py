@@ -293,4 +293,12 @@ def _() -> Finding:
     return Finding(holds, say(ours=ours, backbone=theirs, backbone_of_perceptrons=perceptron))
 
 
+@claim("As shipped 1 or 2 of the others are seen, of the 1 to 4 whom a team trains with.")
+def _() -> Finding:
+    world = cast(Flee, cast(JointTask, tasks.find(str(FLICKERFUSION.task))).world)
+    (hook,), first, later = FLICKERFUSION.hooks, world.range("pursuers"), world.range("come")
+    kept = isinstance(hook, Flicker) and (hook.least, hook.most) == (1, 2)
+    return Finding(kept and (first[0], first[1] + later[1]) == (1, 4), say(first=str(first), later=str(later)))
+
+
 claim.shipped(FLICKERFUSION, without={"hooks": ()})

@@ -326,6 +326,7 @@ def _() -> Finding:
 
 claim.spares("mashost: credit.turn.ddof = 40", "an action's reward is taken as it is, over no deviation")
 claim.spares("mashost: credit.turn.epsilon = 3.9999999999999996e-05", "an action's reward is taken as it is")
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "either half of the chances is half of them")
 claim.spares("mashost: credit.turn.epsilon = 0.0", "an action's reward is taken as it is")
 
 
@@ -382,6 +383,37 @@ def _() -> Finding:
     same = (task.size("eval"), plain.name, plain.extract) == (task.inner.size("eval"), "built:sums", "answer-tag")
     holds = 0.87 < share < 0.93 and planned == 0 and len(counts) == 3 and counts[0] > 90 and same
     return Finding(holds, say(answers=len(right), right=share, first_agents=str(counts)))
+
+
+@claim(
+    "Of teams of somebody a beginner ends two in five at each step and of the others shrinks one in ten, or those that "
+    "are full; half of the others are read. A task keeps its settings, and its run is slow to change what was taught.",
+    "derived",
+)
+def _() -> Finding:
+    task: Any = tasks.find(str(MASHOST.task))
+    flow, steps, reads = task.workflow, Counter[str](), []
+    for number in range(400):
+        _, lesson = lesson_of(task, number)
+        graph: Graph = ()
+        for prompt, said in lesson:
+            if prompt[0]["content"] != flow.prompts["controller"]:
+                continue
+            step = read_step(said, graph, tuple(flow.members), flow.most)
+            if graph:
+                kind = "end" if step == EXIT else "delete" if isinstance(step, int) else "add"
+                steps[kind if step == EXIT or len(graph) < flow.most else "full"] += 1
+                reads += [len(step.reads) / len(graph)] if isinstance(step, Member) else []
+            if isinstance(step, int):
+                graph = without(graph, step)
+            elif isinstance(step, Member):
+                graph = (*graph, step)
+    ended, shrunk = steps["end"] / steps.total(), steps["delete"] / (steps["delete"] + steps["add"])
+    named: Any = tasks.find("built:sums?extract=number")
+    kept = named.name == "built:sums?extract=number" and named.inner.extract == "number"
+    rate = task.lessons.then(MASHOST)["update.lr"]
+    near = max(abs(ended - 0.4), abs(shrunk - 0.1), abs(fmean(reads) - 0.5))
+    return Finding(near < 0.04 and kept and rate == 2.5e-4, say(ended=ended, shrunk=shrunk, read=fmean(reads)))
 
 
 @claim("What cannot be answered in words has no team built for it, in a sentence.", "derived")
