@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 import rich.console  # noqa: F401  (draws a random number when imported)
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("hocket", deadline=None)  # Nothing is asserted of time: another program may have the cores.
+settings.load_profile("hocket")
 pytest.register_assert_rewrite("tiny_runs")  # So that its asserts tell what differs.
 
 
