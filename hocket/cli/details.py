@@ -105,6 +105,7 @@ choose, and the evaluation split is opened once, at the end. docs/search.md says
   hocket optimise --list                                       the searchers
   hocket optimise --task sums --searcher reflective --budget 400 --model smollm2
   hocket optimise --task sums --searcher mars-prompt --model nano --reflector http://HOST:PORT/v1#NAME
+  hocket optimise --task conventions --searcher training-free-grpo   lessons first: a small model in all seats
   hocket optimise --resume runs/optimise-001
   hocket optimise --task sums --searcher training-free-grpo --searcher.samples 8   settings of searcher and run"""
 

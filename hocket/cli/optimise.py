@@ -27,6 +27,7 @@ NAMES = (
     "evaluation",
     "start",
     "longest",
+    "lessons",
     "seed",
 )
 
@@ -56,8 +57,12 @@ def optimise(options: argparse.Namespace, pairs: Pairs) -> int:
             at = f"{trial.score:.3f} on development after {trial.spent} calls"
             console.print(f"{trial.number}: {at}, {escape(trial.how)}")
 
+    def remarked(said: str) -> None:
+        if not options.quiet:
+            console.print(said)
+
     try:
-        found = SearchRun(settings, folder, told).run()
+        found = SearchRun(settings, folder, told, remarked).run()
     except ConfigurationError:
         if new:
             RunFolder(folder).abandon(new=True)

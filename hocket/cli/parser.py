@@ -392,6 +392,7 @@ def _optimise(parser: _Parser) -> None:
         ("--development", "cases that choose (32)"),
         ("--evaluation", "cases that measure at the end (100)"),
         ("--longest", "tokens of what the reflecting model says (256)"),
+        ("--lessons", "supervised steps on the task's lessons first (those that teach what the searcher asks)"),
         ("--seed", "of all draws (0)"),
     ):
         parser.add_argument(flag, type=int, metavar="N", help=text)

@@ -9,6 +9,7 @@ numbers.
 from __future__ import annotations
 
 import math
+import string
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -298,6 +299,22 @@ class Searcher(ABC):
 
         What was best on development is taken afterwards, so nothing needs to be returned.
         """
+
+
+def check_wording(name: str, wording: str, usual: str) -> None:
+    """Refuses another wording of a question to the reflecting model that needs more than the usual one is given.
+
+    Raises:
+        ConfigurationError: naming the placeholder that nothing fills.
+    """
+    try:
+        given, known = ({place for _, place, _, _ in string.Formatter().parse(one)} for one in (wording, usual))
+    except ValueError as error:
+        raise ConfigurationError(f"searcher.{name} cannot be filled in: {error}; write braces twice") from error
+    strange = sorted(place for place in given - known if place is not None)
+    if strange:
+        told = ", ".join(sorted(place for place in known if place))
+        raise ConfigurationError(f"searcher.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {told}")
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,19 @@ class Lesson:
 
 
 @dataclass(frozen=True)
+class Reflecting:
+    """How a searcher's reflecting roles are taught.
+
+    Attributes:
+        task: whose lessons teach them, by its name. settings: of the searcher, that suit a model taught so: the words
+            that its questions are put in.
+    """
+
+    task: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Lessons:
     """What a task teaches a beginner.
 
@@ -56,9 +69,10 @@ class Lessons:
         steps: of supervised learning, unless the run says otherwise; 0 where they are only given when asked for.
         play: the conversations of one episode of a scenario, drawn with a generator.
         talks: how many lessons in a row are of the same episode, where it has many.
-        prompts: lessons in a step.
+        prompts: lessons in a step. schedule: of their learning rate, as `hocket.update.GradientStep` has it.
         then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
         beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
+        searchers: by name, those of texts whose reflecting roles the task can teach too.
     """
 
     taught: str
@@ -66,8 +80,10 @@ class Lessons:
     play: Callable[[Scenario, np.random.Generator], Sequence[Lesson]]
     talks: int = 1
     prompts: int = 32
+    schedule: str = "constant"
     then: Callable[[Any], Mapping[str, Any]] = field(default=lambda recipe: {})
     beginners: tuple[str, ...] = ()
+    searchers: Mapping[str, Reflecting] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -261,6 +277,8 @@ class LessonTask(TextTask):
         length = self.task.suggest(recipe).get("decoding.max_tokens")
         found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
         found |= {"update.lr": RATE, "evaluation.n": 64, "evaluation.every": 0}
+        if self.lessons.schedule != "constant":
+            found["update.schedule"] = self.lessons.schedule
         return found if length is None else {**found, "decoding.max_tokens": length}
 
 

@@ -23,7 +23,7 @@ from hocket.train.suggestions import is_open
 SETTING = "lessons"
 """How many supervised steps come first; the task's suggestion unless it is set, 0 for none."""
 
-_OF_BOTH = (
+OF_BOTH = (
     "run",
     "runs",
     "seed",
@@ -94,11 +94,11 @@ def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) ->
     """The plan of both."""
     settings = dict(pairs)
     recipe = settings.get("recipe", "grpo")
-    common = [(key, value) for key, value in pairs if key.split(".")[0] in _OF_BOTH]
+    common = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
     suited = _suited(found, as_recipe(recipe))
     length_suited = suited.pop("steps", None)
     own = {key: value for key, value in suited.items() if not any(given.startswith(f"{key}.") for given in settings)}
-    own |= {key: value for key, value in pairs if key.split(".")[0] not in (*_OF_BOTH, "recipe", "steps")}
+    own |= {key: value for key, value in pairs if key.split(".")[0] not in (*OF_BOTH, "recipe", "steps")}
     length = settled(configure([("task", name), *pairs], task), task).steps
     if settings.get("steps") is None and length_suited is not None:
         length = length_suited

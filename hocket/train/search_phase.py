@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.train.config import Pairs, flat_pairs, task_of
 from hocket.train.optimise.run import BEST, SUMMARY, SearchRun, SearchSettings, searcher_of
@@ -73,6 +74,7 @@ def search_phase(
     settings: dict[str, Any] = {key: common[key] for key in ("workflow", "model", "seed") if key in common}
     settings |= {"task": task_of([*pairs, *([("recipe", following)] if "task" not in common else [])])}
     settings.setdefault("workflow", as_recipe(following).workflow)
+    settings["lessons"] = 0  # A plan states its own phases.
     settings |= {} if model is None else {"model": model}
     settings |= {} if before is None else {"start": f"phase:{before.texts}"}
     flat = list(flat_pairs(own))
@@ -81,7 +83,7 @@ def search_phase(
     settings |= {key: value for key, value in flat if key in _OWN}
     try:
         found = SearchSettings(**settings, pairs=tuple(further))
-        searcher_of(found)
+        searcher_of(found, tasks.find(found.task))
     except (ConfigurationError, TypeError) as error:
         raise ConfigurationError(f"phase {name}: {error}") from error
     return SearchPhase(f"{number}-{name}", found)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts
-from hocket.search.searcher import Bench, Played, Searcher, SearchMethod
+from hocket.search.searcher import Bench, Played, Searcher, SearchMethod, check_wording
 
 SUMMARISE = """Question: {question}
 Answer: {answer}
@@ -79,17 +79,23 @@ class SemanticAdvantage(Searcher):
     Attributes:
         samples: of a group. batch: groups between two edits of the library. epochs: passes over the practice cases.
         most: lessons.
+        summarise, contrast, merge: what the reflecting model is asked, if in other words.
     """
 
     samples: int = 5
     batch: int = 8
     epochs: int = 3
     most: int = 16
+    summarise: str = SUMMARISE
+    contrast: str = CONTRAST
+    merge: str = MERGE
 
     def __post_init__(self) -> None:
         for name in ("samples", "batch", "epochs", "most"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"searcher.{name} = {getattr(self, name)}: it must be at least 1")
+        for name, usual in (("summarise", SUMMARISE), ("contrast", CONTRAST), ("merge", MERGE)):
+            check_wording(name, getattr(self, name), usual)
 
     def search(self, bench: Bench) -> None:
         texts, parent = bench.start, bench.trials[0]
@@ -110,23 +116,23 @@ class SemanticAdvantage(Searcher):
         """The library after the groups of a batch."""
         groups = [played[place : place + self.samples] for place in range(0, len(played), self.samples)]
         told = [group for group in groups if len({one.score for one in group}) > 1]
-        edits = [said for group in told if (said := _contrast(bench, texts, group))]
+        edits = [said for group in told if (said := self._contrast(bench, texts, group))]
         if not edits:
             return texts.library
-        merged = bench.ask(MERGE.format(library=_numbered(texts), edits="\n".join(edits)))
+        merged = bench.ask(self.merge.format(library=_numbered(texts), edits="\n".join(edits)))
         return edited(texts.library, merged, self.most)
 
-
-def _contrast(bench: Bench, texts: Texts, group: Sequence[Played]) -> str:
-    """The semantic advantage of a group."""
-    said = [bench.ask(SUMMARISE.format(question=one.question, answer=one.answer, score=one.score)) for one in group]
-    lines = [f"Reward {one.score:g}: {summary}" for one, summary in zip(group, said, strict=True)]
-    right = f"\nRight answer: {group[0].expected}" if group[0].expected else ""
-    return bench.ask(
-        CONTRAST.format(
-            question=group[0].question, expected=right, summaries="\n".join(lines), library=_numbered(texts)
+    def _contrast(self, bench: Bench, texts: Texts, group: Sequence[Played]) -> str:
+        """The semantic advantage of a group."""
+        facts = [{"question": one.question, "answer": one.answer, "score": one.score} for one in group]
+        said = [bench.ask(self.summarise.format(**told)) for told in facts]
+        lines = [f"Reward {one.score:g}: {summary}" for one, summary in zip(group, said, strict=True)]
+        right = f"\nRight answer: {group[0].expected}" if group[0].expected else ""
+        return bench.ask(
+            self.contrast.format(
+                question=group[0].question, expected=right, summaries="\n".join(lines), library=_numbered(texts)
+            )
         )
-    )
 
 
 def _numbered(texts: Texts) -> str:
@@ -138,6 +144,4 @@ TRAINING_FREE_GRPO = SearchMethod(
     description="lessons from what the better samples of a group did, kept in the prompt",
     searcher=SemanticAdvantage(),
     source="arXiv:2510.08191",
-    note="with the shipped models as reflecting model nothing was gained yet on a real task; what it finds is "
-    "shown with scripted models of known best texts",
 )

@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean
 from typing import Any, cast
 
 from hocket import tasks
-from hocket.core.components import replaced
+from hocket.core.components import replaced, replaced_all
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.intervals import mean_interval, wilson
 from hocket.core.keys import Key
@@ -23,6 +23,7 @@ from hocket.train.disk import json_ready, write_atomic
 from hocket.train.journal import Journal
 from hocket.train.judges import FunctionJudge, judge_of
 from hocket.train.optimise.target import ModelTarget, fingerprint, model_target
+from hocket.train.optimise.teaching import lesson_steps, lessons_for, suited, taught
 from hocket.train.runfolder import RunLock, read_json
 from hocket.train.settings import Config
 
@@ -42,6 +43,8 @@ class SearchSettings:
         practice, development, evaluation: how many cases of each.
         start: a prompt for all roles, or a JSON file of texts. pairs: settings of the run (`decoding.max_tokens`, ...)
             and of the searcher (`searcher.samples`, ...). longest: tokens of what the reflecting model says.
+        lessons: supervised steps on the task's lessons before the search, of which both models begin; None gives those
+            of a task that teaches what the searcher asks to the shipped nano model, 0 gives none.
     """
 
     task: str = "sums"
@@ -57,12 +60,15 @@ class SearchSettings:
     longest: int = 256
     seed: int = 0
     tokens: int | None = None
+    lessons: int | None = None
     pairs: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("budget", "practice", "development", "evaluation", "longest", "tokens"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} = {getattr(self, name)}: it must be at least 1")
+        if self.lessons is not None and self.lessons < 0:
+            raise ConfigurationError(f"lessons = {self.lessons}: how many supervised steps come first, 0 for none")
 
 
 class SearchRun:
@@ -72,25 +78,36 @@ class SearchRun:
         settings: see there.
         folder: where everything goes. A folder with a search in it goes on with that, if the settings are equal.
         observe: called with each new version measured.
+        remark: called with what is done before the search.
 
     Raises:
         ConfigurationError: when settings, task, models and searcher do not fit together.
     """
 
     def __init__(
-        self, settings: SearchSettings, folder: Path, observe: Callable[[Trial], None] = lambda trial: None
+        self,
+        settings: SearchSettings,
+        folder: Path,
+        observe: Callable[[Trial], None] = lambda trial: None,
+        remark: Callable[[str], None] = lambda said: None,
     ) -> None:
         self.settings, self.folder = settings, folder
-        self.method, self.searcher = searcher_of(settings)
-        own = [pair for pair in settings.pairs if not pair[0].startswith("searcher.")]
         self.task = tasks.find(settings.task)
+        self.method, self.searcher = searcher_of(settings, self.task)
+        own = [pair for pair in settings.pairs if not pair[0].startswith("searcher.")]
         _check_sizes(self.task, settings)
+        steps = lesson_steps(self.task, settings.model, settings.searcher, settings.lessons)
         self.target = model_target(self.task, settings.model, settings.workflow, own)
         start = _start(settings.start, self.target)
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(folder)
         try:
             self._claim()
+            if steps:
+                lessons = lessons_for(self.task, settings.searcher)
+                model = taught(lessons, settings.model, steps, own, folder, remark)
+                settings = replace(settings, model=model)
+                self.target = model_target(self.task, model, settings.workflow, own)
             self.journal = Journal(folder / "journal.jsonl")
             judge = _reflector(settings, self.target.config, self.journal)
         except BaseException:
@@ -239,14 +256,15 @@ def corrected_interval(scores: Sequence[float], tried: int) -> tuple[float, floa
     return middle - (middle - low) * wider, middle + (high - middle) * wider
 
 
-def searcher_of(settings: SearchSettings) -> tuple[SearchMethod, Searcher]:
-    """The searcher that is asked for, with its settings.
+def searcher_of(settings: SearchSettings, task: Task) -> tuple[SearchMethod, Searcher]:
+    """The searcher that is asked for, with its settings, those that the task's lessons suggest beneath them.
 
     Raises:
         ConfigurationError: when there is none of the name, or it has no such setting.
     """
     method = cast(SearchMethod, SEARCHERS.find(settings.searcher))
-    searcher: Any = method.searcher
+    own = {} if settings.reflector is not None else suited(task, settings.searcher)
+    searcher: Any = replaced_all(method.searcher, own, "searcher") if own else method.searcher
     for path, value in settings.pairs:
         if path.startswith("searcher."):
             searcher = replaced(searcher, path.removeprefix("searcher."), value, "searcher")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from statistics import fmean
+from typing import Any
 
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Tactical, contrasting, searched
 from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
 from hocket.search.searcher import Bench
 
 claim = Claims("training-free-grpo", "arXiv:2510.08191")
 SEEDS = range(24)
+STEERED: Mapping[str, Any] = {"budget": 500, "evaluation": 48}
 
 
 def world(seed: int, *, shuffled: bool = False, faith: float = 0.9) -> Tactical:
@@ -101,6 +106,39 @@ def _() -> Finding:
     heard = list(dict.fromkeys(one for one in told if one))
     holds = heard[0] == "(none)" and len(heard) > 1 and heard == lists[: len(heard)]
     return Finding(holds, say(libraries=len(libraries), told=len(heard)))
+
+
+@functools.cache
+def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
+    """Searches for three conventions by a small language model in all seats."""
+    return {seed: sought("training-free-grpo", seed=seed, shuffled=shuffled, **STEERED) for seed in range(3)}
+
+
+@claim(
+    "A small language model in all seats, taught to follow a prompt and to write lessons but never this convention: "
+    "what its signs mean is found by text alone, no weight changes, and random lines take more target calls.",
+    slow=True,
+)
+def _() -> Finding:
+    found = conventions()
+    blind = {
+        seed: sought("random-mutation", course="training-free-grpo", seed=seed, reflect=random_lines, **STEERED)
+        for seed in found
+    }
+    chance = fmean(one.start for one in found.values()) < 0.35
+    rises = chance and all(one.best >= 0.9 * one.ceiling and one.same for one in found.values())
+    unseen = all(one.evaluation[1] > one.evaluation[0] + 0.4 for one in found.values())
+    fewer = all(one.calls < blind[seed].calls for seed, one in found.items())
+    return Finding(rises and unseen and fewer, told_of(found, blind))
+
+
+@claim("From shuffled rewards that model's libraries gain less than half of that, on average over all.", slow=True)
+def _() -> Finding:
+    gains = {
+        name: [trial.score - one.start for one in found.values() for trial in one.trials[1:]]
+        for name, found in (("rewards", conventions()), ("shuffled", conventions(shuffled=True)))
+    }
+    return Finding(fmean(gains["shuffled"]) < 0.5 * fmean(gains["rewards"]), say(gain_from=gains))
 
 
 def speaking(question: str) -> str:

@@ -1,0 +1,154 @@
+"""Searches by a real small model in all seats: taught to follow a prompt and to reflect, on a convention not taught.
+
+The task is `conventions`, the command `hocket optimise --task conventions --searcher NAME`; the model is the shipped
+one after the task's lessons, which are given once and serve every search here.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from hocket import tasks
+from hocket.core.keys import Key
+from hocket.core.texts import Texts
+from hocket.lab.claims.harness import say
+from hocket.search.searcher import Played, Target, Trial
+from hocket.tasks.conventions import MEANINGS, Conventions, means
+from hocket.train.optimise.run import SearchRun, SearchSettings
+from hocket.train.optimise.target import fingerprint
+from hocket.train.optimise.teaching import lessons_for, taught
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What a search came to.
+
+    Attributes:
+        start, best, last: on development, by what the task pays, of the first, the best and the last version.
+        ceiling: where the prompt says what every sign means. calls: of the target until a version was as good as
+            `enough` of the ceiling; the whole budget where none was. evaluation: of the start and of the best.
+        same: whether the weights stayed as they were.
+    """
+
+    start: float
+    best: float
+    last: float
+    ceiling: float
+    calls: int
+    evaluation: tuple[float, float]
+    trials: Sequence[Trial]
+    same: bool
+
+
+@functools.cache
+def steerable(searcher: str) -> str:
+    """The shipped model after the lessons in what a searcher asks, which are the same for all conventions."""
+    lessons = lessons_for(tasks.find("conventions"), searcher)
+    return taught(lessons, "nano", lessons.lessons.steps, (), Path(_place().name) / searcher, lambda said: None)
+
+
+@functools.cache
+def _place() -> tempfile.TemporaryDirectory[str]:
+    """Where taught models lie until the process ends."""
+    return tempfile.TemporaryDirectory()
+
+
+def sought(
+    searcher: str,
+    *,
+    reflect: Callable[[str], str] | None = None,
+    shuffled: bool = False,
+    course: str | None = None,
+    seed: int = 0,
+    enough: float = 0.9,
+    **settings: Any,
+) -> Sought:
+    """A search for the convention of `seed` by the taught model, which reflects itself unless `reflect` does.
+
+    It was taught what `course` asks, the searcher itself unless told. With `shuffled` the scores of drawn groups and
+    the right answers of practice cases are dealt out anew.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        asked = SearchSettings(
+            f"conventions?seed={seed}", searcher, seed=seed, model=steerable(course or searcher), lessons=0, **settings
+        )
+        run = SearchRun(asked, Path(place) / "search")
+        if reflect is not None:
+            run.bench.reflect = reflect
+        if shuffled:
+            run.bench.target = Shuffled(run.target, asked.practice)
+        before = fingerprint(run.target.policies)
+        found = run.run()
+        trials, split = tuple(run.bench.trials), range(asked.practice, asked.practice + asked.development)
+        run.target.split = "train"
+        known = run.target.play(told(run.task), split, 1, greedy=True, key=run.bench.key.derive("known"))
+        ceiling = fmean(one.score for one in known)
+        good = (trial.spent for trial in trials if trial.score >= enough * ceiling)
+        return Sought(
+            trials[0].score,
+            found["development"]["best"],
+            trials[-1].score,
+            ceiling,
+            next(good, asked.budget),
+            (found["evaluation"]["start"], found["evaluation"]["best"]),
+            trials,
+            fingerprint(run.target.policies) == before,
+        )
+
+
+def told_of(found: Mapping[int, Sought], blind: Mapping[int, Sought]) -> str:
+    """The figures of searches by seed, beside those of another searcher."""
+    ours = {name: [getattr(one, name) for one in found.values()] for name in ("start", "best", "ceiling", "calls")}
+    ours["unseen"] = [one.evaluation[1] for one in found.values()]
+    other = {name: [getattr(one, name) for one in blind.values()] for name in ("best", "calls")}
+    return say(**ours, random_lines=other)
+
+
+def told(task: object) -> Texts:
+    """Texts that say what every sign means."""
+    assert isinstance(task, Conventions)
+    return Texts(library=tuple(means(sign, meaning) for sign, meaning in task.meaning.items()))
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A target whose verdicts on practice cases belong to other answers; development cases are scored as they are."""
+
+    target: Target
+    practice: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.target, name)
+
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> Sequence[Played]:
+        """What was played, with scores dealt out among the samples of a case and right answers among cases."""
+        played = self.target.play(texts, cases, samples, first=first, greedy=greedy, key=key)
+        if cases and cases[0] >= self.practice:
+            return played
+        draw, found = key.derive("shuffled", texts.digest, first, *cases).numpy(), list(played)
+        for place in range(0, len(found), samples):
+            order = draw.permutation(samples).tolist()
+            scores = [found[place + other].score for other in order]
+            for number, score in enumerate(scores):
+                found[place + number] = replace(found[place + number], score=score)
+        right = [found[place].expected for place in range(0, len(found), samples)]
+        dealt = [right[place] for place in draw.permutation(len(right)).tolist()]
+        return [replace(one, expected=dealt[place // samples]) for place, one in enumerate(found)]
+
+
+def random_lines(question: str) -> str:
+    """A reflecting model for random mutation: what some sign means, drawn by the question it is asked."""
+    prompt = question.partition("Instruction:\n")[2].partition("\n\nVersion")[0]
+    known = dict(line.split("=") for line in prompt.splitlines() if "=" in line)
+    draw = Key.of(0).derive("random lines", question).numpy()
+    signs, meanings = list(Conventions().meaning), list(MEANINGS)
+    known[signs[int(draw.integers(len(signs)))]] = meanings[int(draw.integers(len(meanings)))]
+    return "\n".join(means(sign, meaning) for sign, meaning in known.items())

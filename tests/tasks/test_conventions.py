@@ -1,0 +1,80 @@
+"""Signs whose meaning only the prompt can tell, and the lessons in following a prompt."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.methods.search.training_free_grpo import edited
+from hocket.tasks.conventions import MEANINGS, Conventions
+from hocket.tasks.lessons import Lesson
+
+
+def lessons(seed: int, count: int = 300, searcher: str = "training-free-grpo") -> list[Lesson]:
+    task = Conventions(seed, searcher)
+    return [one for n in range(count) for one in task.lessons.play(task.scenario("train", n), np.random.default_rng(n))]
+
+
+def test_an_answer_fits_one_meaning_alone_and_it_is_the_conventions() -> None:
+    for seed in range(3):
+        task = Conventions(seed)
+        assert sorted(task.meaning.values()) == sorted(MEANINGS)
+        for split in ("train", "eval"):
+            for number in range(40):
+                scenario = task.scenario(split, number)
+                sign, one, other = str(scenario.prompt).split()
+                fitting = [
+                    name for name, made in MEANINGS.items() if str(made(int(one), int(other))) == scenario.answer
+                ]
+                assert fitting == [task.meaning[sign]]
+                assert task.verify(f"{sign}={fitting[0]} {scenario.answer}", scenario) == 1
+                assert task.verify(f"{sign}={fitting[0]} 99", scenario) == 0
+
+
+def test_no_lesson_knows_the_convention() -> None:
+    assert Conventions(0).meaning != Conventions(1).meaning
+    assert lessons(0) == lessons(1)
+
+
+def test_what_the_prompt_tells_is_followed_and_the_rest_guessed_evenly() -> None:
+    guessed: Counter[str] = Counter()
+    for lesson in lessons(0, 600, searcher=""):
+        asked = [one for one in (*lesson.prompt, *lesson.said) if one["role"] == "user"]
+        told = str(lesson.prompt[0]["content"]) if lesson.prompt[0]["role"] == "system" else ""
+        for question, answer in zip(asked, lesson.said[::2], strict=True):
+            sign, one, other = str(question["content"]).split()
+            named, _, number = str(answer["content"]).partition(" ")
+            meaning = named.partition("=")[2]
+            assert named[0] == sign
+            assert int(number) == MEANINGS[meaning](int(one), int(other))
+            if f"{sign}=" in told:
+                assert named in told
+            else:
+                guessed[meaning] += 1
+    assert set(guessed) == set(MEANINGS)
+    assert max(guessed.values()) < 1.3 * min(guessed.values())
+
+
+def test_edits_of_the_lessons_leave_one_right_line_about_the_sign() -> None:
+    kinds: Counter[str] = Counter()
+    for lesson in lessons(0, 1500):
+        question = str(lesson.prompt[0]["content"])
+        if not question.startswith("Lessons:"):
+            continue
+        library = [line[3:] for line in question.partition("\nQuestion")[0].splitlines()[1:] if line[0].isdigit()]
+        edit = str(lesson.said[0]["content"])
+        won = question.partition("Reward 1: ")[2].partition("\n")[0]
+        left = edited(library, edit, 16)
+        assert [line for line in left if line[0] == won[0]] == [won]
+        kinds[edit.split()[0].strip(":")] += 1
+    assert set(kinds) == {"ADD", "MODIFY", "DELETE", "KEEP"}
+
+
+def test_settings() -> None:
+    assert tasks.find("conventions?seed=2").name == "conventions?seed=2"
+    with pytest.raises(ConfigurationError, match="searcher = 'mass' has no lessons; take one of training-free-grpo"):
+        tasks.find("conventions?searcher=mass")
