@@ -12,6 +12,7 @@ from hocket.core.packing import pack
 from hocket.environments.joint.bandits import Bandit, bayes_optimal
 from hocket.methods.control.contrabar import ForetellingLoss
 from hocket.methods.marl.clam_agent_modelling import SameEpisode
+from hocket.methods.marl.mapo_lso import LatentLoss
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.train.learner import _believing
@@ -19,6 +20,7 @@ from hocket.types import Quantity
 
 FORM = ForetellingLoss(hidden=(7, 5), size=4, ahead=2).belief
 POOLED = SameEpisode(wide=6, heads=2, size=5).belief
+LATENT = LatentLoss(hidden=(7, 5), ahead=2).belief
 ALL = frozenset({Quantity.LOGP, Quantity.VALUE, Quantity.BELIEF})
 LINES = [Line(limit=9), Line(actions=3, discrete=False, limit=7)]
 
@@ -33,7 +35,7 @@ def believing(world, body="perceptron", form=FORM) -> ControlPolicy:
     return policy
 
 
-@pytest.mark.parametrize("form", [FORM, POOLED], ids=["carried", "pooled"])
+@pytest.mark.parametrize("form", [FORM, POOLED, LATENT], ids=["carried", "pooled", "latent"])
 @pytest.mark.parametrize("body", ["perceptron", "recurrent"])
 @pytest.mark.parametrize("world", LINES, ids=["discrete", "continuous"])
 def test_log_probs_are_those_of_what_was_believed_when_it_was_sampled(world, body, form):
@@ -48,7 +50,7 @@ def test_log_probs_are_those_of_what_was_believed_when_it_was_sampled(world, bod
     assert float((policy.evaluate(batch, ALL).logp - recorded).detach().abs().max()) > 0.01
 
 
-@pytest.mark.parametrize("form", [FORM, POOLED], ids=["carried", "pooled"])
+@pytest.mark.parametrize("form", [FORM, POOLED, LATENT], ids=["carried", "pooled", "latent"])
 def test_beliefs_along_turns_are_those_step_by_step(form):
     policy = believing(LINES[0], form=form)
     batch = pack(play(LINES[0], [asked(seed) for seed in range(5)], policy))
