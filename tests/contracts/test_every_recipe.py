@@ -62,6 +62,7 @@ TAUGHT = (
     "craft-gui",
     "mmedagent-rl",
     "mobile-r1-steps",
+    "mrag",
     "reagent-v",
     "reagent-v-dpo",
     "reagent-v-grpo",
