@@ -66,6 +66,7 @@ TAUGHT = (
     "reagent-v",
     "reagent-v-dpo",
     "reagent-v-grpo",
+    "vista-tools",
 )
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
 TEXTUAL = ("clpo", "clpo-first", "latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
