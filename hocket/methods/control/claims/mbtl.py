@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import gymnasium
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.environments.poles import LONGEST as POLE_EPISODE
 from hocket.exact.mdp import Array
@@ -230,6 +231,18 @@ def _() -> Finding:
         found = balanced(network, kept["lengths"])
         off.append(float(np.abs(found - kept["returns"][family - 1][place]).max()))
     return Finding(max(off) < 0.02, say(largest_difference=off))
+
+
+@claim("A family of poles is read with its own table, from the first to the last, and there is none after.")
+def _() -> Finding:
+    kept, refused = json.loads(POLE_RETURNS.read_text(encoding="utf-8")), 0
+    count = len(kept["returns"])
+    read = [poles(family + 1).table.tolist() == kept["returns"][family] for family in range(count)]
+    try:
+        poles(count + 1)
+    except ConfigurationError:
+        refused += 1
+    return Finding(all(read) and refused == 1, say(read=read, refused=refused))
 
 
 @claim(
