@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.options import checked
 from hocket.environments.points24 import Joined, Points24, solution
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
@@ -23,11 +25,23 @@ TRIES = 1000
 """Hands that are drawn at most until one belongs to a split."""
 
 
+@dataclass(frozen=True)
 class Points24Task(EnvironmentTask):
     """Hands of which the number can be made, drawn without end.
 
     Which split a hand belongs to, its cards as they are dealt decide: the same cards in another order are another hand.
+
+    Attributes:
+        led: the share of moves in lessons that follow the thought; the others follow a way of their own, as good, so
+            that at first thoughts say little about moves.
     """
+
+    led: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.led <= 1:
+            raise ConfigurationError(f"points24: led is a share in [0, 1], not {self.led}")
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
@@ -50,8 +64,9 @@ class Points24Task(EnvironmentTask):
     @property
     def lessons(self) -> Lessons:
         """What a beginner thinks and plays, who half of the time thinks of a way that misses the number."""
+        apart = "" if self.led == 1 else f", and to follow it in {self.led:.0%} of moves"
         return Lessons(
-            "to think of a way to join all cards before each move, half of the time one that misses",
+            f"to think of a way to join all cards before each move, half of the time one that misses{apart}",
             80,
             lambda scenario, rng: self._episode(scenario, rng),
             talks=2,
@@ -64,17 +79,16 @@ class Points24Task(EnvironmentTask):
         environment, found = world.make(scenario), list[Lesson]()
         while environment.acting:
             seen = environment.observe(environment.agents[0])
-            way = (solution(environment.situation) if rng.random() < SKILL else None) or wandering(
-                environment.situation, rng
-            )
-            said = thought_of(environment.situation, way) + self.workflow.reading_of(seen).written(way[0])
+            way = beginning(environment.situation, rng)
+            move = way[0] if self.led == 1 or rng.random() < self.led else beginning(environment.situation, rng)[0]
+            said = thought_of(environment.situation, way) + self.workflow.reading_of(seen).written(move)
             found.append(
                 Lesson(
                     ({"role": "user", "content": self.workflow.question(seen, first=True)},),
                     ({"role": "assistant", "content": said},),
                 )
             )
-            environment.act({environment.agents[0]: way[0]})
+            environment.act({environment.agents[0]: move})
         return found
 
 
@@ -83,6 +97,11 @@ SKILL = 0.5
 
 THEN = {"steps": 30, "curriculum.prompts": 16, "update.lr": 2.5e-4, "evaluation.n": 100}
 """What suits after the lessons."""
+
+
+def beginning(situation: Joined, rng: np.random.Generator) -> tuple[str, ...]:
+    """The way that a beginner thinks of."""
+    return (solution(situation) if rng.random() < SKILL else None) or wandering(situation, rng)
 
 
 def wandering(situation: Joined, rng: np.random.Generator) -> tuple[str, ...]:
@@ -115,8 +134,11 @@ def thought_of(situation: Joined, moves: Sequence[str]) -> str:
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Points24Task:
     """The task with settings of the hands and of how they are played; moves stand in `<answer>` tags unless told."""
-    hints = {"cards": int, "target": int, "most": int, "penalty": float}
-    return Points24Task(played(name, {"reading": "answer", "instruct": "false", **settings}, Points24, hints))
+    hints, own = {"cards": int, "target": int, "most": int, "penalty": float}, {"led": float}
+    apart = checked(name, {key: value for key, value in settings.items() if key in own}, own)
+    rest = {key: value for key, value in settings.items() if key not in own}
+    workflow = played(name, {"reading": "answer", "instruct": "false", **rest}, Points24, hints)
+    return Points24Task(workflow, **apart)
 
 
 POINTS24 = TaskForm(

@@ -101,7 +101,27 @@ def test_lessons_make_legal_moves_after_a_thought() -> None:
             assert now.after(said.partition("<answer>")[2].removesuffix("</answer>")) is not None
 
 
+def test_moves_follow_thoughts_as_often_as_is_said() -> None:
+    shares = list[float]()
+    for led in (1.0, 0.5, 0.0):
+        lessons, followed = lessons_of(tasks.find(f"points24?cards=3&led={led}")), list[bool]()
+        assert lessons is not None
+        for number in range(60):
+            for lesson in lessons.play(
+                tasks.find("points24?cards=3").scenario("train", number), np.random.default_rng(0)
+            ):
+                thought, _, move = str(lesson.said[0]["content"]).partition("</think><answer>")
+                now = read(str(lesson.prompt[0]["content"]))
+                assert now is not None
+                begun = "" if now.total is None else str(now.total)
+                followed.append(thought.removeprefix("<think>").startswith(begun + move.removesuffix("</answer>")))
+        shares.append(sum(followed) / len(followed))
+    assert shares[0] == 1 > shares[1] > shares[2] > 0
+
+
 def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="led is a share"):
+        tasks.find("points24?led=2")
     with pytest.raises(ConfigurationError, match="cards must lie in"):
         tasks.find("points24?cards=9")
     with pytest.raises(ConfigurationError, match="hardly ever"):

@@ -71,7 +71,8 @@ DGPO_DISTILLATION = GRPO.but(
         "where": "trajectories that earned less than 1 (regularisers.0.passed)",
         "beta": "1 (regularisers.0.coefficient), chosen here",
         "cold start": "a phase of `sft` before it (`--lessons`, or a plan); not part of the recipe",
+        "demonstrations": "it is for few of them: on lookup, whose script shows as many as one likes, as many more "
+        "steps of lessons come to as much",
     },
-    note="that it goes further than as many more steps of lessons was not seen: on lookup both come to as much",
     regularisers=(GuidedWhereFailed(),),
 )

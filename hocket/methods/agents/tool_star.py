@@ -50,9 +50,10 @@ TOOL_STAR = TOOL_STAR_RL.but(
         "reference": "the policy before training, also in later phases; beta = 0.1",
         "data": "the cold start is SFT (recipe sft) on demonstrations that call tools",
     },
-    note="the shipped base calls one tool at most, so the bonus for both is not seen at work; "
-    "traces with hinted calls, their quality rules and the split by difficulty are not made here; once calls are "
-    "tried where none is needed, the bonus raises them there",
+    note="that the bonus is at work with the shipped base is no claim yet: on reckoning, 20 steps after 100 lessons, "
+    ".58 and .70 of what needs both tools was answered with both (two seeds), without it 0 and .72; traces with hinted "
+    "calls, their quality rules and the split by difficulty are not made here; once calls are tried where none is "
+    "needed, the bonus raises them there",
     credit=AlternatingCredit((GRPO.credit, GRPO.credit, GRPO.credit, ONLINE_DPO.credit), every=10),
     objective=AlternatingObjective((GRPO.objective, GRPO.objective, GRPO.objective, ONLINE_DPO.objective), every=10),
 )
