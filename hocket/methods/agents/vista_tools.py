@@ -1,8 +1,8 @@
 """VisTA: a policy chooses the tools whose words a frozen reasoner answers from (Huang et al., arXiv:2505.20289).
 
 Only who chooses learns, by GRPO from whether the reasoner's answer is right: which tool is any good for which question
-is found by trying, from no demonstration of a good choice (`ToolSelection`, `Leading`). The reasoner is the model as it
-was; it draws alike in all samples of a question, so that they differ by what was called.
+is found by trying (`ToolSelection`, `Leading`); the shipped model's lessons name a good one first one time in four. The
+reasoner is the model as it was; it draws alike in all samples of a question, so that they differ by what was called.
 
 The paper's questions are about pictures, and its tools look at them; here a picture is the record of what each tool
 says of it, in a word. Its abstract gives the outcome as the only feedback; a bonus or penalty beside it is not added.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
+from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario
@@ -30,6 +31,9 @@ class ToolSelection(Workflow):
 
     A scenario's metadata tell the `readings`: what each tool says. Tools are called in the order in which they are
     named, each once; other words of the selector's call nothing. The team earns the verdict on the reasoner's answer.
+
+    Raises:
+        ConfigurationError: while playing, for a scenario without readings.
     """
 
     name = "tool-selection"
@@ -39,7 +43,11 @@ class ToolSelection(Workflow):
     scores = True
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        readings: Mapping[str, str] = scenario.metadata["readings"]
+        readings: Mapping[str, str] | None = scenario.metadata.get("readings")
+        if not readings:
+            raise ConfigurationError(
+                f"scenario {scenario.id!r} has no metadata['readings'], what each tool says; take task tool_choice"
+            )
         question = asked(team.assignment)
         choice = await team.selector(with_line(question, f"Which of {', '.join(readings)}?"))
         words = str(choice).replace(",", " ").lower().split()

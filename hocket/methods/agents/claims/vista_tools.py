@@ -48,7 +48,8 @@ def _() -> Finding:
             read = [question for part in parts.values() for question in part.questions]
             wrong += [choice] if (tuple(CALLED.get(one)), read) != (called, due) else []
             paid.append(gap([one.scores["team"].value], [float(answer == right)]))
-    return Finding(not wrong and max(paid) == 0, say(wrongly_called=len(wrong), off=max(paid)))
+    shipped = VISTA_TOOLS.workflow == ToolSelection.name
+    return Finding(shipped and not wrong and max(paid) == 0, say(wrongly_called=len(wrong), off=max(paid)))
 
 
 @claim("A = (r - mean)/std over the samples of a question: with one agent it is GRPO to the bit.")
@@ -179,7 +180,10 @@ def chosen(pupil: Pupil, last: slice) -> float:
     return fmean(by_kind([one for row in pupil.results[last] for one in row.trajectories]).values())
 
 
-@claim("After lessons that name tools by lot, the shipped model learns to call better ones.", slow=True)
+@claim(
+    "After lessons that name tools by lot, a good one first one time in four, the shipped model calls better ones.",
+    slow=True,
+)
 def _() -> Finding:
     pupil = after_lessons(VISTA_TOOLS, "tool_choice", "lessons:tool_choice", {"update.lr": LR}, steps=100).run(40)
     before, after = chosen(pupil, slice(0, 3)), chosen(pupil, slice(-3, None))

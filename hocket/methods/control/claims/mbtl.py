@@ -256,7 +256,7 @@ def _() -> Finding:
 
 @claim(
     "Even spacing that knows the number of trainings loses more there with two, and in sum over 2, 3, 4 and 6 "
-    "(predicted), but less with three and more (predicted otherwise).",
+    "(both predicted), but less with three and more.",
     slow=True,
 )
 def _() -> Finding:

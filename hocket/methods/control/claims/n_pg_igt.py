@@ -7,8 +7,10 @@ from functools import cache
 
 import numpy as np
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.exact.panels import panel
 from hocket.exact.regulators import Regulator, regulator
 from hocket.exact.worlds import world
 from hocket.lab.claims.harness import Claims, Finding, below, say
@@ -252,6 +254,18 @@ def gaps(way: Way, rate: float, decay: float, seeds: int = 6) -> Array:
             found[seed, met] = left
             drawn, made = drawn + told["episodes"], made + 1
     return np.asarray(found.mean(0))
+
+
+@claim("Regulators and tables with a horizon are taken; any other world is refused in a sentence.")
+def _() -> Finding:
+    solver, said = NormalisedAscent(), []
+    solver.checked(regulator(3))
+    solver.checked(world("lock:3"))
+    try:
+        solver.checked(panel(9))
+    except ConfigurationError as error:
+        said.append(str(error))
+    return Finding(len(said) == 1 and "panel:9" in said[0], say(said=str(said)))
 
 
 def falls(row: Array) -> float:
