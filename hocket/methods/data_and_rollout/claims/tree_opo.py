@@ -243,7 +243,7 @@ def another(question: int) -> Answer:
 def _() -> Finding:
     stands = [below("0/1", "0/1"), below("0/1", "0/1/2"), below("0/1", "0/10"), below("0/1", "0")]
     fits = TreeOrdered(margin=0.5).of(np.array([0.0, 0.5, 1.0]), ("0",) * 3)
-    return Finding(stands == [True, True, False, False] and np.isfinite(fits).all(), say(below=str(stands)))
+    return Finding(stands == [True, True, False, False] and bool(np.isfinite(fits).all()), say(below=str(stands)))
 
 
 @claim("As shipped: 7 nodes beside the prompt, 4 samples each, alpha 1; ordered, a margin of 0.05 and 300 sweeps.")
