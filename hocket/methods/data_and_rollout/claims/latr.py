@@ -30,7 +30,7 @@ from hocket.rollout.independent import Independent
 from hocket.tasks.sums import Sums
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing, collect
-from hocket.types import Assignment, Decoding, Experience, Message, Quantity, Scenario, Trajectory
+from hocket.types import Assignment, Decoding, Experience, Message, Quantity, Scenario, Trajectory, Turn
 from hocket.workflows.single import SingleTurn
 
 claim = Claims("latr", "arXiv:2510.24302")
@@ -442,6 +442,48 @@ def _() -> Finding:
     asked = Assignment(Scenario("0", "0", ""), decoding=Decoding(max_tokens=8))
     room = [Growing(LookaheadTrees(), replace(asked, budget=left), None).room for left in (None, 5, 12)]
     return Finding(room == [8, 5, 8], say(room=str(room)))
+
+
+@claim("As many samples go on from the tree as it has ways, one each within the room left, none after an end.")
+def _() -> Finding:
+    decoding = Decoding(max_tokens=12)
+    asked = Assignment(Scenario("0", "0", ""), first=40, prefix=(7, 8, 9), budget=10, decoding=decoding)
+    tree = Growing(LookaheadTrees(samples=5, shares=(0.6,)), asked, None)
+    tree.live, tree.time = [Way([1]), Way([1, 2, 3, 4]), Way([5, 6], ended=True)], 2
+    told = [(one.prefix[3:], one.budget, one.first, one.samples) for one in tree.leaves()]
+    wanted = [((1,), 10, 40, 1), ((1, 2), 10, 41, 1), ((5, 6), 5, 42, 1), ((), 10, 43, 2)]
+    return Finding(told == wanted, say(asked=str(told)))
+
+
+@claim("What the tree said of a leaf, after a prefix, is learnt from; a way that had ended ends the leaf, given room.")
+def _() -> Finding:
+    asked = Assignment(Scenario("0", "0", ""), prefix=(7, 8, 9), decoding=Decoding(max_tokens=6))
+    tree = Growing(LookaheadTrees(), asked, None)
+    tree.live, tree.time = [Way([1, 2, 3]), Way([1, 2], ended=True), Way([1, 2, 3], ended=True)], 3
+
+    def leaf(actions: Sequence[int]) -> Trajectory:
+        logp = np.arange(len(actions), dtype=np.float32) - 10
+        forced = np.arange(len(actions)) < 5
+        turn = Turn("policy", "policy", np.zeros(1, np.int64), np.array(actions), logp, forced=forced, finish="length")
+        return Trajectory(asked.scenario, [turn], terminated=False, truncated=True)
+
+    leaves = [leaf([7, 8, 9, 1, 2]), leaf([7, 8, 9, 1, 2]), leaf([7, 8, 9, 1, 2, 3]), leaf([7, 8, 9, 4])]
+    found = [tree.begun(one, place) for place, one in enumerate(leaves)]
+    nobody = tree.begun(Trajectory(asked.scenario, []), 0)
+    ends = [(one.turns[0].finish, one.terminated, one.truncated) for one in leaves]
+    ended, cut = ("stop", True, False), ("length", False, True)
+    imposed = [[int(place) for place in np.flatnonzero(one.turns[0].forced)] for one in leaves]  # type: ignore[arg-type]
+    holds = found == [-13.0, -13.0, -18.0, 0.0] and nobody == 0 and ends == [cut, ended, cut, cut]
+    holds = holds and imposed == [[0, 1, 2]] * 3 + [[0, 1, 2, 3]]
+    return Finding(holds, say(log_probs=str(found), ends=str(ends), imposed=str(imposed)))
+
+
+@claim("Without a chosen token among the likely ones nothing is too far below it; ships with forks of .1 or more.")
+def _() -> Finding:
+    rule = LookaheadTrees(least=0.3, gap=0.1)
+    found = rule.choices([(4, math.log(0.5)), (5, math.log(0.4))], 6), rule.choices([(4, math.log(0.5))], 4)
+    shipped = LookaheadTrees(samples=8, candidates=1, least=0.1, gap=0.5, ages=(5, 10, 15), distance=0.4)
+    return Finding(found == ([(1, 4)], []) and LATR.rollout == shipped, say(choices=str(found)))
 
 
 claim.shipped(

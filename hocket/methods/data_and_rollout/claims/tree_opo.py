@@ -30,6 +30,7 @@ from hocket.methods.data_and_rollout.tree_opo import (
     PrefixTree,
     PrefixValue,
     TreeOrdered,
+    below,
     ordered,
     projected,
 )
@@ -238,6 +239,21 @@ def another(question: int) -> Answer:
     return (*own[:3], *((token + 1) % TOKENS for token in own[3:]))
 
 
+@claim("The tenth branch of a node is not below its first; ranks fit that are 1 apart from the least to the greatest.")
+def _() -> Finding:
+    stands = [below("0/1", "0/1"), below("0/1", "0/1/2"), below("0/1", "0/10"), below("0/1", "0")]
+    fits = TreeOrdered(margin=0.5).of(np.array([0.0, 0.5, 1.0]), ("0",) * 3)
+    return Finding(stands == [True, True, False, False] and bool(np.isfinite(fits).all()), say(below=str(stands)))
+
+
+@claim("As shipped: 7 nodes beside the prompt, 4 samples each, alpha 1; ordered, a margin of 0.05 and 300 sweeps.")
+def _() -> Finding:
+    rollout = TREE_OPO.rollout
+    assert isinstance(rollout, PrefixTree)
+    shipped = (rollout.most, rollout.samples) == (7, 4) and TREE_OPO.credit == PrefixValue(alpha=1.0)
+    return Finding(shipped and TREE_OPO_ORDERED.credit == TreeOrdered(margin=0.05, sweeps=300), say(most=rollout.most))
+
+
 @claim(
     "Of two right answers that begin alike a tree of both traces teaches both, one demonstration the one alone; and "
     "the tree has the bare prompt solved more often at equal steps.",
@@ -288,3 +304,6 @@ def shapes(run: ShippedRun) -> dict[str, float]:
 
 claim.shipped(TREE_OPO, "credit", sees=lambda run: {"prefixes": run.mean("rollout/prefixes")})
 claim.shipped(TREE_OPO, without={"credit": GRPO.credit, "rollout": GRPO.rollout})
+
+claim.spares("1.0 -> 40.0", "halving comes to the same share from any that is too large")
+claim.spares("1e-12 -> 4e-11", "only makes up for rounding")

@@ -215,4 +215,13 @@ claim.spares("np.abs(spread).max() -> np.abs(spread).min()", "a trace of curvatu
 claim.spares("20 * count -> 20", "more steps than are ever needed")
 
 
+claim.spares("slope @ own + NEGLIGIBLE -> slope @ own", "only makes up for rounding")
+BACK = "only on the way: a move given up for nothing comes back, since it ends where no other does better"
+claim.spares("(own[down] / (own[down] - wanted[down])).min() -> (own[down] / (own[down] - wanted[down])).max()", BACK)
+claim.spares("own[down] - wanted[down] -> own[down]", BACK)
+claim.spares("wanted - own -> wanted + own", BACK)
+claim.spares("wanted - own -> wanted", BACK)
+claim.spares("own <= TOLERANCE -> own > TOLERANCE", BACK)
+claim.spares("own / own.sum() -> own", BACK)
+
 claim.solved(RAE, {"aversion": 0.0}, world="trust:2", steps=200, settings={"aversion": 2.0, "first": 8})

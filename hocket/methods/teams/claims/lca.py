@@ -321,3 +321,11 @@ claim.spares("draw.normal(size=hidden * size) / size ** 0.5 -> draw.normal(size=
 claim.spares("draw.normal(size=hidden) / hidden ** 0.5 -> draw.normal(size=hidden)", START)
 claim.spares("hidden ** 0.5 -> hidden", START)
 claim.spares("0.5 -> 20.0", START)
+DESCENT = "how a step of the descent is bounded; its end is judged, which is where the loss has no slope"
+claim.spares("1.0 -> 40.0", DESCENT)
+claim.spares("loss - 0.0001 * size * least -> loss + 0.0001 * size * least", DESCENT)
+claim.spares("loss - 0.0001 * size * least -> loss", DESCENT)
+claim.spares("0.0001 * size -> 0.0001", DESCENT)
+claim.spares("0.0001 -> 0.004", DESCENT)
+claim.spares("1e-09 -> 4e-08", DESCENT)
+claim.spares("1e-12 -> 4e-11", DESCENT)

@@ -225,4 +225,16 @@ def _() -> Finding:
     )
 
 
+@claim("Every vote weighs 4 at first; who is asked and came to less than nothing has 1e-6, and who is not asked none.")
+def _() -> Finding:
+    world, solver = panel(60), Committees()
+    state = solver.init(world, Key.of(0))
+    low = {**state, "fuser": np.full_like(state["fuser"], -3.0)}
+    found = solver.answer(world, low)
+    holds = bool((state["fuser"] == 4.0).all()) and set(np.unique(found)) == {0.0, 1e-6}
+    return Finding(holds, say(first=float(state["fuser"].max()), weights=sorted(set(found.ravel().tolist()))))
+
+
+claim.spares("-1 -> 1", "the last of two dimensions")
+claim.spares("1.0 -> 40.0", "of no failures the share of two failing is 0, whatever it is divided by")
 claim.solved(MARL_FOCAL, {"focal": False}, better={"value": 1})
