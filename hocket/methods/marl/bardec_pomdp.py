@@ -109,12 +109,15 @@ class TypeLoss(Objective):
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         decision = batch.occurrences.decision
-        odds, types = now.get(Quantity.BELIEF)[decision], types_of(batch, self.members)[decision]
+        told = now.get(Quantity.BELIEF)
+        if told.dim() == 1:  # Nothing counts here (a mini-batch without a decision of its own), so nothing was told.
+            told = told[:, None].expand(-1, self.members)
+        odds, types = told[decision], types_of(batch, self.members)[decision]
         surprise = functional.binary_cross_entropy_with_logits(odds, types.to(odds), reduction="none").sum(1)
         counted = (batch.occurrences.weight != 0) & true_members(batch)[decision]
         weight = counted.to(surprise.dtype) / counted.sum().clamp(min=1)
-        told = {"belief/surprise": (surprise.detach() * weight).sum()}
-        return Terms(self.coefficient * surprise, weight, Level.DECISION, told)
+        shown = {"belief/surprise": (surprise.detach() * weight).sum()}
+        return Terms(self.coefficient * surprise, weight, Level.DECISION, shown)
 
 
 def types_of(batch: Batch, members: int) -> Tensor:

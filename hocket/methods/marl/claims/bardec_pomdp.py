@@ -83,6 +83,15 @@ def _() -> Finding:
     return below(1e-5, least > 0.1, **gaps)
 
 
+@claim("A mini-batch in which none of a policy's decisions counts costs nothing, whatever is told there.")
+def _() -> Finding:
+    batch = fresh_play(believing(BARDEC_POMDP, FORAGING, curriculum__prompts=4))
+    idle = replace(batch, occurrences=replace(batch.occurrences, weight=0 * batch.occurrences.weight))
+    nothing = torch.zeros(batch.decisions, dtype=torch.float64)
+    term = TypeLoss()(Evaluation(logp=nothing, belief=nothing), idle)
+    return Finding(float(term.total()) == 0, say(loss=float(term.total()), decisions=batch.decisions))
+
+
 @claim("Who is a traitor is decided by a policy of its own, called so; worlds of another kind or size are refused.")
 def _() -> Finding:
     seats = cast(JointPlayer, believing(BARDEC_POMDP, TASK).player).seats
