@@ -66,6 +66,13 @@ def _() -> Finding:
     return below(EXACT, off=error)
 
 
+@claim("As shipped it is the timed network's drift in the place of LPO's, the mean over decisions.")
+def _() -> Finding:
+    shipped = TA_LPO.objective == DriftSurrogate(drift=TimedDrift(file=None), aggregate="token-mean")
+    inner, outer = TOLD.weights
+    return Finding(shipped and bool((inner[8:] != 0).any()), say(numbers=inner.numel() + outer.numel()))
+
+
 @claim("Where the timed half of its weights is 0 it is the untimed network's at every time; at n/N = 0 always.")
 def _() -> Finding:
     log_ratio, advantage = (torch.from_numpy(Key.of(3).derive(name).numpy().normal(size=40)) for name in ("d", "a"))
