@@ -57,8 +57,11 @@ def _() -> Finding:
     terms = GuidedWhereFailed()(now, batch)
     (slope,) = torch.autograd.grad(terms.total(), bench.policy.logits)
     table, other = torch.log_softmax(bench.policy.logits, -1), torch.log_softmax(master.logits, -1).detach()
-    wanted, failed = torch.zeros((), dtype=torch.float64), 0
+    wanted, failed, told = torch.zeros((), dtype=torch.float64), 0, list[float]()
     for played in result.trajectories:
+        told += [
+            float((table[row].exp() * (table[row] - other[row])).sum().detach()) for row in played.turns[0].observation
+        ]
         if bench.world.success(played) < 1:
             failed += 1
             rows = [int(row) for row in played.turns[0].observation]
@@ -71,7 +74,14 @@ def _() -> Finding:
         loss_off=abs(float(terms.total().detach()) - float(wanted.detach())),
         gradient_off=gap(slope, by_hand),
         share_off=abs(float(terms.metrics["teacher/guided"]) - failed / batch.trajectories),
+        told_off=abs(float(terms.metrics["teacher/kl"]) - fmean(told)),
     )
+
+
+@claim("As shipped its coefficient is 1, and who earned less than 1 is guided.")
+def _() -> Finding:
+    (own,) = DGPO_DISTILLATION.regularisers
+    return Finding(own == GuidedWhereFailed(coefficient=1.0, passed=1.0), say(guidance=repr(own)))
 
 
 @claim("Decisions of trajectories that passed have no guidance, and with coefficient 0 a run is GRPO's to the bit.")
