@@ -88,7 +88,7 @@ def features(question: str, moves: Moves) -> list[float]:
         verb, _, what = said.partition(" ")
         held, here = heard.holds[name], heard.places[name]
         if verb == "go" and what.isdigit() and 1 <= int(what) <= heard.size**2 and int(what) != here:
-            after[name] = Carries(size=heard.size).towards(here, int(what))
+            after[name] = Carries(heard.size, things=1, known=0).towards(here, int(what))
         elif verb == "drop" and held and here == HOME:
             done["drop"] += 1
         elif verb == "take" and not held and left.get(f"fetch {what}") in (f"in {here}", "here"):
@@ -418,9 +418,7 @@ READ = GRPO.but(
         "measured": "evaluation is of the planner alone: the critic judges while it samples",
         "learning": "ours: all proposals by the team's return; the paper trains the critic alone",
     },
-    note="what it brings is shown with a scripted planner; the shipped model brought nothing home by greedy play after "
-    "its lessons, so it was not seen to gain",
-    task="advised_carry",
+    task="advised_carry?size=2&things=2&known=2",
     requires=(Requirement.AGENTS, Requirement.TURNS),
     workflow="advantage-feedback",
     hooks=(LoggedCritic(),),

@@ -19,7 +19,8 @@ from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, same_gradient, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.read_advantage_feedback import (
     LOGGED,
@@ -27,6 +28,7 @@ from hocket.methods.teams.read_advantage_feedback import (
     READ,
     AdvantageFeedback,
     AdvisedCarry,
+    AdvisedPlayer,
     Critic,
     LoggedCritic,
     Moves,
@@ -41,7 +43,9 @@ from hocket.methods.teams.read_advantage_feedback import (
     waiting,
 )
 from hocket.nano.tokenizer import build_tokenizer
+from hocket.stages import Player
 from hocket.testing import Part, ScriptedEngine
+from hocket.train.aio import run_async
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
@@ -52,6 +56,8 @@ claim = Claims("read-advantage-feedback", "arXiv:2405.14314")
 
 NAMES = ("alice", "bob", "carol", "dave")
 CHAT = Chat(build_tokenizer())
+SMALL = "advised_carry?size=2&things=2&known=2"
+TAUGHT = f"lessons:{SMALL}"
 
 # ---------------------------------------------------------------- advantages
 
@@ -244,18 +250,20 @@ def _() -> Finding:
         ("drop", "take cup"): [1, 2, 1, 2, 2, 2, 2, 0, 0, 0],
         ("go 0", "jump"): [1, 2, 1, 2, 2, 2, 2, 0, 0, 0],
     }
+    two = text.replace("Rooms 1 to 9, 3", "Rooms 1 to 4, 2").replace("5", "4").replace("search 9", "search 2")
+    smaller = features(two, {"alice": "go 1", "bob": "go 9"}) == [1, 2, 1, 2, 1, 1, 1, 0, 0, 0]
     near = text.replace("alice in 5", "alice in 1").replace("bob in 1", "bob in 3")
     found = {pair: features(text, dict(zip(NAMES, pair, strict=False))) for pair in cases}
     wrong = [pair for pair, row in cases.items() if found[pair] != row]
     here = features(near, {"alice": "drop", "bob": "take cup"}) == [1, 2, 1, 0, 0, 0, 0, 1, 1, 0]
     value = Critic((0.0,) * 3 + (1.0, 0.0, -1.0) + (0.0,) * 4)
     off = max(off, abs(value(text, {"alice": "go 1", "bob": "wait"}) - 1.0))
-    return below(1e-9, not wrong and here, off_by=off)
+    return below(1e-9, not wrong and here and smaller, off_by=off)
 
 
 @claim("In the first step nobody is judged; what is played is logged, the latest steps are kept, and a copy resumes.")
 def _() -> Finding:
-    pupil = after_lessons(READ.but({"hooks.0.keep": 40}), "advised_carry", "lessons:advised_carry", FEW, steps=1)
+    pupil = after_lessons(READ.but({"hooks.0.keep": 40}), SMALL, TAUGHT, FEW, steps=1)
     refused, sizes = list[float](), list[int]()
     for _ in range(2):
         pupil.run(1)
@@ -299,6 +307,14 @@ class Physical(Critic):
     def __call__(self, question: str, moves: Moves) -> float:
         legal = [re.fullmatch(r"go [1-9]|take \w+|drop|wait", said) is not None for said in moves.values()]
         return float(sum(legal) - len(legal)) + 0.1 * sum(said != "wait" for said in moves.values())
+
+
+@dataclass(frozen=True)
+class Chance(Critic):
+    """Values of nothing but chance, each its own for a state and joint move."""
+
+    def __call__(self, question: str, moves: Moves) -> float:
+        return float(Key.of(0).derive("chance", question, *moves.values()).numpy().normal())
 
 
 @cache
@@ -391,3 +407,54 @@ def _() -> Finding:
 
 
 FEW = {"curriculum.prompts": 1, "rollout.samples": 2}
+
+
+def earned_and_steps(pupil: Pupil, player: Player) -> tuple[list[list[float]], list[list[float]]]:
+    """What a player's team earns in unseen scenarios, and its steps, under three keys."""
+    parts = pupil.parts
+    asked = [Assignment(parts.task.scenario("eval", number), 1, parts.decoding) for number in range(24)]
+    made = [run_async(player.play(asked, key=Key.of(seed).derive("unseen"))) for seed in range(3)]
+    earned = [[RETURNS.get(one)["alice"] for one in row] for row in made]
+    return earned, [[float(len(PROPOSED.get(one))) for one in row] for row in made]
+
+
+@claim(
+    "So it is with a language model: after lessons the shipped one earns more in unseen scenarios, and in fewer steps, "
+    "with a critic of its own logged play than without, than where chance refuses, and than where only moves of a "
+    "wrong form are proposed anew; under each of three keys.",
+    "derived",
+    slow=True,
+)
+def _() -> Finding:
+    pupil = after_lessons(READ, SMALL, TAUGHT, {"curriculum.prompts": 4}, steps=120).run(1)
+    memory: Any = pupil.parts.hooks.memories["LoggedCritic"]
+    own = Critic(fitted(np.array(memory["inputs"]), np.array(memory["returns"]), 1e-3))
+    plain = pupil.parts.player
+    players = [*(AdvisedPlayer(plain, one) for one in (own, Chance(()), Physical(()))), plain]
+    judged, *others = (earned_and_steps(pupil, player) for player in players)
+    least, errors = math.inf, list[float]()
+    for other in others:
+        for place, sign in ((0, 1), (1, -1)):
+            gaps = sign * (np.array(judged[place]) - np.array(other[place]))
+            least = min(least, *gaps.mean(axis=1).tolist())
+            errors.append(float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(gaps.size))))
+    earned, steps = ([round(float(np.mean(one[place])), 3) for one in (judged, *others)] for place in range(2))
+    saw = say(earned=str(earned), steps=str(steps), least=least, least_errors=min(errors))
+    return Finding(least > 0 and min(errors) > 2, saw)
+
+
+def seen(run: ShippedRun) -> dict[str, float]:
+    """Proposals that were refused once there was a critic, and what was earned."""
+    last = [*run.results[-1].trajectories, *run.results[-1].discarded]
+    tried = [len(said) for one in last for row in PROPOSED.get(one) for said in row.values()]
+    return {"refused": fmean(tried) - 1, "earned": fmean(RETURNS.get(one)["alice"] for one in last)}
+
+
+claim.shipped(
+    READ,
+    "hooks",
+    first={"recipe": "sft", "steps": 60, "update.lr": 0.003, "task": TAUGHT},
+    settings={"curriculum.prompts": 2},
+    steps=2,
+    sees=seen,
+)
