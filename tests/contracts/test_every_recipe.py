@@ -63,6 +63,7 @@ TAUGHT = (
     "mmedagent-rl",
     "mobile-r1-steps",
     "mrag",
+    "read-advantage-feedback",
     "reagent-v",
     "reagent-v-dpo",
     "reagent-v-grpo",
