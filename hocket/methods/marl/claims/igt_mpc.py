@@ -422,7 +422,7 @@ def counted(world: Lanes, state: Mapping[str, Array], car: int, case: Array, tol
 
 @claim(
     "A plan at any speed is the cheapest of all that are tried, counted step by step, braking where all meet; of ten "
-    "thousand accelerations the cheapest saves a hundredth more on average."
+    "thousand accelerations the cheapest costs less than a hundredth less on average."
 )
 def _() -> Finding:
     world, solver, wrong, under, braked = lanes(4), InteractionValue(hidden=3), 0.0, 0.0, 0
