@@ -332,7 +332,7 @@ class TeamLookup(Lookup):
             160,
             lambda scenario, rng: _Beginners(self, scenario, rng).talks(),
             talks=TALKS,
-            then=lambda recipe: {"curriculum.prompts": 8, "steps": 16, "update.lr": 5e-4},
+            then=lambda recipe: {"curriculum.prompts": 8, "steps": 8, "update.lr": 5e-4},
         )
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:

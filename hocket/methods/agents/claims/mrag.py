@@ -382,10 +382,10 @@ def _() -> Finding:
     return Finding(holds, say(wrong=str(dict(wrong)), reasoned=reasoned, tried_again=again))
 
 
-@claim("It ships with its own workflow and, after lessons, 16 steps of 8 questions at 5e-4.")
+@claim("It ships with its own workflow and, after lessons, 8 steps of 8 questions at 5e-4.")
 def _() -> Finding:
     then = dict(TeamLookup().lessons.then(MRAG))
-    holds = MRAG.workflow == "coordinated" and then == {"curriculum.prompts": 8, "steps": 16, "update.lr": 5e-4}
+    holds = MRAG.workflow == "coordinated" and then == {"curriculum.prompts": 8, "steps": 8, "update.lr": 5e-4}
     return Finding(holds, say(then=str(then)))
 
 
