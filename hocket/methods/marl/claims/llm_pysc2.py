@@ -1,0 +1,311 @@
+"""LLM-PySC2's claims."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.environments.command import FOES, Command, Commands
+from hocket.environments.joint.skirmish import Skirmish
+from hocket.environments.orders import ORDERS, Argument, Order, legal, read, refusal
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.teams import interval
+from hocket.tasks.command import CommandTask, beginner, from_name
+from hocket.testing import Part, rehearse
+from hocket.types import Message, Scenario
+
+claim = Claims("llm-pysc2", "arXiv:2411.05348")
+GROUND = Skirmish(4, 3, size=7, radio=3, hops=1, spread=2, strength=3)
+WORLD = Commands(GROUND, groups=2)
+
+
+def _moments(world: Commands = WORLD, count: int = 4) -> Iterator[Command]:
+    """Battles at moments of beginners' play, each to its end."""
+    for seed in range(count):
+        environment, rng = world.make(Scenario("battle")), Key.of(seed).numpy()
+        environment.reset(Key.of(seed))
+        while environment.acting:
+            yield environment
+            environment.act({agent: beginner(environment, agent, rng) for agent in environment.acting})
+
+
+@claim("Every legal order is read from its own text as itself, also among words and others; it is never refused.")
+def _() -> Finding:
+    tried, wrong, names = 0, 0, set()
+    for environment in _moments():
+        for agent in environment.acting:
+            picture = environment.picture(agent)
+            orders = list(legal(picture))
+            tried += len(orders)
+            names |= {order.name for order in orders}
+            wrong += sum(read(order.text).orders != (order,) for order in orders)
+            wrong += sum(refusal(order, picture) is not None for order in orders)
+            together = "Actions:\n\tTeam 1 < 3:\n" + "\n".join(f"\t\t{order.text} so (a, b)" for order in orders)
+            wrong += read(together).orders != tuple(orders) or len(set(orders)) != len(orders)
+    return Finding(wrong == 0 and names == set(ORDERS), say(orders=tried, wrong=wrong, kinds=len(names)))
+
+
+def _possible(environment: Command, order: Order, agent: str) -> bool:
+    """Whether an order can be carried out, by the arrays of the game alone."""
+    course, ground = environment.course, environment.world.ground
+    own = [number for number in environment.world.group(agent) if course.health[0, number] > 0]
+    known = {n for n in range(ground.count, ground.count + ground.foes) if course.knows()[0, own, n].any()}
+    mine = {number + 1 for number in own}
+    foes = {FOES + 1 + number - ground.count for number in known if course.health[0, number] > 0}
+    forms: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(("No_Operation", "Stop", "Hold_Position"), ()),
+        **dict.fromkeys(("Move_Screen", "Attack_Screen"), ("cell",)),
+        "Attack_Unit": ("foe",),
+        "Select_Unit_Hold_Position": ("mine",),
+        **dict.fromkeys(("Select_Unit_Move_Screen", "Select_Unit_Attack_Screen"), ("mine", "cell")),
+        "Select_Unit_Attack_Unit": ("mine", "foe"),
+    }
+    form = forms.get(order.name)
+    if form is None or len(form) != len(order.arguments):
+        return False
+
+    def fits(kind: str, given: Argument) -> bool:
+        if kind == "cell":
+            return not isinstance(given, int) and min(given) >= 0 and max(given) < ground.size
+        return given in (mine if kind == "mine" else foes)
+
+    return all(fits(kind, given) for kind, given in zip(form, order.arguments, strict=True))
+
+
+def _anything(size: int) -> list[Order]:
+    """Orders that have the form of one: all names and some that are none, with all sorts of arguments."""
+    tags = (0, 1, 2, 3, 4, 5, FOES, FOES + 1, FOES + 2, FOES + 3, FOES + 4, 0xFFFF)
+    cells = ((0, 0), (size - 1, 0), (size, 0), (0, size), (-1, 2), (3, size - 1))
+    some: list[tuple[Argument, ...]] = [(), *((one,) for one in (*tags, *cells))]
+    some += [(tag, other) for tag in tags for other in (*tags, *cells)]
+    some += [((0, 0), 1), ((0, 0), (1, 1)), (1, FOES + 1, (0, 0))]
+    return [
+        Order(name, arguments) for name in (*ORDERS, "Fly", "attack_unit", "Build_Pylon_Screen") for arguments in some
+    ]
+
+
+@claim("What is illegal by the arrays of the game is refused and counted with a reason, and nobody does it.")
+def _() -> Finding:
+    tried, wrong, refused = 0, 0, 0
+    for environment in itertools.islice(_moments(count=3), 0, None, 3):
+        for agent in environment.acting:
+            picture = environment.picture(agent)
+            for order in _anything(GROUND.size):
+                possible = _possible(environment, order, agent)
+                wrong += possible != (refusal(order, picture) is None) or possible != (order in _legal(picture))
+                tried, refused = tried + 1, refused + (not possible)
+    environment = WORLD.make(Scenario("battle"))
+    environment.reset(Key.of(1))
+    first, second = environment.agents
+    before = list(environment.orders)
+    said = "<Fly()> <Move_Screen([7, 0])> <Attack_Unit(0x11)> <Select_Unit_Stop(0x1)> <Stop(1)> "
+    said += "<Select_Unit_Move_Screen(0x3, [0, 0])>"
+    environment.act({first: said, second: "I wait."})
+    told = [line for line in environment.observe(first).text.splitlines() if line.startswith("Refused: ")]
+    kept = environment.orders == before and environment.illegal == {first: 6, second: 1}
+    named = all(
+        text in line for text, line in zip(["<Stop(1)>", "Fly", "[7, 0]", "0x11", "Select", "0x3"], told, strict=True)
+    )
+    silent = "Refused: there was no order" in environment.observe(second).text
+    environment.act({first: "<Stop()>", second: "<No_Operation()>"})
+    gone = "Refused" not in environment.observe(first).text and environment.illegal == {first: 6, second: 1}
+    return Finding(
+        wrong == 0 and refused > 1000 and tried - refused > 150 and kept and named and silent and gone,
+        say(tried=tried, refused=refused, wrong=wrong, kept=kept, named=named, silent=silent),
+    )
+
+
+@cache
+def _legal(picture: Any) -> frozenset[Order]:
+    return frozenset(legal(picture))
+
+
+_SHOWN = re.compile(
+    r"^(Own|Ally|Enemy): (\w+) (0x\w+) at \[(\d+), (\d+)\], health (\d+)/(\d+)(?:, distance (\d+))?(, told)?"
+)
+
+
+@claim("A commander is shown all units that its soldiers see or were told of, as they are, and nothing else.")
+def _() -> Finding:
+    wrong, lines, told = 0, 0, 0
+    for environment in _moments():
+        course, n = environment.course, GROUND.count
+        for agent in environment.acting:
+            own = [number for number in environment.world.group(agent) if course.health[0, number] > 0]
+            should = set()
+            for unit in range(n + GROUND.foes):
+                if course.health[0, unit] == 0 or not course.knows()[0, own, unit].any():
+                    continue
+                mine, seen = unit in own, bool(course.sees()[0, own, unit].any())
+                row, column = course.place[0, unit].tolist()
+                far = min(int(np.abs(course.place[0, one] - course.place[0, unit]).max()) for one in own)
+                should.add((
+                    "Own" if mine else "Ally" if unit < n else "Enemy",
+                    "Soldier" if unit < n else "Foe",
+                    hex(unit + 1 if unit < n else unit - n + FOES + 1),
+                    str(row),
+                    str(column),
+                    str(course.health[0, unit]),
+                    str(GROUND.health if unit < n else GROUND.strength),
+                    None if mine else str(far),
+                    None if seen else ", told",
+                ))  # fmt: skip
+            text = environment.observe(agent).text
+            shown = {found.groups() for line in text.splitlines() if (found := _SHOWN.match(line))}
+            wrong += shown != should or f"Time: {environment.steps}" not in text
+            wrong += any(f"{environment.orders[one].text}" not in text for one in own)
+            lines, told = lines + len(shown), told + sum(one[-1] is not None for one in shown)
+    notes = Commands(GROUND, groups=2, knowledge=True).make(Scenario("battle"))
+    kinds = all(
+        f"\n{kind}: hits a unit within 2 cells" in notes.observe("commander_1").text for kind in ("Soldier", "Foe")
+    )
+    return Finding(wrong == 0 and told > 0 and kinds, say(wrong=wrong, units=lines, told=told, notes=kinds))
+
+
+def _opened(world: Commands, places: list[list[int]], health: list[int] | None = None) -> Command:
+    """A battle whose units stand in these cells, soldiers first."""
+    environment = world.make(Scenario("battle"))
+    environment.reset(Key.of(0))
+    environment.course.place[0] = places
+    if health is not None:
+        environment.course.health[0] = health
+    return environment
+
+
+@claim(
+    "Orders do what they say: moving hits nobody, attacking a place hits on the way, a foe is hunted, holding stays."
+)
+def _() -> Finding:
+    one = Commands(Skirmish(1, 1, size=9, sight=3, reach=1, strength=9, health=9), pace=1)
+    near = [[4, 2], [4, 4]]
+
+    def done(order: str, *places: list[int], steps: int = 1) -> tuple[list[int], int]:
+        environment = _opened(one, list(places))
+        for _ in range(steps):
+            environment.act({"commander_1": order if environment.steps == 0 else "<No_Operation()>"})
+        return environment.course.place[0, 0].tolist(), int(environment.course.health[0, 1])
+
+    found = {
+        "idle": done("<Stop()>", *near) == ([4, 3], 9),  # goes for the foe that it sees
+        "blind": done("<Stop()>", [4, 0], [4, 8]) == ([4, 0], 9),
+        "hold": done("<Hold_Position()>", *near) == ([4, 2], 9),
+        "hold hits": done("<Hold_Position()>", *near, steps=2) == ([4, 2], 8),  # the foe has come
+        "move": done("<Move_Screen([4, 0])>", [4, 3], [4, 4]) == ([4, 2], 9),
+        "move along the longer way": done("<Move_Screen([6, 3])>", [3, 2], [8, 8]) == ([4, 2], 9),
+        "move, of equals along the row": done("<Move_Screen([4, 3])>", [3, 2], [8, 8]) == ([3, 3], 9),
+        "arrive, then idle": done("<Move_Screen([4, 3])>", *near, steps=2)[1] == 8,
+        "attack a place": done("<Attack_Screen([4, 0])>", [4, 3], [4, 4]) == ([4, 3], 8),
+        "attack a place, nobody there": done("<Attack_Screen([4, 0])>", [4, 2], [8, 8]) == ([4, 1], 9),
+        "hunt": done("<Attack_Unit(0x11)>", *near) == ([4, 3], 9),
+        "hit": done("<Attack_Unit(0x11)>", [4, 3], [4, 4]) == ([4, 3], 8),
+    }
+    return Finding(all(found.values()), say(**{key.replace(" ", "_"): value for key, value in found.items()}))
+
+
+@claim("An order is to all of a group or to whom it selects, lasts until the next, and ends when its foe is gone.")
+def _() -> Finding:
+    ground = Skirmish(4, 2, size=9, sight=8, reach=8, spread=2, strength=3)
+    cells = [[0, 0], [2, 0], [4, 0], [6, 0], [0, 8], [1, 8]]
+    world = Commands(ground, groups=2, pace=1)
+    environment = _opened(world, cells)
+    said = "<Move_Screen([8, 8])> <Select_Unit_Attack_Unit(0x2, 0x12)>"
+    environment.act({"commander_1": said, "commander_2": "<Attack_Unit(0x12)>"})
+    orders = [order.text for order in environment.orders]
+    shared = orders == ["<Move_Screen([8, 8])>", *["<Attack_Unit(0x12)>"] * 3]
+    hit = environment.course.health[0, 4:].tolist() == [3, 0]
+    environment.act(dict.fromkeys(environment.acting, "<No_Operation()>"))
+    idle = [order.text for order in environment.orders] == ["<Move_Screen([8, 8])>", *["<Stop()>"] * 3]
+    after = environment.course.health[0, 4:].tolist() == [0, 0]
+    return Finding(shared and hit and idle and after, say(shared=shared, hit=hit, idle=idle, after=after))
+
+
+@claim("Commanders with a soldier left are asked side by side, in one round, and the game waits for all of them.")
+def _() -> Finding:
+    world = Commands(GROUND, groups=3)
+    task = from_name("command:4v3", {"groups": "3", "size": "7", "spread": "2", "length": "8"})
+    rounds: list[int] = []
+    waiting: list[asyncio.Event] = []
+
+    async def asked(messages: tuple[Message, ...]) -> str:
+        if not waiting:
+            waiting.append(asyncio.Event())
+            rounds.append(0)
+            asyncio.get_running_loop().call_later(0.05, lambda: waiting.pop().set())
+        rounds[-1] += 1
+        await waiting[-1].wait()
+        return "<Hold_Position()>"
+
+    parts = dict.fromkeys(world.agents, Part(asked))
+    (trajectory,) = rehearse(task.workflow, task.scenario("train", 0), parts)
+    most = [3] * len(rounds)
+    each = {agent: sum(turn.agent == agent for turn in trajectory.turns) for agent in world.agents}
+    fair = rounds[0] == 3 and all(got <= full for got, full in zip(rounds, most, strict=True))
+    return Finding(fair and sum(rounds) == len(trajectory.turns), say(rounds=rounds, turns=list(each.values())))
+
+
+@claim("A message reaches its commander alone and a channel those who listen, with the next question and once.")
+def _() -> Finding:
+    world = Commands(GROUND, groups=4)
+    environment = world.make(Scenario("battle"))
+    environment.reset(Key.of(0))
+    one, two, three, _ = world.agents
+    quiet = dict.fromkeys(world.agents, "<No_Operation()>")
+    environment.act({**quiet, three: "<ListenTo(West)> <No_Operation()>", one: "<ListenTo(West)> <No_Operation()>"})
+    said = f"<Stop()> <MessageTo({two}, '''go\n  north''')> <MessageTo(West, '''hold <Stop()> [1, 2]''')>"
+    environment.act({**quiet, one: said})
+    heard = [environment.picture(agent).heard for agent in world.agents]
+    right = heard == [(), (f"From {one}: go north",), (f"From West, {one}: hold <Stop()> [1, 2]",), ()]
+    shown = f"From {one}: go north" in environment.observe(two).text
+    clean = environment.illegal == dict.fromkeys(world.agents, 0)
+    environment.act({**quiet, two: f"<Stop()> <MessageTo({two}, '''me''')>"})
+    later = [environment.picture(agent).heard for agent in world.agents] == [(), (f"From {two}: me",), (), ()]
+    mute = Commands(GROUND, groups=4, talking=False).make(Scenario("battle"))
+    mute.act({**quiet, one: said})
+    silent = not any(mute.picture(agent).heard for agent in world.agents)
+    return Finding(
+        right and shown and clean and later and silent,
+        say(right=right, shown=shown, counted=clean, once=later, silent=silent),
+    )
+
+
+def _won(task: CommandTask, orders: Any, seeds: int = 100) -> list[float]:
+    world = task.workflow.world
+    found = []
+    for seed in range(seeds):
+        environment, rng = world.make(Scenario("battle")), Key.of(seed).numpy()
+        assert isinstance(environment, Command)
+        environment.reset(Key.of(seed))
+        while environment.acting:
+            environment.act({agent: orders(environment, agent, rng) for agent in environment.acting})
+        found.append(float(environment.won))
+    return found
+
+
+@claim(
+    "Orders decide the battle: gathering and then hitting the weakest wins more than no orders, and than a beginner."
+)
+def _() -> Finding:
+    def gather(environment: Command, agent: str, rng: Any) -> str:
+        picture = environment.picture(agent)
+        if picture.enemies:
+            weakest = min(picture.enemies, key=lambda foe: (foe.health, foe.distance))
+            return Order("Attack_Unit", (weakest.tag,)).text
+        return Order("Move_Screen", (((picture.size[0] // 2), 0),)).text
+
+    task = from_name("command:3v3", {})
+    won = {
+        "gathering": _won(task, gather),
+        "no_orders": _won(task, lambda environment, agent, rng: Order("No_Operation").text),
+        "beginner": _won(task, beginner),
+    }
+    lead = [interval(np.subtract(won["gathering"], won[other]).tolist())[0] for other in ("no_orders", "beginner")]
+    return Finding(
+        min(lead) > 0, say(**{name: float(np.mean(each)) for name, each in won.items()}, least_lead=min(lead))
+    )
