@@ -36,6 +36,7 @@ TEACHING = [
     "code",
     "sql",
     "screens",
+    "command:3v3?length=6",
     "calculator?turns=5&listed=false",
 ]
 
