@@ -322,7 +322,8 @@ def _() -> Finding:
     task, scores = task_of("advised_carry?team=3"), []
     for number in range(4):
         made = episode(AdvantageFeedback(agents=3), task.scenario("train", number), planner(number))
-        scores.append((float(made.scores["reward"].value), RETURNS.get(made)))
+        team: Any = made.scores["reward"].value
+        scores.append((float(team), RETURNS.get(made)))
     shares = all(abs(score - one) < 1e-12 for score, paid in scores for one in paid.values())
     return Finding(wrong == 0 and moved > 5 and shares and max(score for score, _ in scores) > 0, say(wrong=wrong))
 
@@ -537,6 +538,9 @@ def seen(run: ShippedRun) -> dict[str, float]:
     tried = [len(said) for one in last for row in PROPOSED.get(one) for said in row.values()]
     return {"refused": fmean(tried) - 1, "earned": fmean(RETURNS.get(one)["alice"] for one in last)}
 
+
+claim.spares("read-advantage-feedback: hooks.0.keep = 800000", "no run of a sensible length logs so many steps")
+claim.spares("0.00025 -> 0.01", "a rate for after the lessons, where neither recipe nor user states one")
 
 claim.shipped(
     READ,
