@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 from hocket.core.keys import Key
@@ -29,6 +30,7 @@ from hocket.methods.search.webpilot import (
     Rules,
     Seen,
     Step,
+    acted_on,
     backed_up,
     listed,
     move_of,
@@ -413,6 +415,25 @@ def _() -> Finding:
     return Finding(
         wrong == 0 and shares == [0.5, 1.0, 1.0, 0.0] and later and alone, say(wrong=wrong, shares=str(shares))
     )
+
+
+@claim("A move is the last line of a reply; it is about the listed thing that it numbers and what is typed there.")
+def _() -> Finding:
+    page = "Do it.\n1 button One\n12 field name\nLegal moves: click 1"
+    cases = {
+        "click 1": ("click 1", "button One"),
+        "I think.\n  Click 12. \n\n": ("click 12.", "field name"),
+        "type 12 Jo Ann": ("type 12 jo ann", "field name jo ann"),
+        "click 7": ("click 7", "click 7"),
+        "say 1": ("say 1", "say 1"),
+        "  ": ("", ""),
+    }
+    wrong = 0
+    for text, due in cases.items():
+        turn: Any = SimpleNamespace(text=text, prompt=[{"content": "x"}, {"content": page}])
+        wrong += (move_of(turn), acted_on(turn)) != due
+    things = listed(page) == {"1": "button One", "12": "field name"} and listed("Nothing.") == {}
+    return Finding(wrong == 0 and things, say(wrong=wrong))
 
 
 class Mute(Judge):
