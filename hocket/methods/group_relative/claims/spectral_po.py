@@ -127,4 +127,9 @@ def _() -> Finding:
     return Finding(holds, f"chains of 2, 3, 4 steps: {figures}")
 
 
-claim.shipped(SPECTRAL_PO, "shaping")
+claim.shipped(
+    SPECTRAL_PO,
+    "shaping",
+    settings={"judge": "nano"},
+    sees=lambda run: {"questions to the judge": run.mean("judge/questions")},
+)
