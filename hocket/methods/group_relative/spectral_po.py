@@ -151,5 +151,6 @@ SPECTRAL_PO = GRPO.but(
         "constants": "shaping.0.slope beta = 5 and shaping.0.threshold gamma = 0.5: the paper's are not known",
         "other groups": "unchanged to the last bit",
     },
+    note="without --judge steps are equations checked by rule",
     shaping=(StepScores(slope=5.0, threshold=0.5),),
 )

@@ -127,9 +127,4 @@ def _() -> Finding:
     return Finding(holds, f"chains of 2, 3, 4 steps: {figures}")
 
 
-claim.shipped(
-    SPECTRAL_PO,
-    "shaping",
-    settings={"judge": "nano"},
-    sees=lambda run: {"questions to the judge": run.mean("judge/questions")},
-)
+claim.shipped(SPECTRAL_PO, "shaping")
