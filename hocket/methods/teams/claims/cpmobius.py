@@ -442,10 +442,11 @@ def _() -> Finding:
     return Finding(off < 1e-6 and groups > 0 and pulled < 1e-12, say(off_by=off, groups=groups, pulled=pulled))
 
 
-for one in ("1 - self.momentum -> 1 + self.momentum", "1 - self.momentum -> 1"):
-    claim.spares(one, "both sums are counted alike, and it is their ratio that is read")
-for one in ("epsilon = 4e-07", "epsilon = 0.0", "ddof = 40"):
-    claim.spares(f"cpmobius: credit.own.{one}", "read by whitening alone, which is off")
+claim.spares("1 - self.momentum -> 1 + self.momentum", "both sums are counted alike, and their ratio is read")
+claim.spares("1 - self.momentum -> 1", "both sums are counted alike, and their ratio is read")
+claim.spares("cpmobius: credit.own.epsilon = 4e-07", "read by whitening alone, which is off")
+claim.spares("cpmobius: credit.own.epsilon = 0.0", "read by whitening alone, which is off")
+claim.spares("cpmobius: credit.own.ddof = 40", "read by whitening alone, which is off")
 claim.spares("cpmobius: regularisers.0.horizon = 5120", "no length divides this aggregate")
 
 claim.shipped(CPMOBIUS, without={"rollout.low": 0.0, "rollout.high": 1.0}, trains=("player",))
