@@ -58,6 +58,8 @@ def _() -> Finding:
 
 claim.spares("tool-star: objective.members.3.top = 40.0", "best and worst answers are pairs without advantages")
 claim.spares("tool-star: objective.members.3.lone = True", "best and worst answers are pairs without advantages")
+claim.spares("tool-star: objective.members.3.measure.alpha = 20.0", "read by the alpha divergence alone")
+claim.spares("tool-star: objective.members.3.measure.alpha = 0.0", "read by the alpha divergence alone")
 claim.spares("tool-star: objective.members.0.horizon = 5120", "no length divides this aggregate")
 claim.spares("tool-star: objective.members.1.horizon = 5120", "no length divides this aggregate")
 claim.spares("tool-star: objective.members.2.horizon = 5120", "no length divides this aggregate")

@@ -161,7 +161,10 @@ def _() -> Finding:
     return below(1e-12, off=off)
 
 
-@claim("With the learned rest there are fewer crashes at the same look ahead, on every seed; a long look needs it not.")
+@claim(
+    "With the learned rest there are fewer crashes at the same look ahead, on every seed; a long look needs it not.",
+    slow=True,
+)
 def _() -> Finding:
     learned, alone = [], float(crossing(8).driving(crossing(8).free)[1].mean())
     far = Crossing(8, look=4)
@@ -449,7 +452,8 @@ def _() -> Finding:
 
 @claim(
     "At any place and speed too there are fewer crashes with the learnt rest at the same look, on every seed; looking "
-    "far there are none."
+    "far there are none.",
+    slow=True,
 )
 def _() -> Finding:
     world, learnt, far = Lanes(8, cases=200), [], Lanes(8, look=3, cases=200)

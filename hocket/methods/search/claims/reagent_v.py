@@ -31,6 +31,7 @@ from hocket.methods.search.reagent_v import (
     read_grade,
     read_revision,
 )
+from hocket.rollout.selected import Selected
 from hocket.tasks.clips import STANCES, Clips, answer_question, picked, relevance, shown
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
@@ -309,6 +310,25 @@ def _() -> Finding:
         best, least = some.index(max(some)), some.index(min(some))
         pairs &= sorted(moved) == sorted({best, least}) and gap(ours, plain) == 0
     return below(1e-9, pairs, off_by_hand=worst)
+
+
+@claim(
+    "Each recipe plays `ClipAgent` and teaches the answerer alone; imitated are, of a question's 8 episodes, those "
+    "whose answer would stand without another look.",
+    "derived",
+)
+def _() -> Finding:
+    held, taught = 0, list[set[str]]()
+    for recipe in (REAGENT_V, REAGENT_V_DPO, REAGENT_V_GRPO):
+        held += recipe.workflow == ClipAgent.name
+        policies = {role: recipe.cast.policy(role) for role in ClipAgent.roles}
+        names = tuple(dict.fromkeys(str(name) for name in policies.values()))
+        learning = recipe.cast.learning(names, 1)
+        taught.append({role for role, policy in policies.items() if policy in learning})
+    rollout = REAGENT_V.rollout
+    assert isinstance(rollout, Selected)
+    same = rollout.least == ClipAgent().enough == ENOUGH and rollout.samples == 8
+    return Finding(held == 3 and taught == [{"answerer"}] * 3 and same, say(least=rollout.least, recipes=held))
 
 
 def seen(run: ShippedRun) -> dict[str, float]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 from hocket.core.keys import Key
@@ -18,13 +19,18 @@ from hocket.environments.miniwob import MiniWoB
 from hocket.environments.protocol import Observation, World
 from hocket.environments.solitary import Solitary
 from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.wizard import NAMES, PAGE, Wizards
 from hocket.methods.search.webpilot import (
     WEBPILOT,
+    Asked,
     Branching,
     Errand,
+    Opinion,
     PageSearch,
     Rules,
     Seen,
+    Step,
+    acted_on,
     backed_up,
     listed,
     move_of,
@@ -46,63 +52,6 @@ from hocket.workflows.player import TextPlayer
 from hocket.workflows.team import Actor
 
 claim = Claims("webpilot", "arXiv:2408.15978")
-NAMES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew")
-
-
-class Wizard(Solitary):
-    """Pages one after the other: on each one of six links is right, which the request names, and each leads on.
-
-    A submit button comes last and pays 1 where all were right.
-    """
-
-    def __init__(self, world: Wizards, scenario: Scenario) -> None:
-        super().__init__(world.limit)
-        draw = Key.of(scenario.seed).derive("wizard").numpy()
-        self.pages = [draw.permutation(len(NAMES))[:6] for _ in range(world.pages)]
-        self.right = [int(draw.integers(6)) for _ in range(world.pages)]
-        self._begin()
-
-    def _begin(self) -> None:
-        self.page, self.good, self.sent = 0, True, False
-
-    @property
-    def done(self) -> bool:
-        return self.sent
-
-    def _links(self) -> tuple[str, ...]:
-        if self.page == len(self.pages):
-            return ("button Submit",)
-        return tuple(f"link {NAMES[one]}" for one in self.pages[self.page])
-
-    def _moves(self) -> tuple[str, ...]:
-        return tuple(f"click {number}" for number, _ in enumerate(self._links(), start=1))
-
-    def _seen(self) -> Observation:
-        words = [NAMES[page[right]] for page, right in zip(self.pages, self.right, strict=True)]
-        lines = [f"{number} {link}" for number, link in enumerate(self._links(), start=1)]
-        return Observation("\n".join([f"Choose {', '.join(words)} and click Submit.", *lines]))
-
-    def _make(self, move: str) -> float:
-        place = int(move.split()[1]) - 1
-        if self.page == len(self.pages):
-            self.sent = True
-            return float(self.good)
-        self.good &= place == self.right[self.page]
-        self.page += 1
-        return 0.0
-
-
-@dataclass(frozen=True)
-class Wizards:
-    """Wizards of so many pages."""
-
-    pages: int = 8
-    limit: int = 40
-    agents: tuple[str, ...] = ("player",)
-    name: str = "wizard"
-
-    def make(self, scenario: Scenario) -> Wizard:
-        return Wizard(self, scenario)
 
 
 Explorer = Callable[[Request], str]
@@ -181,47 +130,6 @@ def _() -> Finding:
     short, long = compared(Wizards(3), 0.5, 60), compared(Wizards(8), 0.5, 240)
     ahead = [found["webpilot"] - max(found["one tree"], found["greedy"]) for found in (short, long)]
     return Finding(min(ahead) > 0.2, say(pages_3=short, pages_8=long))
-
-
-PAGE = """<!DOCTYPE html><html><body><div id="query"></div><div id="area"></div><script>
-  let word = 1;
-  Math.seedrandom = (seed) => {
-    word = 1;
-    for (const c of String(seed)) word = (word * 31 + c.charCodeAt(0)) % 2147483647;
-  };
-  const draw = (n) => { word = (word * 48271) % 2147483647; return word % n; };
-  const names = ["ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew"];
-  var WOB_DONE_GLOBAL = false, WOB_RAW_REWARD_GLOBAL = 0;
-  const by = (name) => document.getElementById(name);
-  let pages = [], right = [], good = true;
-  const show = (page) => {
-    by("area").innerHTML = "";
-    const add = (text, then) => {
-      const button = document.createElement("button");
-      button.textContent = text;
-      button.onclick = then;
-      by("area").append(button);
-    };
-    if (page === pages.length)
-      return add("Submit", () => { WOB_DONE_GLOBAL = true; WOB_RAW_REWARD_GLOBAL = good ? 1 : -1; });
-    pages[page].forEach((name, place) => add(name, () => { good &&= place === right[page]; show(page + 1); }));
-  };
-  window.core = {
-    cover_div: true,
-    startEpisodeReal() {
-      WOB_DONE_GLOBAL = false; WOB_RAW_REWARD_GLOBAL = 0; good = true; pages = []; right = [];
-      for (let page = 0; page < 5; page++) {
-        const left = [...names], some = [];
-        while (some.length < 6) some.push(left.splice(draw(left.length), 1)[0]);
-        pages.push(some); right.push(draw(6));
-      }
-      const words = pages.map((some, page) => some[right[page]]);
-      by("query").textContent = `Choose ${words.join(", ")} and click Submit.`;
-      show(0);
-    },
-    getUtterance: () => by("query").textContent,
-  };
-</script></body></html>"""
 
 
 @claim(
@@ -479,6 +387,91 @@ def _() -> Finding:
     wrong = [task for task, parts in cases.items() if split(task) != parts]
     named = wanted('Enter the name "Jo Ann"') == {"jo", "ann"} and wanted("click Submit") == {"submit"}
     return Finding(not wrong and named, f"wrong: {wrong}")
+
+
+def _step(part: str, acted: Sequence[str], changed: bool, coming: str = "button other") -> Step:
+    before, after = "Do it.\n1 button one", "Do it.\n1 button two" if changed else "Do it, please.\n1 button one"
+    return Step(task="all", part=part, acted=tuple(acted), before=before, after=after, coming=coming)
+
+
+@claim("The rules' opinion of a move is by hand; a subtask that failed is tried once more, then after the next one.")
+def _() -> Finding:
+    both = 'choose "ash oak"'
+    cases = {
+        _step(both, ["link oak", "link ash"], True): Opinion(1.0, 1.0, True, "it is what was asked"),
+        _step(both, ["link ash"], True, "link oak"): Opinion(0.5, 0.5, False, "it is what was asked"),
+        _step(both, ["link ash", "link fir"], True): Opinion(0.25, 0.0, False, "it changed the page"),
+        _step(both, ["link oak", "link ash", "link fir"], True): Opinion(0.5, 0.0, False, "it changed the page"),
+        _step(both, ["link oak", "link ash"], False, "ash and oak"): Opinion(0.5, 1.0, False, "nothing changed"),
+        _step("click it", ["link fir"], True): Opinion(1.0, 1.0, True, "it is what was asked"),
+    }
+    found = Rules().opinions(list(cases))
+    wrong = sum(one != due for one, due in zip(found, cases.values(), strict=True))
+    shares = [share(both, "ASH, #3"), share(both, "an oak; an ash"), share("click on it", ""), share("pick ash", "")]
+    parts = ("one", "two", "three")
+    refined = [Rules().refined("all", parts, (), times) for times in (1, 2, 3)]
+    later = refined == [parts, ("two", "one", "three"), ("two", "one", "three")]
+    alone = Rules().refined("all", ("one",), (), 2) == ("one",)
+    return Finding(
+        wrong == 0 and shares == [0.5, 1.0, 1.0, 0.0] and later and alone, say(wrong=wrong, shares=str(shares))
+    )
+
+
+@claim("A move is the last line of a reply; it is about the listed thing that it numbers and what is typed there.")
+def _() -> Finding:
+    page = "Do it.\n1 button One\n12 field name\nLegal moves: click 1"
+    cases = {
+        "click 1": ("click 1", "button One"),
+        "I think.\n  Click 12. \n\n": ("click 12.", "field name"),
+        "type 12 Jo Ann": ("type 12 jo ann", "field name jo ann"),
+        "click 7": ("click 7", "click 7"),
+        "say 1": ("say 1", "say 1"),
+        "  ": ("", ""),
+    }
+    wrong = 0
+    for text, due in cases.items():
+        turn: Any = SimpleNamespace(text=text, prompt=[{"content": "x"}, {"content": page}])
+        wrong += (move_of(turn), acted_on(turn)) != due
+    things = listed(page) == {"1": "button One", "12": "field name"} and listed("Nothing.") == {}
+    return Finding(wrong == 0 and things, say(wrong=wrong))
+
+
+class Mute(Judge):
+    """Says these in turn, None being nothing."""
+
+    def __init__(self, *answers: str | None) -> None:
+        super().__init__("mute")
+        self.left, self.asked = list(answers), list[str]()
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.asked += [one.prompt for one in questions]
+        return [Answer(self.left.pop(0)) for _ in questions]
+
+
+@claim(
+    "Where a judge says nothing the rules do, for each question apart; what it says is read line by line.", "derived"
+)
+def _() -> Finding:
+    found = {}
+    planner = Mute("1. find ash\n\n - 2) press *go*\n", None, "  \n")
+    plans = Asked(planner).plan(["all", "pick ash and pick oak", "pick fir, pick yew"])
+    found["plans"] = plans == [("find ash", "press *go*"), ("pick ash", "pick oak"), ("pick fir", "pick yew")]
+    parts = ("one", "two", "three")
+    refining = Mute("look for two\nthen three", None)
+    found["refined"] = Asked(refining).refined("all", parts, ["link fir (no)"], 1) == ("look for two", "then three")
+    found["by rule"] = Asked(refining).refined("all", parts, [], 2) == ("two", "one", "three")
+    found["told"] = "Still to do:\none\ntwo\nthree\n" in refining.asked[0] and "\nlink fir (no)\n" in refining.asked[0]
+    found["nothing tried"] = "What was tried:\nnothing\n" in refining.asked[1]
+    steps = [_step("ash", ["link oak", "link ash"], True), _step("ash", ["link fir"], False, "link ash")]
+    rules = Rules().opinions(steps)
+    crew = Mute("no", None, None, "3", "10", None, "It  helped.\nSo far.", None)
+    first, second = Asked(crew).opinions(steps)
+    found["first"] = first == Opinion(1.0, 1.0, False, "It helped. So far.")
+    found["second"] = second == Opinion(0.3, rules[1].future, rules[1].done, rules[1].reflection)
+    found["asked"] = (
+        "Acted on: link oak; link ash" in crew.asked[0] and "Next would be acted on: link ash" in crew.asked[5]
+    )
+    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
 
 
 class Scripted(Judge):

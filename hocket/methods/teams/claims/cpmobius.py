@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+import torch
+
+from hocket.core.batch import Level, Recorded
+from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench, TalkTask
 from hocket.lab.toys.rewarded import line
-from hocket.methods.teams.cpmobius import CPMOBIUS, INSTRUCTION, CoachPlayer, LearningProgress, unique_majority
+from hocket.methods.teams.cpmobius import (
+    CPMOBIUS,
+    INSTRUCTION,
+    INVENT,
+    PROBLEM,
+    SHARE,
+    CoachPlayer,
+    Invented,
+    LearningProgress,
+    WithinBand,
+    unique_majority,
+)
+from hocket.objectives.divergence import KLToReference
 from hocket.objectives.entropy import EntropyBonus
 from hocket.stages import Split
+from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
-from hocket.types import Message, Scenario
+from hocket.types import Assignment, Evaluation, Experience, Message, Scenario, Score, Trajectory
 from hocket.workflows.reply import Reply
 from hocket.workflows.team import Team
 
@@ -210,5 +229,224 @@ def _() -> Finding:
     holds = paid_on == {"train"} and asked[-1][0] == "eval" and LearningProgress() in CPMOBIUS.rewards
     return Finding(holds, say(split_the_Coach_is_paid_on=str(paid_on), the_run=asked[-1][0]))
 
+
+# ---------------------------------------------------------------- piece by piece
+
+
+@claim("An answer earns 1 where it is the one most frequent, else -1; so do ties and what is missing.", "authors' code")
+def _() -> Finding:
+    wrong, tried = 0, 0
+    for size in range(6):
+        for said in itertools.product(("a", "b", "c", None), repeat=size):
+            count = {one: said.count(one) for one in said if one is not None}
+            due = [
+                1.0 if one is not None and all(count[one] > count[other] for other in count if other != one) else -1.0
+                for one in said
+            ]
+            wrong, tried = wrong + (unique_majority(said) != due), tried + 1
+    return Finding(wrong == 0, say(wrong=wrong, tried=tried))
+
+
+@dataclass
+class Shares:
+    """Plays episodes whose shares are given, by scenario and number; notes what it was asked."""
+
+    shares: Mapping[tuple[str, int], float | None]
+    asked: list[list[tuple[str, int]]] = field(default_factory=list)
+    scored: list[Trajectory] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+
+    async def play(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
+        row = [(one.scenario.id, one.first + place) for one in assignments for place in range(one.samples)]
+        self.asked.append(row)
+        made = []
+        for name, number in row:
+            one = Trajectory(Scenario(name), [], info={"number": number})
+            share = self.shares.get((name, number), 0.0)
+            if share is None:
+                one.failure = "the player broke"
+            elif share >= 0:  # Below: the workflow says nothing.
+                SHARE.write(one, share)
+            made.append(one)
+        return made
+
+    async def score(self, trajectories: Sequence[Trajectory]) -> None:
+        self.scored += trajectories
+
+
+def _kept(rollout: WithinBand, world: Shares, count: int, more: bool, first: int = 0) -> Experience:
+    """What a step of so many assignments comes to, further ones being called n0, n1 and so on."""
+    new = itertools.count()
+
+    def further(missing: int) -> list[Assignment]:
+        world.missing.append(missing)
+        return [Assignment(Scenario(f"n{next(new)}")) for _ in range(missing)]
+
+    asked = [Assignment(Scenario(f"a{place}"), first=first) for place in range(count)]
+    rest: Any = {"ledger": None, "key": Key.of(0), "more": further if more else None}
+    return run_async(rollout.collect(asked, play=world.play, score=world.score, **rest))
+
+
+def _names(trajectories: Sequence[Trajectory]) -> list[tuple[str, int]]:
+    return [(one.scenario.id, one.info["number"]) for one in trajectories]
+
+
+@claim(
+    "Episodes are kept in whose attempts .2 to .8 were rewarded, both included, and asked on for until there are as "
+    "many as were asked, four times at most; broken ones never are.",
+    "authors' code",
+)
+def _() -> Finding:
+    found, band = {}, CPMOBIUS.rollout
+    assert isinstance(band, WithinBand)
+    shares = {("a0", 0): 0.2, ("a1", 0): 0.8, ("a2", 0): 0.19, ("a3", 0): 0.81, ("a4", 0): None, ("a5", 0): -1.0}
+    world = Shares({**shares, ("n0", 0): 0.5, ("n2", 0): 0.6, ("n3", 0): 0.4, ("n4", 0): 0.4})
+    whole = _kept(band, world, 6, more=True)
+    found["kept"] = _names(whole.trajectories) == [(name, 0) for name in ("a0", "a1", "a5", "n0", "n2", "n3")]
+    found["left"] = _names(whole.discarded) == [(name, 0) for name in ("a2", "a3", "a4", "n1")]
+    found["asked"] = [len(row) for row in world.asked] == [6, 3, 1] and world.missing == [3, 1]
+    found["told"] = whole.metrics == {"rollout/rounds": 3.0, "rollout/kept": 6 / 10}
+    found["scored"] = _names(world.scored) == [*_names(whole.trajectories), *_names(whole.discarded)]
+    again = Shares({("a0", 5): 0.5, ("a1", 4): 0.5, ("a0", 6): 0.5, ("a1", 6): 0.5})
+    afresh = _kept(band, again, 2, more=False, first=4)
+    found["asked afresh"] = again.asked == [[("a0", 4), ("a1", 4)], [("a0", 5)]]
+    found["kept afresh"] = _names(afresh.trajectories) == [("a1", 4), ("a0", 5)]
+    never = Shares({})
+    empty = _kept(band, never, 2, more=True)
+    found["four times"] = [len(row) for row in never.asked] == [2, 2, 2, 2] and empty.metrics["rollout/rounds"] == 4
+    found["with nothing what was asked first"] = _names(empty.trajectories) == [("a0", 0), ("a1", 0)]
+    found["nothing kept"] = empty.metrics["rollout/kept"] == 0 and len(empty.discarded) == 6
+    none = _kept(replace(band, empty=True), Shares({}), 2, more=True)
+    found["or none"] = not none.trajectories and len(none.discarded) == 8
+    pairs = Shares({("a0", 0): 0.5, ("a1", 1): 0.5, ("n0", 0): 0.5, ("n0", 1): 0.5})
+    two = _kept(replace(band, samples=2), pairs, 2, more=True)
+    found["two of each"] = pairs.asked[1:] == [[("n0", 0), ("n0", 1)]] and len(two.trajectories) == 4
+    over = Shares({("a0", 0): 0.5, ("a1", 0): 0.5, ("a1", 1): 0.5, ("n0", 0): 0.5, ("n0", 1): 0.5})
+    many = _kept(replace(band, samples=2), over, 2, more=True)
+    found["no more than were asked"] = _names(many.discarded) == [("n0", 1), ("a0", 1)]
+    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
+
+
+@claim("The coach is asked in the same words, whatever the task; its problem is solved 16 times afresh by the player.")
+def _() -> Finding:
+    curriculum = CPMOBIUS.curriculum
+    assert isinstance(curriculum, Invented)
+    nothing: Any = None
+    asked = curriculum(nothing, 7, 3, nothing, Key.of(0))
+    found = {"asked": [one.id for one in asked] == ["invented 7", "invented 8", "invented 9"]}
+    found["words"] = all(one.prompt == INSTRUCTION and one.metadata == {INVENT: True} for one in asked)
+    found["prompts"] = curriculum.prompts == 8 and CPMOBIUS.workflow == CoachPlayer.name
+    coach, player = Part("2+2?"), Part("4", "4", "5", otherwise="4")
+    (made,) = rehearse(CoachPlayer(), asked[0], {"coach": coach, "player": player})
+    found["problem"] = coach.questions == [INSTRUCTION] and set(player.questions) == {"2+2?"}
+    found["afresh"] = len(player.asked) == 16 and all(len(one) == 1 for one in player.asked)
+    found["share"] = SHARE.get(made) == 15 / 16 and PROBLEM.get(made) == "2+2?"
+    earned = list(made.scores["own"].value)  # type: ignore[arg-type]
+    found["earned"] = sorted(str(one) for one in earned) == sorted(["None", "-1.0", *["1.0"] * 15])
+    found["answer"] = made.info["answer"] == "4" and [turn.role for turn in made.turns].count("coach") == 1
+    parts = {"coach": Part("2+2?"), "player": Part("4", "4", "5")}
+    (cruel,) = rehearse(CoachPlayer(solutions=3, adversarial=True), asked[0], parts)
+    theirs = [value for turn, value in zip(cruel.turns, cruel.scores["own"].value, strict=True) if turn.role == "coach"]  # type: ignore[arg-type]
+    found["adversary"] = len(theirs) == 1 and abs(float(theirs[0] or 0) - 1 / 3) < 1e-12
+    alone = {"coach": Part(), "player": Part("12")}
+    (asked_once,) = rehearse(CoachPlayer(), Scenario("s", "7+5?"), alone)
+    found["measured"] = len(asked_once.turns) == 1 and asked_once.info["answer"] == "12"
+    found["alike"] = _alike(True) and not _alike(False)
+    return Finding(all(found.values()), say(**found))
+
+
+def _alike(alike: bool) -> bool:
+    """Whether in two samples of a scenario the coach says one thing."""
+    made = bench("progress", 0)
+    flow = replace(made.player.workflow, alike=alike)  # type: ignore[type-var]
+    player = replace(made.player, workflow=flow)
+    asked = [Assignment(Scenario(f"s{place}", INSTRUCTION, metadata={INVENT: True}), samples=4) for place in range(4)]
+    played = run_async(player.play(asked, key=Key.of(1)))
+    said = [{one.turns[0].text for one in played[4 * place : 4 * place + 4]} for place in range(4)]
+    return all(len(one) == 1 for one in said)
+
+
+@claim("With a running mean taken off, a step's reward is its progress less that of earlier ones, weighted by age.")
+def _() -> Finding:
+    (paid,) = CPMOBIUS.rewards
+    assert isinstance(paid, LearningProgress)
+    plain = paid.settled(0.25, 0.5, {}) == (25.0, {}) and paid.settled(0.5, 0.5, {"accuracy": 1}) == (
+        None,
+        {"accuracy": 1},
+    )
+    off, rng = 0.0, Key.of(2).numpy()
+    for momentum in (0.0, 0.5, 0.9):
+        mean, state, gains = replace(paid, momentum=momentum), dict[str, Any](), list[float]()
+        for _ in range(8):
+            before, after = (float(one) for one in rng.random(2))
+            reward, state = mean.settled(before, after, state)
+            ages = [momentum**age for age in range(len(gains))][::-1]
+            usual = sum(a * one for a, one in zip(ages, gains, strict=True)) / sum(ages) if gains else None
+            gains.append(100 * (after - before))
+            due = None if usual is None else gains[-1] - usual
+            off = max(off, abs((reward or 0.0) - (due or 0.0)))
+    counted = paid.problems == 40 and paid.policy == "coach" and paid.split == "train"
+    return Finding(off < 1e-9 and plain and counted, say(off_by=off, plain=plain, problems=paid.problems))
+
+
+def _every_word() -> float:
+    """How far the advantage of any of a long problem's words is from what its Coach is paid."""
+    parts = {"coach": Part("What is 2+2, and why?"), "player": Part("4", "5")}
+    asked = Scenario("invented 0", INSTRUCTION, metadata={INVENT: True})
+    (made,) = rehearse(CoachPlayer(solutions=2), asked, parts)
+    paid = 7.5
+    made.scores["progress"] = Score([paid if turn.role == "coach" else None for turn in made.turns], Level.TURN)
+    batch = pack([made])
+    seen = CPMOBIUS.compute_credit(batch, CPMOBIUS.init(), {"progress": 1.0, "own": 1.0})[0].occurrences
+    theirs = batch.role[batch.turn[seen.decision]] == batch.names["role"].index("coach")
+    assert int(theirs.sum()) > 3
+    return float((seen.advantage[theirs] - paid).abs().max())
+
+
+@claim(
+    "The Player's advantages are those of answers to one problem, less their mean, over their deviation; the Coach's "
+    "is what it is paid, for all of its words; both are kept near the start by k3 with .001.",
+    "authors' code",
+)
+def _() -> Finding:
+    made = bench("progress", 0, momentum=None)
+    result = made.step()
+    batch = pack(result.trajectories)
+    occurrences = CPMOBIUS.compute_credit(batch, CPMOBIUS.init(), made.parts.weights)[0].occurrences
+    off, groups = 0.0, 0
+    for number, one in enumerate(result.trajectories):
+        paid = next((value for value in one.scores["progress"].value if value is not None), 0.0)  # type: ignore[union-attr]
+        rewards = np.array(unique_majority([turn.text for turn in one.turns[1:]]))
+        fair = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6)
+        due = [float(paid), *fair.tolist()]
+        for decision, trajectory, advantage in zip(
+            occurrences.decision.tolist(), occurrences.trajectory.tolist(), occurrences.advantage.tolist(), strict=True
+        ):
+            if trajectory == number:
+                off = max(off, abs(advantage - due[int(batch.turn[decision]) - number * len(one.turns)]))
+        groups += 0 < (rewards > 0).mean() < 1
+    off = max(off, _every_word())
+    (pull,) = CPMOBIUS.regularisers
+    assert isinstance(pull, KLToReference)
+    drawn = Key.of(5).numpy()
+    now, before = (torch.tensor(drawn.normal(size=batch.decisions)) for _ in range(2))
+    known = {**batch.logp, "reference": Recorded(before, torch.ones(len(before), dtype=torch.bool))}
+    term = pull(Evaluation(logp=now), replace(batch, occurrences=occurrences, logp=known))
+    ratio = (before - now).exp()
+    cost = ratio - 1 - ratio.log()
+    per = [
+        float(cost[occurrences.decision[occurrences.trajectory == number]].mean())
+        for number in range(len(result.trajectories))
+    ]
+    pulled = abs(float(term.total()) - 0.001 * fmean(per))
+    return Finding(off < 1e-6 and groups > 0 and pulled < 1e-12, say(off_by=off, groups=groups, pulled=pulled))
+
+
+claim.spares("1 - self.momentum -> 1 + self.momentum", "both sums are counted alike, and their ratio is read")
+claim.spares("1 - self.momentum -> 1", "both sums are counted alike, and their ratio is read")
+claim.spares("cpmobius: credit.own.epsilon = 4e-07", "read by whitening alone, which is off")
+claim.spares("cpmobius: credit.own.epsilon = 0.0", "read by whitening alone, which is off")
+claim.spares("cpmobius: credit.own.ddof = 40", "read by whitening alone, which is off")
+claim.spares("cpmobius: regularisers.0.horizon = 5120", "no length divides this aggregate")
 
 claim.shipped(CPMOBIUS, without={"rollout.low": 0.0, "rollout.high": 1.0}, trains=("player",))

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
 
 from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.exploitability import Situation as Known
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.recorded_games import Plan, Records
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv
 from hocket.methods.teams import lspo_werewolf as method
 from hocket.methods.teams.lspo_werewolf import LSPO_WEREWOLF, AbstractGame, Course, Move, OneNight, adjusted_rand
 from hocket.rewards.combine import WeightedSum
+from hocket.testing import Part, rehearse
 from hocket.train.describe import token_texts_of
-from hocket.types import Message, Scenario
+from hocket.types import Message, Scenario, Score, Trajectory
 
 claim = Claims("lspo-werewolf", "arXiv:2502.04686")
 TEMPLATES = """\
@@ -232,6 +240,238 @@ def _() -> Finding:
     holds &= min(*columns[0], *columns[1]) > 0 and min(whole) > 0.05
     saw = say(earned_of_the_one_before=line(mean), errors_up_to=max(error), least=min(map(min, columns)))
     return Finding(holds, f"{saw}, {say(the_last_of_the_first=line(whole))}")
+
+
+# ---------------------------------------------------------------- the abstract game, by brute force
+
+
+def furthest(left: Plan, right: Plan) -> float:
+    return max(abs(left[situation][intent] - one) for situation, row in right.items() for intent, one in row.items())
+
+
+def record(seed: int) -> list[Course]:
+    """Some courses of two or three who speak up to three times, of hidden cards, pay and order that are drawn."""
+    rng, courses = Key.of(seed).derive("courses").numpy(), list[Course]()
+    roles = ("ann", "bob", "cleo")[: 2 + seed % 2]
+    for _ in range(12 + 4 * (seed % 3)):
+        moves = tuple(
+            Move(roles[place % len(roles)], "xy"[int(rng.integers(2))] if place == 0 else "", int(rng.integers(2)))
+            for place in range(int(rng.integers(1, 4)))
+        )
+        payoff = {role: float(rng.normal()) for role in roles}
+        courses.append(Course(f"s{int(rng.integers(2))}", moves, payoff))
+    return courses
+
+
+@claim(
+    "The abstract game's values, what intents bring, how likely situations are, best responses and its solution are "
+    "those of the list of episodes by brute force, intents that were heard elsewhere bringing what they brought there.",
+    "derived",
+)
+def _() -> Finding:
+    off = dict.fromkeys(("value", "brought", "reached", "best", "nash_conv", "solution"), 0.0)
+    filled = 0
+    for seed in range(9):
+        courses = record(seed)
+        game, oracle = AbstractGame(courses), Records(courses)
+        assert list(game.roles) == oracle.roles
+        assert {one: set(intents) for one, intents in game.intents.items()} == {
+            one: set(intents) for one, intents in oracle.known.items()
+        }
+        assert all(game.intents[one][i] == len(c) for one, known in oracle.known.items() for i, c in known.items())
+        filled += sum(len(places) > 1 for places in map(oracle.places, oracle.known))
+        rng = Key.of(seed).derive("plans").numpy()
+        drawn = {
+            one: dict(zip(known, rng.dirichlet(np.ones(len(known))).tolist(), strict=True))
+            for one, known in oracle.known.items()
+        }
+        pure = {one: {i: float(place == 0) for place, i in enumerate(known)} for one, known in oracle.known.items()}
+        for plan in (drawn, pure):
+            ours, theirs = game.value(plan), oracle.value(plan)
+            off["value"] = max(off["value"], *(abs(ours[role] - theirs[role]) for role in game.roles))
+            brought, due = game.action_values(plan), oracle.action_values(plan)
+            off["brought"] = max(off["brought"], furthest(brought, due))
+            reached = game.reached(plan)
+            off["reached"] = max(off["reached"], *(abs(reached[s] - v) for s, v in oracle.reached(plan).items()))
+            best = {role: oracle.best(role, plan) for role in game.roles}
+            off["best"] = max(off["best"], *(abs(game.best_response(role, plan) - best[role]) for role in game.roles))
+            gain = sum(best[role] - theirs[role] for role in game.roles)
+            off["nash_conv"] = max(off["nash_conv"], abs(game.nash_conv(plan) - gain))
+        solved, wanted = game.solved(7), oracle.solved(7)
+        off["solution"] = max(off["solution"], furthest(solved, wanted))
+    return below(1e-9, filled > 5, **off)
+
+
+# ---------------------------------------------------------------- talk and clusters
+
+
+@claim("Texts are compared by their words and pairs of neighbouring ones, counts dampened; case does not count.")
+def _() -> Finding:
+    texts = ["Trust me, trust me!", "trust ME trust me", "I saw", "", "me trust"]
+    rows = method.embedded(texts)
+    two, three = math.log(2), math.log(3)
+    one = {"trust": three, "me": three, "trust me": three, "me trust": two}
+    length = math.sqrt(3 * three**2 + two**2)
+    due = (one["me"] * two + one["trust"] * two + one["me trust"] * two) / length / (math.sqrt(3) * two)
+    off = max(
+        abs(float(rows[0] @ rows[1]) - 1),
+        abs(float(rows[0] @ rows[4]) - due),
+        abs(float(rows[0] @ rows[2])),
+        float(rows[3].abs().max()),
+        abs(float(rows[2].norm()) - 1),
+    )
+    return below(1e-12, rows.shape == (5, 7), off_by=off)
+
+
+@claim("Clusters have the least squared distance to their means of all partitions, numbered as they first appear.")
+def _() -> Finding:
+    worst, wrong = 0.0, 0
+    for seed in range(12):
+        size, clusters = 7, 2 + seed % 2
+        points = torch.tensor(Key.of(seed).derive("points").numpy().normal(size=(size, 2)))
+
+        def spread(labels: Sequence[int], points: Any = points) -> float:
+            groups = [points[[place for place, own in enumerate(labels) if own == name]] for name in set(labels)]
+            return float(sum((group - group.mean(0)).square().sum() for group in groups))
+
+        found = method.k_means(points, clusters, Key.of(seed))
+        every = itertools.product(range(clusters), repeat=size)
+        least = min(spread(labels) for labels in every if len(set(labels)) == clusters)
+        worst = max(worst, spread(found) - least)
+        first = [found.index(name) for name in range(clusters)]
+        wrong += first != sorted(first) or len(set(found)) != clusters
+    alike = torch.tensor([[0.0, 1.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    fewer = method.k_means(alike, 4, Key.of(0)) == [0, 0, 1, 0]
+    return below(1e-9, wrong == 0, fewer, above_the_best=worst)
+
+
+@claim("Partitions agree by 2 (ad - bc) / ((a + b)(b + d) + (a + c)(c + d)) over pairs; by 1 where both say nothing.")
+def _() -> Finding:
+    off, rng = 0.0, Key.of(6).numpy()
+    for _ in range(40):
+        left, right = (rng.integers(0, 3, 9).tolist() for _ in range(2))
+        a = b = c = d = 0
+        for i, j in itertools.combinations(range(9), 2):
+            one, other = left[i] == left[j], right[i] == right[j]
+            a, b = a + (one and other), b + (one and not other)
+            c, d = c + (other and not one), d + (not one and not other)
+        due = 2 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d))
+        off = max(off, abs(adjusted_rand(left, right) - due))
+    return below(1e-12, adjusted_rand([0], [5]) == 1.0, adjusted_rand([], []) == 1.0, off_by=off)
+
+
+@claim("A quiet wolf loses 1 and a quiet villager wins it; believed claims win 1, doubted ones the stake, by the card.")
+def _() -> Finding:
+    wrong, cards = 0, set()
+    for seed, (said, judged, stake) in itertools.product(
+        range(6),
+        (
+            ("Cold here.", None, 2.0),
+            ("I SWEAR it.", "You LIE.", 3.0),
+            ("Trust me, seer I am.", "As you say.", 2.0),
+            ("Innocent!", "Hang him.", 2.0),
+        ),
+    ):
+        judge = Part(*([] if judged is None else [judged]))
+        speaker = Part(said)
+        parts = {"speaker": speaker, "judge": judge}
+        (made,) = rehearse(OneNight(stake=stake), Scenario("night", "n"), parts, seed=seed)
+        card = method.CARD.get(made)
+        cards.add(card)
+        good = card == "villager"
+        doubted = judged in ("You LIE.", "Hang him.")
+        won = (1.0 if good else -1.0) * (stake if doubted else 1.0) if judged is None or doubted else 1.0
+        values = [float(one) for one in made.scores["reward"].value if one is not None]  # type: ignore[union-attr]
+        wrong += values != [won, -won][: len(made.turns)] or f"You are a {card}." not in speaker.questions[0]
+        wrong += judged is not None and f"says: {said}\n" not in judge.questions[0]
+        wrong += made.turns[0].state != card or (judged is not None and made.turns[1].state != "judge")
+        wrong += made.info["answer"] != (said if judged is None else judged)
+    return Finding(wrong == 0 and cards == {"villager", "wolf"}, say(wrong=wrong, cards=len(cards)))
+
+
+@claim("Preferred is the intent of largest pi/p over that of smallest, where both are off by more than the margin.")
+def _() -> Finding:
+    wrong, met, rng = 0, 0, Key.of(8).numpy()
+    credit = method.IntentPairs(margin=0.1)
+    for _ in range(300):
+        counts = {place: int(one) for place, one in enumerate(rng.integers(1, 9, 3))}
+        mix = dict(enumerate(rng.dirichlet(np.ones(3)).tolist()))
+        share = {place: count / sum(counts.values()) for place, count in counts.items()}
+        order = sorted(share, key=lambda place: mix[place] / share[place])
+        low, high = order[0], order[-1]
+        apart = mix[high] - share[high] > 0.1 and share[low] - mix[low] > 0.1
+        wrong += credit.preferred(counts, mix) != ((high, low) if apart else (high, high))
+        met += not apart
+    return Finding(wrong == 0 and 30 < met < 270, say(wrong=wrong, met=met))
+
+
+def nights(count: int) -> tuple[Any, list[Trajectory]]:
+    """A batch of nights by the bench's policy, with its words, and the trajectories."""
+    table = bench(3)
+    played = table.play(count)
+    batch = WeightedSum()(pack(played).but(info={TOKEN_TEXTS.name: token_texts_of(played, table.player.decode)}), {})
+    return batch, played
+
+
+@claim(
+    "Talk is every turn in its order with its place and words; without words its actions; turns that do not count are "
+    "heard and never compared; roles earn what their turns and the whole episode bring."
+)
+def _() -> Finding:
+    batch, played = nights(40)
+    credit = method.IntentPairs(intents=2, margin=0.03)
+    talk, found = credit.talk(batch), {}
+    order = sorted(range(len(played)), key=lambda row: int(batch.order[row]))
+    told = [(row, place, turn.role, turn.text) for row in order for place, turn in enumerate(played[row].turns)]
+    found["turns"] = [(one.trajectory, one.phase, one.role, one.text) for one in talk] == told
+    found["counted"] = all(one.counts for one in talk)
+    bare = credit.talk(batch.but(info={}))
+    numbers: dict[str, set[str]] = {}
+    for one, other in zip(talk, bare, strict=True):
+        numbers.setdefault(one.text, set()).add(other.text)
+    found["actions"] = len({*map(min, numbers.values())}) == len(numbers) == sum(map(len, numbers.values()))
+    own = method.earned(batch)
+    due = []
+    for night in played:
+        values: Any = night.scores["reward"].value
+        due.append({turn.role: float(v or 0) for turn, v in zip(night.turns, values, strict=True)})
+    found["earned"] = own == due
+    whole = [replace(one, scores={"reward": Score(0.5 + place)}) for place, one in enumerate(played[:6])]
+    shared = method.earned(WeightedSum()(pack(whole), {}))
+    found["shared"] = shared == [{turn.role: 0.5 + place for turn in one.turns} for place, one in enumerate(whole)]
+    pairs = credit(batch)
+    assert pairs.pairs is not None
+    assert pairs.compared is not None
+    used = pairs.compared.flatten().tolist()
+    found["once"] = len(used) == len(set(used)) > 4
+    meant = {(one.trajectory, one.turn): kind for one, kind in zip(talk, credit.meant(talk), strict=True)}
+    ways = {
+        (meant[better, b] != meant[worse, w]) and batch.role[b] == batch.role[w] and batch.state[b] == batch.state[w]
+        for (better, worse), (b, w) in zip(pairs.pairs.tolist(), pairs.compared.tolist(), strict=True)
+    }
+    found["apart"] = {bool(one) for one in ways} == {True}
+    muted = replace(batch.occurrences, weight=batch.occurrences.weight.clone())
+    dropped = pairs.compared[0, 0].item()
+    muted.weight[batch.turn[muted.decision] == dropped] = 0
+    quiet = batch.but(occurrences=muted)
+    heard = credit.talk(quiet)
+    found["heard"] = [one.turn for one in heard if not one.counts] == [dropped] and len(heard) == len(talk)
+    again = credit(quiet)
+    assert again.compared is not None
+    found["never compared"] = dropped not in again.compared.flatten().tolist() and len(again.compared) > 0
+    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
+
+
+@claim("The recipe plays 64 nights of each scenario, of up to 4 intents at a place, and solves their game.", "ours")
+def _() -> Finding:
+    credit = LSPO_WEREWOLF.credit
+    assert isinstance(credit, method.IntentPairs)
+    told = [method.Said(0, place, "judge", 1, " ".join([word] * 3), True) for place, word in enumerate("abcdef")]
+    kinds = len(set(credit.meant(told)))
+    again = [replace(one, phase=place % 2) for place, one in enumerate(told)]
+    apart = credit.meant(again)
+    shaped = LSPO_WEREWOLF.rollout.samples == 64 and LSPO_WEREWOLF.workflow == "one-night" and credit.iterations == 200
+    return Finding(kinds == 4 and max(apart) <= 2 and shaped, say(intents=kinds, margin=credit.margin))
 
 
 claim.shipped(LSPO_WEREWOLF, "credit", sees=lambda run: {"pairs": run.mean("pairs/total")})

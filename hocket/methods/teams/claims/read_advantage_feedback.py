@@ -280,6 +280,95 @@ def _() -> Finding:
     return Finding(holds, say(refused=str(refused), kept=str(sizes)))
 
 
+@claim(
+    "A step is judged once `wait` steps are over and something was logged: by the ridge regression of all that the "
+    "hook holds, which its shipped ridge moves by less than a ten-thousandth.",
+    "derived",
+)
+def _() -> Finding:
+    pupil = after_lessons(READ, SMALL, TAUGHT, FEW, steps=1)
+    plain, run, task = pupil.parts.player, pupil.parts, task_of("advised_carry")
+    rows = [logged(episode(AdvantageFeedback(), task.scenario("train", number), planner(0))) for number in range(6)]
+    held = {"inputs": [row for one, _ in rows for row in one], "returns": [value for _, one in rows for value in one]}
+    (hook,) = (one for one in READ.hooks if isinstance(one, LoggedCritic))
+    unjudged = [
+        replace(hook, wait=wait).seat(plain, run, step, held) is plain for wait, step in ((1, 1), (3, 2), (3, 3))
+    ]
+    unjudged.append(hook.seat(plain, run, 2, {"inputs": [], "returns": []}) is plain)
+    inputs, returns = np.array(held["inputs"]), np.array(held["returns"])
+    found = []
+    for wait, step in ((1, 2), (3, 4), (1, 9)):
+        seated = replace(hook, wait=wait).seat(plain, run, step, held)
+        assert isinstance(seated, AdvisedPlayer)
+        found.append(np.array(seated.critic.weights))
+    due = np.linalg.lstsq(inputs, returns, rcond=None)[0]
+    told, exact = inputs @ found[0], inputs @ due
+    off = float(np.abs(told - exact).max() / np.abs(exact).max())
+    same = all(np.array_equal(one, found[0]) for one in found)
+    kept = hook.keep >= 100 * len(returns)
+    return Finding(all(unjudged) and same and 0 < off < 1e-4 and kept, say(moved_by=off, kept=hook.keep))
+
+
+@claim("Of equal advantages the move proposed first is made; the team's score is what each of them earned.", "derived")
+def _() -> Finding:
+    scenario = task_of(ALONE).scenario("train", 0)
+    worth = {"go 2": -0.1, "go 4": -0.1, "go 5": -0.3}
+    wrong, moved = 0, 0
+    for said in itertools.product(worth, repeat=3):
+        made = episode(AdvantageFeedback(agents=1), scenario, Part(*said), Told((), tuple(worth.items())))
+        due = min(range(3), key=lambda place: (-worth[said[place]], place))
+        wrong += ACTIONS.get(made) != [said[due] if place == due else None for place in range(3)]
+        moved += due > 0
+    task, scores = task_of("advised_carry?team=3"), []
+    for number in range(4):
+        made = episode(AdvantageFeedback(agents=3), task.scenario("train", number), planner(number))
+        team: Any = made.scores["reward"].value
+        scores.append((float(team), RETURNS.get(made)))
+    shares = all(abs(score - one) < 1e-12 for score, paid in scores for one in paid.values())
+    return Finding(wrong == 0 and moved > 5 and shares and max(score for score, _ in scores) > 0, say(wrong=wrong))
+
+
+@claim(
+    "`refused` counts proposals beyond the first; replies are read by their last line unless the task's name says "
+    "otherwise; in lessons a refusal is of less than nothing, and others go on from either.",
+    "derived",
+)
+def _() -> Finding:
+    task = task_of("advised_carry")
+    made = episode(AdvantageFeedback(agents=1), task_of(ALONE).scenario("train", 0), Part("go 2", otherwise="go 2"))
+    shares = []
+    for tried in ([], [{"alice": [(0.0, "a")] * 3, "bob": [(0.0, "b")]}, {"alice": [(0.0, "c")]}]):
+        PROPOSED.write(made, tried)
+        shares.append(task.describe(made)["refused"])
+    readings = [task.workflow.reading, task_of("advised_carry?reading=answer").workflow.reading]
+    read = [type(one).__name__ for one in readings] == ["LastLine", "Tagged"] and not task.workflow.instruct
+    wrong, good, taken, values = 0, 0, 0, list[float]()
+    for number in range(40):
+        lessons = task.lessons.play(task.scenario("train", number), Key.of(number).numpy())
+        talks = [(str(one.prompt[0]["content"]), str(one.said[0]["content"])) for one in lessons]
+        for (asked, said), (then, _) in itertools.pairwise([*talks, ("", "")]):
+            others = dict(re.findall(r"^(\w+) will (.+)\.$", asked, re.MULTILINE))
+            if "\nRefused: " in asked:
+                continue
+            off = said != sensible(asked, others)
+            told = re.search(r"\nRefused: (.+) \(([-+][0-9.]+)\)\.$", then)
+            wrong += off != (told is not None and told[1] == said)
+            values += [float(told[2])] if off and told else []
+        for asked, _ in talks:  # Of a refused first it is told what it proposed, or what it said then.
+            firsts = [one for one in talks if "You: alice" in one[0] and asked.startswith(one[0].partition("You:")[0])]
+            if "You: bob" in asked and "\nRefused" not in asked and len(firsts) == 2:
+                will = re.search(r"^alice will (.+)\.$", asked, re.MULTILINE)
+                assert will is not None
+                wrong += will[1] not in (firsts[0][1], firsts[1][1])
+                taken, good = taken + 1, good + (will[1] == firsts[1][1])
+    low = -0.2 <= min(values) < -0.15 and -0.05 < max(values) <= 0
+    kept = good / taken
+    return Finding(
+        wrong == 0 and shares[0] == 0 and abs(shares[1] - 2 / 3) < 1e-12 and read and low and 0.5 < kept < 0.85,
+        say(wrong=wrong, refused=str(shares), least=min(values), most=max(values), sensible_after_all=kept, of=taken),
+    )
+
+
 @claim("The loss is GRPO's, of every proposal by what the team earned in the end.", "ours")
 def _() -> Finding:
     return same_gradient(READ, GRPO)
@@ -449,6 +538,9 @@ def seen(run: ShippedRun) -> dict[str, float]:
     tried = [len(said) for one in last for row in PROPOSED.get(one) for said in row.values()]
     return {"refused": fmean(tried) - 1, "earned": fmean(RETURNS.get(one)["alice"] for one in last)}
 
+
+claim.spares("read-advantage-feedback: hooks.0.keep = 800000", "no run of a sensible length logs so many steps")
+claim.spares("0.00025 -> 0.01", "a rate for after the lessons, where neither recipe nor user states one")
 
 claim.shipped(
     READ,
