@@ -286,10 +286,10 @@ class Household(Solitary):
         """Of every thing, place and room of the house the verbs that fit: what can be done with it at some time."""
         powers = {place.power for place in self.house.places}
         handled = ("take", "put", *(verb for verb in _POWERS if verb in powers))
-        found = {name: handled for name in self.house.things}
+        found = dict.fromkeys(self.house.things, handled)
         found |= {one.name: ("go to", *(("open", "close") if one.lid else ())) for one in self.house.places}
         found |= {"lamp": ("light",)} if "lamp" in powers else {}
-        return found | ({name: ("enter",) for name in self.house.rooms} if len(self.house.rooms) > 1 else {})
+        return found | (dict.fromkeys(self.house.rooms, ("enter",)) if len(self.house.rooms) > 1 else {})
 
     # ------------------------------------------------------------ in words
 

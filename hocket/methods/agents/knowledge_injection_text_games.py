@@ -323,6 +323,8 @@ KNOWLEDGE_INJECTION_TEXT_GAMES = GRPO.but(
         "place": "lines after what is seen, in every turn; at=before or at=start elsewhere, chosen here",
         "legal moves": "not listed (listed=true does)",
     },
+    note="a scorer of moves with a knowledge-graph encoder, one of the paper's three hosts, is not among those here: "
+    "knowledge is told in text alone",
     task="informed:devices",
     requires=(Requirement.TURNS,),
     workflow="informed",
