@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -280,6 +280,16 @@ class Household(Solitary):
             if goal.errand in CONDITIONS and self.now.made[carried] == CONDITIONS[goal.errand]:
                 found.add("made")
         return frozenset(found)
+
+    @property
+    def affordances(self) -> Mapping[str, tuple[str, ...]]:
+        """Of every thing, place and room of the house the verbs that fit: what can be done with it at some time."""
+        powers = {place.power for place in self.house.places}
+        handled = ("take", "put", *(verb for verb in _POWERS if verb in powers))
+        found = dict.fromkeys(self.house.things, handled)
+        found |= {one.name: ("go to", *(("open", "close") if one.lid else ())) for one in self.house.places}
+        found |= {"lamp": ("light",)} if "lamp" in powers else {}
+        return found | (dict.fromkeys(self.house.rooms, ("enter",)) if len(self.house.rooms) > 1 else {})
 
     # ------------------------------------------------------------ in words
 

@@ -108,6 +108,11 @@ class Environment(ABC):
         """Lets go of what the episode holds, such as a connection."""
         return
 
+    @property
+    def bare(self) -> Environment:
+        """The environment itself, beneath whatever only changes what is told of it."""
+        return self
+
     def check_movers(self, moves: Mapping[str, str]) -> None:
         """Raises `HocketError` unless `moves` are those of exactly the acting agents."""
         if set(moves) != set(self.acting):

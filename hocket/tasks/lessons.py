@@ -115,7 +115,7 @@ def episode(
     try:
         while environment.acting and (workflow.turns is None or moves < workflow.turns):
             seen = {seat: environment.observe(seat) for seat in environment.acting}
-            made = {seat: beginner(environment, seat, rng) for seat in seen}
+            made = {seat: beginner(environment.bare, seat, rng) for seat in seen}
             for seat, observation in seen.items():
                 first = seat not in latest or not workflow.memory
                 if first:

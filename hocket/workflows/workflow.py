@@ -63,6 +63,10 @@ class Workflow(ABC):
         """With the tools of a task, as in `ToolUse.tools_of`, where it takes some and has none; else itself."""
         return self
 
+    def around(self, own: Workflow) -> Workflow:
+        """What plays a task whose own workflow is `own`: itself, unless it only changes something of that one."""
+        return self
+
     @abstractmethod
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
         """Plays one episode. Every awaited agent call is recorded; None leaves the reward to the task's verifiers."""

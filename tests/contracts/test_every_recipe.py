@@ -60,6 +60,7 @@ TAUGHT = (
     "capo-coop-plan",
     "collabuiagents",
     "craft-gui",
+    "knowledge-injection-text-games",
     "mmedagent-rl",
     "mobile-r1-steps",
     "mrag",

@@ -108,6 +108,7 @@ def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
     if given is None and named is None:
         return own or SingleTurn()
     flow = find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
+    flow = flow if own is None else flow.around(own)
     return flow if own is None or not own.tools_of else flow.equipped(own.tools_of)
 
 
