@@ -245,6 +245,21 @@ def _() -> Finding:
     return Finding(all(right), say(moves=len(right), otherwise=right.count(False)))
 
 
+@claim(
+    "A proposal that repeats another takes one of a page's places; a page without one is closed.", "the authors' code"
+)
+def _() -> Finding:
+    turn: Any = object()
+    found = []
+    for spent, width in itertools.product(range(4), (2, 3)):
+        root, rule = MessageNode(), Branching(width=width, depth=1, explore=2.0)
+        child = root.add(turn)
+        seen = {root: Seen(spent=spent), child: Seen(worth=0.9, best=0.9, closed=True)}
+        root.visits = child.visits = 1
+        found.append((rule.place(root, seen) is root) == (1 + spent < width) != seen[root].closed)
+    return Finding(all(found), say(cases=len(found), wrong=found.count(False)))
+
+
 @dataclass(frozen=True)
 class Watched(Rules):
     """Notes when a plan is refined, and after how many failures."""
