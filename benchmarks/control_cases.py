@@ -53,8 +53,17 @@ WORKS = {
 """Stable-Baselines3's default mini-batch and epochs; BenchMARL's default mini-batch."""
 
 
+def begin() -> None:
+    """One thread, in a folder where what worlds write is out of the way (MuJoCo keeps a log)."""
+    import torch
+
+    torch.set_num_threads(1)
+    BUILD.mkdir(exist_ok=True)
+    os.chdir(BUILD)
+
+
 def answer(step: Callable[[int], dict[str, Any]], watch: Stopwatch, **about: Any) -> None:
-    """Answers as a worker: the first `step` (numbered 0) warms up. `step` says what it did, `watch` how long it took."""
+    """Answers as a worker. `step` says what it did, `watch` how long it took; the first, numbered 0, warms up."""
     line, number = Line(), 0
     line.tell(threads=1, **about)
     while line.wait():

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from bench import Stopwatch
-from control_cases import EPISODES, WORKS, Judge, answer
+from control_cases import EPISODES, WORKS, Judge, answer, begin
 
 from hocket import tasks
 from hocket.policies.control import ControlPolicy
@@ -99,5 +98,5 @@ CASES: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    begin()
     CASES[sys.argv[1]](json.loads(sys.argv[2]))

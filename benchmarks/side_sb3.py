@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from bench import Stopwatch
-from control_cases import WORKS, Judge, answer
+from control_cases import WORKS, Judge, answer, begin
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -82,5 +81,5 @@ def cheetah() -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    begin()
     {"cartpole": cartpole, "cheetah": cheetah}[sys.argv[1]]()

@@ -1,8 +1,8 @@
 """PPO and IPPO of hocket beside Stable-Baselines3 and BenchMARL, taking turns, on one thread each.
 
-    python benchmarks/vs_control.py --setup                       # both in build/control, torch as pinned here
-    python benchmarks/vs_control.py cartpole --rounds 10          # processor time to a mean return of 475, a seed a round
-    python benchmarks/vs_control.py cheetah spread native         # environment steps a second: collection, learning
+    python benchmarks/vs_control.py --setup                  # both in build/control, torch as pinned here
+    python benchmarks/vs_control.py cartpole --rounds 10     # processor time to a mean return of 475, a seed a round
+    python benchmarks/vs_control.py cheetah spread native    # environment steps a second: collection, learning
 
 Both sides run by the Python of that environment, or of HOCKET_CONTROL_PYTHON. All times are processor seconds without
 imports. On `cartpole` each side has settings of its own, Stable-Baselines3 the zoo's; both are judged after every
@@ -72,7 +72,9 @@ def tell_runs(sides: tuple[Side, Side]) -> None:
         print(f"  {side.name:<10}{said}{f', goal not reached by seeds {lost}' if lost else ''}")
         medians.append(statistics.median(taken))
     found = ratio(sides[0], sides[1], "step", "processor")
-    print(f"  ours over theirs: {medians[0] / medians[1]:.2f} of medians; by seed {tuple(map(rounded, found.values()))}")
+    print(
+        f"  ours over theirs: {medians[0] / medians[1]:.2f} of medians; by seed {tuple(map(rounded, found.values()))}"
+    )
 
 
 def tell_rates(case: str, sides: tuple[Side, Side]) -> None:
@@ -93,7 +95,7 @@ def rounded(value: float) -> float:
 def main() -> None:
     """Runs the cases that are asked for and prints what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[[], *THEIRS], default=[])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(THEIRS))
     parser.add_argument("--setup", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1500.0, help="no round is begun that would end after these")
@@ -102,6 +104,8 @@ def main() -> None:
     if options.setup:
         set_up()
         return
+    for unknown in set(options.cases) - set(THEIRS):
+        parser.error(f"no case {unknown!r}; there are {', '.join(THEIRS)}")
     print(json.dumps(machine()))
     for case in options.cases or THEIRS:
         sides = beside(case, options.settings, options.rounds, options.seconds)
