@@ -261,7 +261,7 @@ class Shares:
         self.asked.append(row)
         made = []
         for name, number in row:
-            one = Trajectory(Scenario(name), [], info={"number": number})
+            one = Trajectory(Scenario(f"{name}/{number}"), [])
             share = self.shares.get((name, number), 0.0)
             if share is None:
                 one.failure = "the player broke"
@@ -288,7 +288,8 @@ def _kept(rollout: WithinBand, world: Shares, count: int, more: bool, first: int
 
 
 def _names(trajectories: Sequence[Trajectory]) -> list[tuple[str, int]]:
-    return [(one.scenario.id, one.info["number"]) for one in trajectories]
+    told = (one.scenario.id.split("/") for one in trajectories)
+    return [(name, int(number)) for name, number in told]
 
 
 @claim(
