@@ -118,33 +118,15 @@ class Problem:
         if len(chunks) > 1 and self.couples is Level.PAIR:
             whole = chunks_of_pairs(self.policy, batch, chunks)
             chunks, local = (chunks, False) if whole is None else (whole, True)
-        if len(chunks) == 1 and not self._divided:
-            now, metrics = self._at_once(batch, chunks[0])
+        if len(chunks) <= 1 or local:
+            now = self._direct(batch, chunks)
         else:
-            small = len(chunks) <= 1 or local
-            now = self._direct(batch, chunks) if small else self._by_cotangent(batch, chunks, decisions)
-            with torch.no_grad():
-                terms = self.loss_terms(self._filled(now, batch, decisions), batch)
-            metrics = {"loss": float(_total(terms)), **_metrics(terms)}
+            now = self._by_cotangent(batch, chunks, decisions)
         if self.first is None:
             self.first = (decisions, now)
-        return metrics
-
-    @property
-    def _divided(self) -> bool:
-        """Whether a gradient is always put together from parts, however few decisions there are."""
-        return False
-
-    def _at_once(self, batch: Batch, decisions: Tensor) -> tuple[Evaluation, Metrics]:
-        """As `_direct` of a single chunk; its terms give the metrics too, so that small steps compute them once."""
-        now = self.policy.evaluate(batch, self.needs, decisions, reference=self.reference)
-        terms = self.loss_terms(self._filled(now, batch, decisions), batch)
-        loss = _total(terms)
-        if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
-        whole = self._blank(batch)
-        store(whole, now, decisions)
-        return evaluation(whole), {"loss": float(loss.detach()), **_metrics(terms)}
+        with torch.no_grad():
+            terms = self.loss_terms(self._filled(now, batch, decisions), batch)
+        return {"loss": float(_total(terms)), **_metrics(terms)}
 
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> Evaluation:
         whole = self._blank(batch)
@@ -277,8 +259,4 @@ def _total(terms: list[Terms]) -> Tensor:
 
 
 def _metrics(terms: list[Terms]) -> Metrics:
-    return {
-        name: float(value.detach() if isinstance(value, Tensor) else value)
-        for term in terms
-        for name, value in term.metrics.items()
-    }
+    return {name: float(value) for term in terms for name, value in term.metrics.items()}

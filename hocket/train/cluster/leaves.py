@@ -159,10 +159,6 @@ class LeafProblem(RetryingProblem):
             return super().gradient(batch)
         return Problem.gradient(self, batch)  # Whoever began again alone would leave the others waiting.
 
-    @property
-    def _divided(self) -> bool:
-        return self.leaves > 1
-
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> Evaluation:
         if self.leaves == 1:
             return super()._direct(batch, chunks)

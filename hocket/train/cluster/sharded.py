@@ -140,10 +140,6 @@ class ShardedProblem(LeafProblem):
         torch.nn.utils.clip_grads_with_norm_(shares, torch.inf if limit is None else limit, total)
         return float(total)
 
-    @property
-    def _divided(self) -> bool:
-        return True
-
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> Evaluation:
         if self.couples is not Level.DECISION:
             return self._by_cotangent(batch, chunks, self.live(batch))
