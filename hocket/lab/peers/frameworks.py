@@ -1,4 +1,4 @@
-"""NeMo-RL, slime, SkyRL, AReaL, prime-rl and tunix, in the middle of 2026."""
+"""NeMo-RL, slime, SkyRL, AReaL, prime-rl, tunix and Trinity-RFT, in the middle of 2026."""
 
 from __future__ import annotations
 
@@ -97,6 +97,30 @@ def skyrl_dppo_kl(batch: Padded, limit: float = 0.01) -> Tensor:
     return token_mean(-(batch.logp - batch.old).exp() * advantage * ~(risen | fallen), batch)
 
 
+def skyrl_maxrl(batch: Padded) -> Tensor:
+    """SkyRL's `maxrl`: rewards minus their group's mean, over that mean plus 1e-6; `token_mean`."""
+    mean = batch.by_group().mean(1, keepdim=True)
+    advantage = ((batch.by_group() - mean) / (mean + 1e-6)).reshape(-1, 1)
+    return token_mean(surrogate((batch.logp - batch.old).exp(), advantage, 0.2, 0.2), batch)
+
+
+def trinity_ring(batch: Padded) -> Tensor:
+    """Trinity-RFT's `rec`, `clip_mode=ring`, bounds 0.2, 0.2, 0.6 and 2, no weight; rewards are centred alone."""
+    advantage = group_scores(batch, epsilon=None).expand_as(batch.mask)
+    ratio = (batch.logp - batch.old).exp().detach()
+    near = (ratio >= 0.8) & (ratio <= 1.2)
+    kept = near | ((advantage >= 0) & (ratio <= 0.4)) | ((advantage <= 0) & (ratio >= 3))
+    return token_mean(-advantage * batch.logp * kept, batch)
+
+
+def trinity_sequence(batch: Padded) -> Tensor:
+    """Trinity-RFT's `rec`, `clip_mode=gspo-one-side`, `weight=gspo_importance_sampling`: by answers, then over them."""
+    advantage = group_scores(batch, epsilon=None)
+    ratio = mean_log_ratio(batch).detach().exp()
+    kept = ((ratio <= 1.2) & (advantage >= 0)) | ((ratio >= 0.8) & (advantage <= 0))
+    return sequence_mean(-advantage * ratio * batch.logp * kept, batch)
+
+
 def areal_m2po(batch: Padded, threshold: float = 0.04) -> Tensor:
     """AReaL, `m2_threshold=0.04`, `use_decoupled_loss`, in the first update after log-probs were computed anew."""
     where = batch.mask > 0
@@ -130,6 +154,7 @@ def tunix_grpo(batch: Padded, beta: float = 0.04) -> Tensor:
 
 
 NEMO, SLIME, SKYRL, AREAL, PRIME, TUNIX = "NeMo-RL", "slime", "SkyRL", "AReaL", "prime-rl", "tunix"
+TRINITY = "Trinity-RFT"
 BAND = {"correction.of.low": ICEPOP[0], "correction.of.high": ICEPOP[1]}
 OTHERS = GroupRelative(scale=None, leave_one_out=True, weigh=(OverOthersDeviation(),))
 
@@ -186,6 +211,7 @@ ENTRIES: Sequence[PeerComparison] = (
         {"objective.low": 0.01, "objective.high": 0.01},
         "the thresholds",
     ),
+    PeerComparison(f"{SKYRL}, maxrl", skyrl_maxrl, "maxrl", TOKENS, "mean over tokens"),
     PeerComparison(
         f"{AREAL}, m2_threshold 0.04, first update",
         areal_m2po,
@@ -209,5 +235,13 @@ ENTRIES: Sequence[PeerComparison] = (
         "grpo-kl",
         {"regularisers.0.estimator": "k1"},
         "its KL is k1, whose expected gradient is 0 on the policy's own samples",
+    ),
+    PeerComparison(f"{TRINITY}, rec, ring", trinity_ring, "rec-ring", {}, "equal as shipped"),
+    PeerComparison(
+        f"{TRINITY}, rec, gspo-one-side",
+        trinity_sequence,
+        "rec-one-side-sequence",
+        {"objective.aggregate": "sequence-mean"},
+        "mean over an answer's tokens, then over answers",
     ),
 )

@@ -20,6 +20,7 @@ from hocket.core.columns import Column, InfoColumn
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.segments import segment_mean
+from hocket.core.signals import RIGHT
 from hocket.credit.refined import Refined, mean_by_trajectory
 from hocket.methods.base.conventions import ENTROPY
 from hocket.methods.base.grpo import GRPO
@@ -61,7 +62,7 @@ class GuidedCorrection(Rollout):
 
     samples: int = 8
     share: float = 0.5
-    success: float = 1.0
+    success: float = RIGHT
     cues: tuple[str, ...] = CUES
     tokens: tuple[int, ...] = ()
 

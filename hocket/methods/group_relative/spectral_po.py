@@ -17,7 +17,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, GroupBy, Level, LevelScores
 from hocket.core.columns import PROMPT, TEXT
 from hocket.core.segments import segment_count, segment_extreme
-from hocket.core.signals import REWARD, returns
+from hocket.core.signals import REWARD, RIGHT, returns
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.judging import Judge, picked
 from hocket.stages import Shaping
@@ -90,7 +90,7 @@ class StepScores(Shaping):
 
     slope: float = 5.0
     threshold: float = 0.5
-    success: float = 1.0
+    success: float = RIGHT
     name: str = "rts"
     judge: Judge | None = None
 
