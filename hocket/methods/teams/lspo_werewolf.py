@@ -139,7 +139,7 @@ class GameNode:
         while waiting:
             node = waiting.pop()
             yield node
-            waiting += [*node.chances.values(), *node.intents.values()][::-1]
+            waiting += [*node.chances.values(), *node.intents.values()]
 
 
 def _add(sums: dict[str, float], payoff: Mapping[str, float], share: float = 1.0) -> None:
@@ -223,7 +223,7 @@ class AbstractGame:
         reach = self._reach(strategy)
         found: dict[Situation, dict[int, float]] = {}
         for situation, nodes in self.situations.items():
-            weights = [reach[id(node)].get(situation.role, 1.0) for node in nodes]
+            weights = [reach[id(node)][situation.role] for node in nodes]
             whole = sum(weights)
             found[situation] = {
                 intent: sum(
@@ -474,13 +474,10 @@ class IntentPairs(Credit):
 def earned(batch: Batch) -> list[dict[str, float]]:
     """What each role earned in each trajectory: by its turns and decisions, and the trajectory's reward."""
     seen, roles = batch.occurrences, batch.names["role"]
-    rewards = rewards_by_occurrence(batch)
-    whole = [0.0] * batch.trajectories
-    if REWARD[Level.TRAJECTORY] in batch.scores:
-        values = batch.scores[REWARD[Level.TRAJECTORY]].values
-        whole, last = values.tolist(), batch.last()
-        owned = last >= 0
-        rewards = rewards.index_add(0, last[owned], -values[owned].to(rewards.dtype))
+    shared = batch.scores.get(REWARD[Level.TRAJECTORY])
+    whole = [0.0] * batch.trajectories if shared is None else shared.values.tolist()
+    local = {name: score for name, score in batch.scores.items() if name != REWARD[Level.TRAJECTORY]}
+    rewards = rewards_by_occurrence(batch.but(scores=local))
     role = batch.role[batch.turn[seen.decision]]
     sums = segment_sum(rewards, seen.trajectory * len(roles) + role, batch.trajectories * len(roles))
     present = torch.zeros(batch.trajectories * len(roles), dtype=torch.bool)
@@ -507,7 +504,7 @@ def embedded(texts: Sequence[str]) -> Tensor:
         for gram, count in row.items():
             points[place, columns[gram]] = math.log1p(count)
     length = points.norm(dim=-1, keepdim=True)
-    return torch.where(length > 0, points / length.clamp(min=1e-300), points)
+    return torch.where(length > 0, points / length, points)
 
 
 def _counts(text: str) -> Counter[tuple[str, ...]]:
