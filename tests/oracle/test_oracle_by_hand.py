@@ -116,10 +116,10 @@ def test_rank_grpo_credits_each_item_with_the_remaining_gain(first: list[int]) -
 
 
 def test_spectral_scores_only_groups_without_a_right_answer() -> None:
-    rows = [row("a", {"verdict": 0, "rts": x}, [-1]) for x in (0.2, 0.5, 0.9)]
+    rows = [row("a", {"verdict": 0, "rts": x}, [-1]) for x in (0.1, 0.3, 0.45)]
     rows += [row("b", {"verdict": v, "rts": 0.3}, [-1]) for v in (1, 0)]
     got = said("spectral-po", *rows)
-    scores = [1 / (1 + math.exp(-5 * (x - 0.5))) for x in (0.2, 0.5, 0.9)]
+    scores = [1 / (1 + math.exp(-5 * (x - 0.5))) for x in (0.1, 0.3, 0.45)]
     close(got["advantages"], [[x] for x in [*standard(scores), *standard([1, 0])]])
 
 
