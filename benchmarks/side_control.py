@@ -20,8 +20,6 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, collect, learn, train_step
 
-CARTPOLE: dict[str, Any] = {}
-"""Settings for CartPole beside what the task suggests: none were sought."""
 LIMIT = 60
 """Steps after which a run on CartPole is given up."""
 
@@ -40,7 +38,7 @@ def cartpole(settings: dict[str, Any], first: int = 0) -> None:
     def run(number: int) -> dict[str, Any]:
         seed = first + number - 1 if number else first + 1000
         with watch("step"):
-            parts = assembled("gym:CartPole-v1", "ppo", seed, CARTPOLE | settings)
+            parts = assembled("gym:CartPole-v1", "ppo", seed, settings)
         policy, samples = parts.lead.policy, 0
         assert isinstance(policy, ControlPolicy)
         for step in range(1, LIMIT + 1 if number else 3):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.environments.joint.skirmish import ATTACK, MOVES, Battlefield, Bools, Skirmish
-from hocket.environments.orders import Order, Picture, Spoken, Unit, read, refusal
+from hocket.environments.orders import FORMS, Order, Picture, Spoken, Unit, read, refusal
 from hocket.environments.protocol import Environment, Observation
 from hocket.types import Scenario
 
@@ -41,7 +41,8 @@ class Commands:
 
     Attributes:
         ground: where it is fought. groups: commanders, who share the soldiers evenly. pace: steps between orders.
-        knowledge: whether commanders are told what the kinds of units can do. talking: whether messages arrive.
+        knowledge: whether commanders are told what units can do and how orders are written. talking: whether messages
+            arrive.
     """
 
     ground: Skirmish
@@ -81,15 +82,14 @@ class Commands:
         return tuple(parts[self.agents.index(agent)].tolist())
 
     @property
-    def known(self) -> Mapping[str, str]:
-        """What is known of the kinds of units."""
-        ground = self.ground
-        said = "hits a unit within {reach} cells for 1 a step, or goes 1 cell"
-        told = said.format(reach=ground.reach)
-        return {
-            "Soldier": f"{told}; sees {ground.sight} cells",
-            "Foe": f"{told}; sees all, hits the nearest in reach, else comes nearer",
-        }
+    def known(self) -> tuple[str, ...]:
+        """What is known of the kinds of units, and the orders."""
+        told = f"hits a unit within {self.ground.reach} cells for 1 a step, or goes 1 cell"
+        return (
+            f"Soldier: {told}; sees {self.ground.sight} cells",
+            f"Foe: {told}; sees all, hits the nearest in reach, else comes nearer",
+            f"Orders, where screen is [row, column] and tag 0x1: {FORMS}",
+        )
 
     def make(self, scenario: Scenario) -> Command:
         return Command(self)
@@ -170,7 +170,7 @@ class Command(Environment):
             own=tuple(one for one in units if one.tag in mine),
             allies=tuple(one for one in units if one.tag < FOES and one.tag not in mine),
             enemies=tuple(one for one in units if one.tag > FOES),
-            knowledge=self.world.known if self.world.knowledge else None,
+            knowledge=self.world.known if self.world.knowledge else (),
             heard=tuple(desk.heard),
             refused=tuple(desk.refused),
             commanders=tuple(other for other in self.agents if other != agent),

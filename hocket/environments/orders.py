@@ -34,6 +34,9 @@ ORDERS: Mapping[str, tuple[str, ...]] = {
 
 SELECT = "Select_Unit_"
 
+FORMS = " ".join(f"<{name}({', '.join(takes)})>" for name, takes in ORDERS.items())
+"""How all orders are written, for who has not learnt it."""
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -63,7 +66,7 @@ class Picture:
 
     Attributes:
         time: steps so far. size: rows and columns. own, allies, enemies: units that stand and are known.
-        knowledge: by kind, what is known of all such units. heard: lines that others sent since the last orders.
+        knowledge: lines on what units can do and which orders there are. heard: what others sent since the last orders.
         refused: what became of those orders that were refused. commanders: whom it may write to.
     """
 
@@ -72,7 +75,7 @@ class Picture:
     own: tuple[Unit, ...]
     allies: tuple[Unit, ...] = ()
     enemies: tuple[Unit, ...] = ()
-    knowledge: Mapping[str, str] | None = None
+    knowledge: tuple[str, ...] = ()
     heard: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     commanders: tuple[str, ...] = ()
@@ -83,8 +86,8 @@ class Picture:
         lines = [f"Time: {self.time}"]
         for title, units in (("Own", self.own), ("Ally", self.allies), ("Enemy", self.enemies)):
             lines += [f"{title}: {unit.text}" for unit in units]
-        lines += [f"{kind}: {text}" for kind, text in (self.knowledge or {}).items()]
-        lines += [*self.heard, *(f"Refused: {line}" for line in self.refused)]
+        lines += [f"Commanders: {', '.join(self.commanders)}"] if self.commanders else []
+        lines += [*self.knowledge, *self.heard, *(f"Refused: {line}" for line in self.refused)]
         return "\n".join(lines)
 
 

@@ -32,8 +32,15 @@ DOUBT = 0.1
 """How often a beginner takes any skill."""
 
 
-class BattleTask(EnvironmentTask):
+class SkirmishTask(EnvironmentTask):
     """Skirmishes without end. Success is victory; the reward pays for the foes' health as well."""
+
+    def success(self, trajectory: Trajectory) -> float:
+        return float(max(RETURNS.get(trajectory, {}).values(), default=0.0) > 1 - 1e-9)
+
+
+class BattleTask(SkirmishTask):
+    """Those of soldiers who choose skills."""
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 12 if "hunt" in self._skills else 160}
@@ -57,9 +64,6 @@ class BattleTask(EnvironmentTask):
             then=lambda recipe: {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 40},
         )
 
-    def success(self, trajectory: Trajectory) -> float:
-        return float(max(RETURNS.get(trajectory, {}).values(), default=0.0) > 1 - 1e-9)
-
 
 def beginner(environment: Environment, seat: str, rng: np.random.Generator) -> str:
     """The choice of a beginner."""
@@ -71,7 +75,8 @@ def beginner(environment: Environment, seat: str, rng: np.random.Generator) -> s
     return next((name for name in ("hunt", "charge") if name in environment.skills), CHARGE)
 
 
-_GROUND = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
+GROUND = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
+"""Settings of a ground in a task's name."""
 
 
 def ground_of(soldiers: int, foes: int, settings: Mapping[str, int]) -> Skirmish:
@@ -91,13 +96,13 @@ def from_name(name: str, settings: Mapping[str, str]) -> BattleTask:
     if found is None:
         raise ConfigurationError(f"there is no task {name!r}; write battle:3v3, soldiers and foes")
     given: dict[str, Any] = checked(
-        name, settings, {**dict.fromkeys(_GROUND, int), "hold": int, "writing": bool, "skills": str}
+        name, settings, {**dict.fromkeys(GROUND, int), "hold": int, "writing": bool, "skills": str}
     )
     named = given.pop("skills", "+".join(SKILLS)).split("+")
     strange = next((one for one in named if one not in SKILLS), None)
     if strange is not None:
         raise ConfigurationError(f"task {name}: there is no skill {strange!r}{nearest(strange, SKILLS)}")
-    ground = {key: given.pop(key) for key in _GROUND if key in given}
+    ground = {key: given.pop(key) for key in GROUND if key in given}
     world = Battles(
         ground_of(int(found[1]), int(found[2]), ground), Sandboxed(), {one: SKILLS[one] for one in named}, **given
     )

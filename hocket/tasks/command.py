@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hocket.core.columns import RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.environments.command import Command, Commands
@@ -16,18 +15,17 @@ from hocket.environments.joint.skirmish import Skirmish
 from hocket.environments.orders import Order, legal
 from hocket.environments.protocol import Environment
 from hocket.environments.reading import WholeText
-from hocket.tasks.environment import EnvironmentTask
+from hocket.tasks.battle import GROUND, SkirmishTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons, episode
-from hocket.types import Trajectory
 from hocket.workflows.environment import PlayEnvironment
 
 DOUBT = 0.3
 """How often a beginner orders anything."""
 
 
-class CommandTask(EnvironmentTask):
-    """Skirmishes without end. Success is victory; the reward pays for the foes' health as well."""
+class CommandTask(SkirmishTask):
+    """Those of commanders who write orders."""
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 40}
@@ -42,9 +40,6 @@ class CommandTask(EnvironmentTask):
             talks=8,
             then=lambda recipe: {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 40},
         )
-
-    def success(self, trajectory: Trajectory) -> float:
-        return float(max(RETURNS.get(trajectory, {}).values(), default=0.0) > 1 - 1e-9)
 
 
 def beginner(environment: Environment, seat: str, rng: np.random.Generator) -> str:
@@ -69,8 +64,6 @@ SCATTERED: Mapping[str, int] = {"strength": 3, "spread": 3}
 Of 200 battles of three against three that wins 90 %, soldiers left to themselves 66 %, the beginner 45 %.
 """
 
-_GROUND = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
-
 
 def from_name(name: str, settings: Mapping[str, str]) -> CommandTask:
     """The task with settings of the ground and of `Commands`.
@@ -82,8 +75,8 @@ def from_name(name: str, settings: Mapping[str, str]) -> CommandTask:
     if found is None:
         raise ConfigurationError(f"there is no task {name!r}; write command:3v3, soldiers and foes")
     own = {"groups": int, "pace": int, "knowledge": bool, "talking": bool}
-    given: dict[str, Any] = checked(name, settings, {**dict.fromkeys(_GROUND, int), **own})
-    ground = {key: given.pop(key) for key in _GROUND if key in given}
+    given: dict[str, Any] = checked(name, settings, {**dict.fromkeys(GROUND, int), **own})
+    ground = {key: given.pop(key) for key in GROUND if key in given}
     soldiers, foes = int(found[1]), int(found[2])
     ground = {**SCATTERED, **ground}
     ground.setdefault("size", max(9, (soldiers - 1) * ground["spread"] + 3, foes))

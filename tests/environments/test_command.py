@@ -5,7 +5,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.environments.orders import Order, read
+from hocket.environments.orders import ORDERS, Order, read
 from hocket.testing import rehearse
 from hocket.types import Scenario
 
@@ -46,6 +46,17 @@ def test_an_episode_is_cut_short_after_its_length_and_whoever_has_fallen_is_aske
     assert battle.acting == ("commander_2",)
     with pytest.raises(HocketError, match="waits for the moves of commander_2"):
         battle.act({"commander_1": "<Stop()>"})
+
+
+def test_a_commander_is_told_of_the_others_and_with_knowledge_of_every_order():
+    battle = tasks.find("command:4v2?groups=2&knowledge=true").workflow.world.make(Scenario("battle"))
+    text = battle.observe("commander_1").text
+    assert "\nCommanders: commander_2\n" in text
+    for name, takes in ORDERS.items():
+        assert f"<{name}({', '.join(takes)})>" in text
+    alone = tasks.find("command:3v3").workflow.world.make(Scenario("battle"))
+    assert "Commanders" not in alone.observe("commander_1").text
+    assert "Orders" not in alone.observe("commander_1").text
 
 
 def test_a_victory_is_success():

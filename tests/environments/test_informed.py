@@ -34,7 +34,13 @@ def test_sheds_out_of_range_are_refused(settings: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"), [("kind=affordance", "kind is one of both"), ("at=end", "at is"), ("most=0", "at least 1")]
+    ("settings", "said"),
+    [
+        ("kind=affordance", "kind is one of both"),
+        ("kind=affordance", "did you mean .affordances"),
+        ("at=end", "at is"),
+        ("most=0", "at least 1"),
+    ],
 )
 def test_knowledge_out_of_range_is_refused(settings: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):

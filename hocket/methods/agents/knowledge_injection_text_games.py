@@ -62,8 +62,10 @@ class Knowledge:
         for name, choices in (("kind", Kind), ("at", Place), ("kept", Kept)):
             given = getattr(self, name)
             if given not in get_args(choices):
-                known = ", ".join(get_args(choices))
-                raise ConfigurationError(f"informed: {name} is one of {known}, not {given!r}{nearest(given, known)}")
+                known = get_args(choices)
+                raise ConfigurationError(
+                    f"informed: {name} is one of {', '.join(known)}, not {given!r}{nearest(str(given), known)}"
+                )
         if self.most < 1:
             raise ConfigurationError(f"informed: most is how many moves are remembered, at least 1, not {self.most}")
 
