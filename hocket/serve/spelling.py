@@ -36,7 +36,7 @@ class Delta:
 class Spelling:
     """One answer while it grows.
 
-    A stop string ends it, and is no part of its text. Text that may still become a stop string, a call of a tool or
+    The stop string that is whole first ends it, and is no part of its text. Text that may still become a stop string, a call of a tool or
     another character is held back until that is known.
 
     Args:
@@ -89,9 +89,10 @@ class Spelling:
             self._logp += [float(value) for value in logp]
         self._likely += [()] * len(tokens) if likely is None else list(likely)
         self._text = self._chat.reply_text(self._tokens)
-        places = [place for stop in self._stops if (place := self._text.find(stop)) >= 0]
-        if places:
-            self._text = self._text[: min(places)]
+        found = [(place + len(stop), place) for stop in self._stops if (place := self._text.find(stop)) >= 0]
+        if found:
+            # Whole first, not begun first: a longer one could else take back what a part ended with.
+            self._text = self._text[: min(found)[1]]
             self.stopped = True
 
     def delta(self) -> Delta:
