@@ -36,8 +36,8 @@ class Delta:
 class Spelling:
     """One answer while it grows.
 
-    The stop string that is whole first ends it, and is no part of its text. Text that may still become a stop string, a call of a tool or
-    another character is held back until that is known.
+    The stop string that is whole first ends it, and is no part of its text. Text that may still become a stop string, a
+    call of a tool or another character is held back until that is known.
 
     Args:
         chat: whose tokens they are.
