@@ -296,6 +296,7 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--search", metavar="WAY", help="beam, best or tree (?width=2&..): what the run's value finds")
     parser.add_argument("--answers", metavar="FILE", help="add the greedy answers to it, a line of JSON each")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -20,6 +22,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.report.evaluation import evaluate_run
 
     source = _eval_target(options.run, options.runs)
+    if options.search is not None:
+        return _searched(source, options, pairs)
     if options.against is not None:
         return _against(source, options, pairs)
     stray = next((flag for flag in ("judge", "temperature") if getattr(options, flag) is not None), None)
@@ -38,7 +42,26 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         which=options.checkpoint,
         answers=Path(options.answers) if options.answers else None,
     )
-    if options.json:
+    return _measured(found, as_json=options.json)
+
+
+def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
+    """Answers that the run's own value chose."""
+    from hocket.report.evaluation import search_run
+
+    others = ("against", "judge", "temperature", "samples", "answers")
+    if stray := next((flag for flag in others if getattr(options, flag)), None):
+        raise ConfigurationError(f"--{stray} and --search are two measurements; ask for one")
+    print(f"searching for answers to {options.n} unseen problems; --n asks fewer", file=sys.stderr)
+    found = search_run(source, pairs, options.search, n=options.n, task=options.task, which=options.checkpoint)
+    for title, reasons in found["failures"].items():
+        print(f"{title}: {len(reasons)} failed: {reasons[0]}", file=sys.stderr)
+    return _measured(found, as_json=options.json)
+
+
+def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
+    """Shows what was measured."""
+    if as_json:
         emit(found)
         return 0
     table = Table(box=None, header_style="dim")

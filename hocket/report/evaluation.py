@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
@@ -17,6 +18,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts, take_up
 from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.evaluate import evaluate_samples
+from hocket.train.guided import sought, way_of
 from hocket.train.held_out import measured
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
@@ -118,4 +120,31 @@ def evaluate_run(
         },
         "recorded": dict(greedy.recorded),
         "decoding": dataclasses.asdict(config.decoding),
+    }
+
+
+def search_run(
+    source: Path, pairs: Sequence[tuple[str, Any]], search: str, *, n: int, task: str | None, which: str
+) -> dict[str, Any]:
+    """What the value that a run learnt is worth at inference, on `n` unseen scenarios; see `hocket.train.guided`.
+
+    Raises:
+        ConfigurationError: for a search that there is not, a task without answers, or a run whose recipe fits no value.
+    """
+    way = way_of(search)
+    loaded = load(source, pairs, task=task, which=which)
+    measure = loaded.parts.measure
+    if not (measure.answers and kind_of(loaded.task).textual):
+        raise ConfigurationError(f"--search is for tasks that are answered in words; drop it for {loaded.name}")
+    found = run_async(sought(loaded.parts, way, n=n, key=loaded.parts.key.derive("evaluation")))
+    rows = [(one.title, fmean(one.success), *measure.interval(one.success)) for one in found]
+    return {
+        "source": str(loaded.checkpoint or source),
+        "task": loaded.name,
+        "n": len(found[0].success),
+        "search": search,
+        "rows": rows,
+        "traits": {f"messages, {one.title}": one.messages for one in found},
+        "failures": {one.title: list(one.failures) for one in found if one.failures},
+        "decoding": dataclasses.asdict(loaded.config.decoding),
     }

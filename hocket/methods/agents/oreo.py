@@ -24,7 +24,9 @@ from hocket.objectives.ratios import recorded
 from hocket.recipe import Recipe
 from hocket.rewards.spans import SegmentsByText
 from hocket.rollout.demonstrations import Preferences
-from hocket.stages import Credit, Metrics, Objective
+from hocket.search.consistent import ConsistentValue
+from hocket.search.found import Opinion
+from hocket.stages import Credit, Metrics, Objective, Policy
 from hocket.types import Evaluation, LossFunction, Quantity, Terms
 from hocket.update.gradient import GradientStep
 from hocket.update.partial_losses import _constant, without_value
@@ -130,6 +132,11 @@ class PathConsistency(Objective):
             metrics,
         )
 
+    def guide(self, policy: Policy, reference: Policy | None) -> Opinion:
+        """See `hocket.search.guided.Guide`."""
+        assert reference is not None  # It reads one, so the learner keeps one.
+        return ConsistentValue(policy, reference, self.beta)
+
     def _weights(self, weight: Tensor, owner: Tensor, trajectories: int) -> Tensor:
         """Of each step, its share of the mean included; float64."""
         steps = segment_count(owner, trajectories)
@@ -197,7 +204,7 @@ OREO = Recipe(
         "steps": "tokens; oreo-step has lines, objective.step = turn has turns",
         "step credit": "advantages are the rises and falls of V; the loss does not read them",
         "value head": "on the policy's own network; the paper's is a network of its own",
-        "at inference": "hocket.search.beam_search with ConsistentValue(policy, reference, beta)",
+        "at inference": "hocket eval RUN --search beam --workflow stepwise: V chooses among lines",
     },
     note="it beats rejection-sampling SFT where right answers are often luck, not where luck is rare; alpha is 0 "
     "unless set; V shares the policy's network",

@@ -28,7 +28,9 @@ from hocket.objectives.aggregate import mean, weights
 from hocket.recipe import Recipe
 from hocket.rollout.message_search import UCT, Tree, outcome
 from hocket.rollout.message_tree import MessageNode
-from hocket.stages import Credit, Grade, LedgerView, More, Objective, Play, Rollout
+from hocket.search.found import Opinion
+from hocket.search.values import HeadValue
+from hocket.stages import Credit, Grade, LedgerView, More, Objective, Play, Policy, Rollout
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Terms, Trajectory, before_training
 
 
@@ -200,6 +202,10 @@ class MessageValueLoss(Objective):
         metrics = {"value/error": mean((output.tanh() - target).abs(), seen.weight != 0)}
         return Terms(loss, weights(batch, "token-mean", dtype=output.dtype), metrics=metrics)
 
+    def guide(self, policy: Policy, reference: Policy | None) -> Opinion:
+        """See `hocket.search.guided.Guide`."""
+        return HeadValue(policy)
+
 
 MESSAGE_VALUES = InfoColumn("message_values", "The mean return through each message of the episode, in [-1, 1].")
 
@@ -221,7 +227,7 @@ MASPRM = Recipe(
         "where the value is read": "at a message's last decision, after what its speaker was told and said",
         "aggregation": "mean over messages; one of several episodes counts once",
         "fit": "squared; objective.fit huber (0.1) or cross-entropy",
-        "at inference": "hocket.search: beam_search, tree_search, best_of, with HeadValue(policy)",
+        "at inference": "hocket eval RUN --search beam (best, tree): the value chooses among what the team says",
     },
     note="with UCT, the paper's rule, node means rise towards the best candidates' outcome instead of 2p - 1; they are "
     "unbiased with even visits",
