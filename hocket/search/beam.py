@@ -46,9 +46,10 @@ async def beam_search(
 
 async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: int) -> Found:
     """The episode of `samples` that `judge` thinks best, the earliest of equals."""
-    played = [one for one in await play([replace(asking, samples=samples)]) if one.failure is None]
+    every = await play([replace(asking, samples=samples)])
+    played = [one for one in every if one.failure is None]
     if not played:
-        raise HocketError(f"all {samples} episodes of {asking.scenario.id!r} failed")
+        raise HocketError(f"all {samples} episodes of {asking.scenario.id!r} failed: {every[0].failure}")
     worth = list(await judge(played))
     return Found(played[worth.index(max(worth))], sum(len(one.turns) for one in played))
 
