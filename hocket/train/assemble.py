@@ -153,6 +153,7 @@ def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
     if phase:
         policies = {name: learner.policy for name, learner in parts.learners.items()}
         parts.enter_phase(phase, build_learners(config, policies, config.phases[phase][0], parts.judge))
+        seat_references(config, parts)
     for name, learner in parts.learners.items():
         learner.memory = state["learners"][name]["memory"]
         if learner.reference is not None and name + REFERENCE in kept:

@@ -221,7 +221,9 @@ MASPRM = Recipe(
     "message in a tree search;  value = tanh(z)",
     conventions={
         **COMMON,
-        "search": "32 per scenario; UCT with c = 2 and 4 candidates per message; rollout.rule.c null visits evenly",
+        "search": "32 per scenario; UCT with c = 2 and 4 candidates per message",
+        "targets": "UCT's means, as the paper has it, which rise towards the best candidates' outcome; with even visits "
+        "(rollout.rule.c null) they are 2p - 1 on average",
         "outcome": "2 s - 1, s the verdict in [0, 1]",
         "team": "the policies as they were before training, so that fitting the value does not change who speaks",
         "where the value is read": "at a message's last decision, after what its speaker was told and said",
@@ -229,8 +231,6 @@ MASPRM = Recipe(
         "fit": "squared; objective.fit huber (0.1) or cross-entropy",
         "at inference": "hocket eval RUN --search beam (best, tree): the value chooses among what the team says",
     },
-    note="with UCT, the paper's rule, node means rise towards the best candidates' outcome instead of 2p - 1; they are "
-    "unbiased with even visits",
     task="sums",
     requires=(Requirement.AGENTS,),
     workflow="pipeline",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import correlation, fmean, stdev
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.taught import begin
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.talks import stepped
 from hocket.methods.base.grpo import GRPO
@@ -20,10 +23,12 @@ from hocket.methods.teams.masprm import MASPRM, MessageSearch
 from hocket.rollout.message_search import UCT
 from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.search.beam import beam_search, best_of
+from hocket.search.guided import Beam
 from hocket.search.mcts import tree_search
 from hocket.search.values import HeadValue, verdict
 from hocket.stages import Play
 from hocket.train.aio import run_async
+from hocket.train.guided import sought
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Evaluation, Message, Scenario, Trajectory
 from hocket.workflows.pipeline import Pipeline
@@ -241,6 +246,19 @@ def _() -> Finding:
     beams = {"4 candidates, 12 messages": narrow, "width 2, 2 candidates, 10 messages": wide}
     saw = say(one_pass=one, best_of_4_with_12_messages=best, guided_beam=beams, ahead_by_at_least=ahead, of_one=over)
     return Finding(over > 0.15 and ahead > 0 and wide > best, saw)
+
+
+@claim("with the shipped model too a beam led by the value beats one pass, and the best of as many messages", slow=True)
+def _() -> Finding:
+    with tempfile.TemporaryDirectory() as folder:
+        team = begin("grpo", "sums", {"workflow": "pipeline"}).run(25)
+        team.parts.lead.policy.save(Path(folder))
+        valued = begin(MASPRM, "sums", {"model": folder}).run(25).parts
+        rows = run_async(sought(valued, Beam(width=2, candidates=4), n=200, key=Key.of(0)))
+    one, best, beam = (fmean(row.success) for row in rows)
+    messages = [row.messages for row in rows]
+    saw = say(one_pass=one, best_of_as_many=best, guided_beam=beam, messages=messages)
+    return Finding(beam > one + 0.1 and beam > best and best > one, saw)
 
 
 claim.shipped(
