@@ -222,7 +222,7 @@ MASPRM = Recipe(
     conventions={
         **COMMON,
         "search": "32 per scenario; UCT with c = 2 and 4 candidates per message",
-        "targets": "UCT's means, as the paper has it, which rise towards the best candidates' outcome; with even visits "
+        "targets": "UCT's means, as the paper says, which rise towards the best candidates' outcome; with even visits "
         "(rollout.rule.c null) they are 2p - 1 on average",
         "outcome": "2 s - 1, s the verdict in [0, 1]",
         "team": "the policies as they were before training, so that fitting the value does not change who speaks",
