@@ -248,17 +248,18 @@ def _() -> Finding:
     return Finding(over > 0.15 and ahead > 0 and wide > best, saw)
 
 
-@claim("with the shipped model too a beam led by the value beats one pass, and the best of as many messages", slow=True)
+@claim("with the shipped model too what the value chooses, by a beam or of whole episodes, beats one pass", slow=True)
 def _() -> Finding:
+    quick = {"update.epochs": 6, "update.lr": 1e-3, "rollout.searches": 16}
     with tempfile.TemporaryDirectory() as folder:
         team = begin("grpo", "sums", {"workflow": "pipeline"}).run(25)
         team.parts.lead.policy.save(Path(folder))
-        valued = begin(MASPRM, "sums", {"model": folder}).run(25).parts
+        valued = begin(MASPRM, "sums", {"model": folder, **quick}).run(20).parts
         rows = run_async(sought(valued, Beam(width=2, candidates=4), n=200, key=Key.of(0)))
     one, best, beam = (fmean(row.success) for row in rows)
-    messages = [row.messages for row in rows]
+    messages = {row.title: row.messages for row in rows}
     saw = say(one_pass=one, best_of_as_many=best, guided_beam=beam, messages=messages)
-    return Finding(beam > one + 0.1 and beam > best and best > one, saw)
+    return Finding(min(beam, best) > one + 0.1, saw)
 
 
 claim.shipped(
