@@ -23,11 +23,13 @@ from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.knowledge_injection_text_games import (
     KNOWLEDGE_INJECTION_TEXT_GAMES,
     Informed,
+    InformedPlay,
     InformedWorld,
     Knowledge,
 )
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
+from hocket.workflows.library import find as find_workflow
 
 claim = Claims("knowledge-injection-text-games", "the abstract; worlds, tables and figures are our own")
 
@@ -93,6 +95,29 @@ def _() -> Finding:
             wrong += made.remembered(PLAYER) != tuple(due[-made.knowledge.most :])
             seen += 1
     return Finding(wrong == 0 and seen > 60, say(wrong=wrong, moves=seen))
+
+
+@claim("Shuffled, a remembered move keeps its verb and names an object by its whole name, drawn once.")
+def _() -> Finding:
+    lamps = {"lamp": "pull", "desk lamp": "push", "bell": "turn"}
+    named, unlike = 0, set[tuple[str, ...]]()
+    for number in range(20):
+        made = Informed(Darkness(Shed(lamps, VERBS[:3]), 6), Knowledge(kind="memory", shuffled=True))
+        made.reset(Key.of(number))
+        made.act({PLAYER: "push desk lamp"})
+        (said,) = once = made.remembered(PLAYER)
+        named += said in {f"push {name}" for name in lamps} and once == made.remembered(PLAYER)
+        unlike.add(once)
+    return Finding(named == 20 and len(unlike) == 3, say(whole=named, of=20, unlike=len(unlike)))
+
+
+@claim("As shipped both kinds are told after what is seen, and no list of legal moves; `listed` leaves it.")
+def _() -> Finding:
+    flow = find_workflow(str(KNOWLEDGE_INJECTION_TEXT_GAMES.workflow))
+    plain, listed = (opened(houses(1)[0], kind="none", listed=one).observe(PLAYER).actions for one in (False, True))
+    within = opened(houses(1)[0], kind="none").within.observe(PLAYER).actions
+    holds = isinstance(flow, InformedPlay) and flow.knowledge == Knowledge() and Knowledge().kind == "both"
+    return Finding(holds and plain is None and bool(listed) and listed == within, say(listed=len(listed or ())))
 
 
 # ---------------------------------------------------------------- households, without learning
