@@ -69,7 +69,7 @@ TEAMS = {
     "mashost": "--recipe mashost --lessons 100 --steps 20",
     "mmgrpo": "--recipe mmgrpo --steps 15",
     "at-grpo": "--recipe at-grpo --steps 20",
-    "kairos": "--recipe kairos --steps 20",
+    "kairos": "--recipe kairos --task peer_quiz?counts=true --lessons 60 --steps 20",
     "matpo": "--recipe matpo --steps 20",
     "mlpo": "--recipe mlpo --steps 20",
     "mac-spgg": "--recipe mac-spgg --steps 20",

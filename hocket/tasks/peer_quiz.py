@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from hocket.core.options import checked
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number, instructed
 from hocket.types import Scenario, Trajectory
@@ -23,6 +25,10 @@ from hocket.workflows.peer_pressure import PeerPressure, given, pressed
 Behaviour = Literal["honest", "support", "truth", "error", "mixed"]
 PRESSURES: tuple[Behaviour, ...] = ("support", "truth", "error")
 LETTERS = "ABCDEFGH"
+STRAY = 0.25
+"""How often a lesson's letter is anybody's or nobody's."""
+
+_SAID = re.compile(r"says (-?\w+)\.")
 NAMES = ("Ann", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hana")
 
 
@@ -197,6 +203,23 @@ class PeerQuiz(TextTask):
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    @property
+    def lessons(self) -> Lessons:
+        """Somebody's answer in tags, whoever it is, so a beginner is as often right as its peers are, or less."""
+        return Lessons(
+            "to answer in tags, mostly with what a peer or the clue says, whichever it is",
+            60,
+            self._lesson,
+            then=lambda recipe: {"steps": 30, "evaluation.n": 200},
+        )
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        said = _SAID.findall(str(scenario.messages[-1]["content"]))
+        stray = self.question == "clue" and rng.random() < STRAY
+        among = LETTERS[: self.contest.options] if stray else said
+        answer = among[int(rng.integers(len(among)))]
+        return [Lesson(scenario.messages, ({"role": "assistant", "content": f"<answer>{answer}</answer>"},))]
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return float(given(text).casefold() == str(scenario.answer).casefold())
