@@ -62,6 +62,14 @@ def played(flow: PlanTogether, said: Sequence[Sequence[str]], scenario: Scenario
     return one
 
 
+def earned(one: Trajectory) -> tuple[float, list[float]]:
+    """What the team earned, and what every turn did besides."""
+    team, own = one.scores["result"].value, one.scores["own"].value
+    assert isinstance(team, float)
+    assert isinstance(own, list)
+    return team, [value or 0.0 for value in own]
+
+
 # ---------------------------------------------------------------- films
 
 
@@ -72,7 +80,7 @@ def _() -> Finding:
         task = Films(scenes)
         for number in range(200):
             for split in ("train", "eval"):
-                one = task.scenario(split, number)  # type: ignore[arg-type]
+                one = task.scenario(split, number)
                 clip, cue, places = (one.metadata[name] for name in ("clip", "cue", "places"))
                 at = {tool: [n for n, frame in enumerate(clip, 1) if frame.get(tool) == cue] for tool in TOOLS}
                 wrong += sorted(at.values(), key=len) != [[], places] or places[1] - places[0] < scenes // 3
@@ -131,7 +139,7 @@ def _() -> Finding:
     wrong = 0
     for votes, verdict in due.items():
         one = played(FLOW, [(*said[:2], vote) for said, vote in zip(GOOD, votes, strict=True)])
-        wrong += one.scores["result"].value != verdict or TASK.verify(one.answer, one.scenario) != verdict
+        wrong += earned(one)[0] != verdict or TASK.verify(one.answer, one.scenario) != verdict
     return Finding(wrong == 0, say(wrong=wrong))
 
 
@@ -154,7 +162,7 @@ def _() -> Finding:
     for (plan, rest), (made, formed) in cases.items():
         one = played(flow, [(plan, rest, "runs runs"), *GOOD[1:]])
         own = [call["step"] for call in one.info["calls"] if call["agent"] == 0]
-        wrong += own != made or one.scores["own"].value[6] != float(formed)
+        wrong += own != made or earned(one)[1][6] != float(formed)
         wrong += one.info["tool_calls"] != len(made) + 4
         most = max(most, len(own))
     three = replace(FLOW, calls=3)
@@ -200,10 +208,9 @@ def by_hand(scenario: Scenario, said: Sequence[Sequence[str]], form: float, proc
         plans.append(steps[:2])
     for step in range(2):
         for agent in range(3):
-            call = (plans[agent] or [None])[0]
-            plans[agent] = plans[agent][1:]
-            if call is None:
+            if not plans[agent]:
                 continue
+            call = plans[agent].pop(0)
             tool, word = call.split()
             places = [n for n, frame in enumerate(clip, 1) if frame.get(tool) == word]
             there = tool != "look" or 1 <= int(word) <= 6
@@ -235,11 +242,9 @@ def _() -> Finding:
         form, process = rng.random(2).tolist()
         scenario = film(("sounds", "signs")[number % 2])
         one = played(replace(FLOW, form=form, process=process), said, scenario)
-        own = one.scores["own"].value
-        assert isinstance(own, list)
+        team, own = earned(one)
         due = by_hand(scenario, said, form, process)
-        off = max(off, gap(own[6:], due), abs(one.scores["result"].value - TASK.verify("runs runs", scenario)))
-        off = max(off, float(any(own[:6])))
+        off = max(off, gap(own[6:], due), abs(team - TASK.verify("runs runs", scenario)), *own[:6])
         served = sum(value / process for value in by_hand(scenario, said, 0.0, process))
         off = max(off, abs(SERVED.get(one) - served / 3))
         sums.append(served)
