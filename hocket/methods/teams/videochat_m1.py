@@ -3,8 +3,8 @@
 Each agent writes a plan of calls of its own (`P_i = G_i(Q, T)`), all carry out a step at a time, what is found goes to
 a memory that all read, and between steps each may rewrite the rest of its plan (`P_i' = G_i(Q, T, M, P_i)`); in the end
 each answers, and the answer of most is the team's (`PlanTogether`). All are trained at once by GRPO, each compared with
-itself over a question's samples, on the sum of three rewards: the team's verdict, whether the agent's plans could be
-carried out, and how its calls served the team.
+itself over a question's samples, on the sum of three rewards: the verdict, whether the agent's plans could be carried
+out, and how its calls served the team.
 
 The paper's agents are four models before a video, and GPT-4o judges whether they worked together well; here they see a
 film in words through search and crop (`hocket.tasks.films`), and a rule counts an agent's calls that are about the
@@ -58,14 +58,16 @@ class PlanTogether(Workflow):
     is a conversation of its own that holds all that its agent is to know; what calls and peers say is never learnt
     from. A rest that cannot be read leaves the plan as it is, and calls beyond the budget are not made.
 
-    All earn `result`, the verdict on the team's answer. An agent besides earns `form` if all its plans were calls that
-    could be carried out and no more than it may make, and `process` times the share of its calls that served the team:
-    those about the question that found what no call had found before, of equal ones in a step the earliest agent's.
+    An agent earns the verdicts on the team's answer and on its own, weighed as `own` says; `form` if all its plans were
+    calls that could be carried out and no more than it may make; and `process` times the share of its calls that served
+    the team: those about the question that found what no call had found before, of equal ones in a step the earliest
+    agent's.
 
     Attributes:
         agents: how many; `agent_1`, `agent_2`, .. calls: of each, its budget.
         talk: whether agents read what others found; otherwise they work alone, and only vote together.
-        form, process: weights beside the verdict.
+        own: the share of an agent's own answer in its verdict; with 0 only the team's counts, and whoever loses every
+            vote learns nothing of answers. form, process: weights beside the verdict.
     """
 
     name = "plan-together"
@@ -76,16 +78,17 @@ class PlanTogether(Workflow):
     agents: int = 3
     calls: int = 2
     talk: bool = True
+    own: float = 0.5
     form: float = 0.2
     process: float = 1.0
 
     scores = True
 
     def __post_init__(self) -> None:
-        if self.agents < 1 or self.calls < 1 or self.form < 0 or self.process < 0:
+        if self.agents < 1 or self.calls < 1 or self.form < 0 or self.process < 0 or not 0 <= self.own <= 1:
             raise ConfigurationError(
-                "plan-together: agents and calls are at least 1, form and process at least 0, not "
-                f"{self.agents}, {self.calls}, {self.form} and {self.process}"
+                "plan-together: agents and calls are at least 1, form and process at least 0, own in [0, 1], not "
+                f"{self.agents}, {self.calls}, {self.form}, {self.process} and {self.own}"
             )
         object.__setattr__(self, "roles", tuple(f"agent_{number + 1}" for number in range(self.agents)))
 
@@ -99,16 +102,17 @@ class PlanTogether(Workflow):
         answers = await crew.answer()
         votes = [given(str(one)) for one in answers]
         chosen = votes.index(Counter(votes).most_common(1)[0][0])
-        verdict, own = team.verify(answers[chosen]), dict[Reply, float]()
+        verdict, earned = team.verify(answers[chosen]), dict[Reply, float]()
         for agent, answer in enumerate(answers):
-            own[answer] = self.form * crew.legal[agent] + self.process * crew.served[agent] / self.calls
+            worked = self.form * crew.legal[agent] + self.process * crew.served[agent] / self.calls
+            earned[answer] = self.own * team.verify(answer) + worked
         info = {
             TOOL_CALLS.name: len(crew.made),
             CALLS.name: [{"agent": agent, "step": one.step, "result": one.text} for agent, one in crew.made],
             REWRITTEN.name: crew.rewritten,
             SERVED.name: sum(crew.served) / (self.agents * self.calls),
         }
-        return Outcome(str(answers[chosen]), {"result": verdict}, {"own": own}, info)
+        return Outcome(str(answers[chosen]), {"team": (1 - self.own) * verdict}, {"own": earned}, info)
 
 
 class _Crew:
@@ -248,7 +252,8 @@ VIDEOCHAT_M1 = GRPO.but(
     conventions={
         **GRPO.conventions,
         "films": "in words; the paper's are videos, looked at by seven tools of which search and crop are here",
-        "R_res": "the verdict on the team's answer, 1 or 0, the same for all agents",
+        "R_res": "the verdict, 1 or 0, half on the team's answer and half on the agent's own (workflow.own = 0.5); for "
+        "the team's alone agents that lose every vote came to answer nonsense",
         "R_format": "1 if all plans of the agent were calls that could be carried out, within its budget; weight 0.2",
         "R_col": "the share of the agent's calls that served: about the question, and found before by none; a rule, of "
         "which the paper has GPT-4o give 0 or 1; weight workflow.process = 1, as the plain sum has it",

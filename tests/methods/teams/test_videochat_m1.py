@@ -21,7 +21,7 @@ def test_films_have_a_length(scenes: int) -> None:
         tasks.find(f"films?scenes={scenes}")
 
 
-@pytest.mark.parametrize("settings", [{"agents": 0}, {"calls": 0}, {"form": -1.0}, {"process": -0.1}])
+@pytest.mark.parametrize("settings", [{"agents": 0}, {"calls": 0}, {"form": -1.0}, {"process": -0.1}, {"own": 1.5}])
 def test_teams_have_agents_calls_and_weights(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match="agents and calls are at least 1, form and process at least 0"):
         PlanTogether(**settings)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_one_agent_with_one_call_answers_alone() -> None:
     (one,) = rehearse(
         PlanTogether(agents=1, calls=1), case, {"agent_1": ["look 1", str(case.answer)]}, verifier=task.verify
     )
-    assert one.scores["result"].value == 1.0
+    assert one.scores["team"].value == 0.5
     assert one.info["tool_calls"] == 1
 
 
