@@ -120,7 +120,7 @@ class _Crew:
 
     def __init__(self, flow: PlanTogether, scenario: Scenario, team: Team) -> None:
         clip = scenario.metadata.get("clip")
-        if clip is None or "cue" not in scenario.metadata:
+        if not clip or any("seen" not in frame for frame in clip) or "cue" not in scenario.metadata:
             raise ConfigurationError(
                 f"plan-together looks at a film, and scenario {scenario.id} has none; take --task films, or rows with "
                 'columns clip, a list of frames such as {"seen": "cat runs", "sounds": "bell"}, and cue, such as bell'

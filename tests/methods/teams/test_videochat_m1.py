@@ -27,7 +27,7 @@ def test_teams_have_agents_calls_and_weights(settings: dict[str, float]) -> None
         PlanTogether(**settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("metadata", [{}, {"clip": [{"seen": "cat runs"}]}])
+@pytest.mark.parametrize("metadata", [{}, {"clip": [{"seen": "cat runs"}]}, {"clip": [{}], "cue": "bell"}])
 def test_a_scenario_without_a_film_is_refused(metadata: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="scenario s has none; take --task films, or rows with columns clip"):
         rehearse(PlanTogether(), Scenario("s", "?", "runs", metadata=metadata), ANYTHING)

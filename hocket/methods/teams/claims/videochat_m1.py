@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.casting import Separate
+from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import mean_interval
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
@@ -285,7 +286,8 @@ def _() -> Finding:
             due = group_relative([verdict + mine[agent] for verdict, mine in zip(team, own, strict=True)])
             for at in (2 * agent, 2 * agent + 7, 12 + agent):
                 worst = max(worst, gap([row[at] for row in found], due))
-    return Finding(worst < 1e-9 and VIDEOCHAT_M1.cast == Separate(), say(off_by_hand_on_20_groups=worst))
+    ships = VIDEOCHAT_M1.cast == Separate() and VIDEOCHAT_M1.workflow == PlanTogether.name
+    return Finding(worst < 1e-9 and ships, say(off_by_hand_on_20_groups=worst))
 
 
 @claim(
@@ -305,6 +307,19 @@ def _() -> Finding:
         wrong += any(turn.parent is not None for turn in one.turns)
     learnt = {batch.names["policy"][int(batch.policy[batch.turn[n]])] for n in seen.decision[seen.weight != 0].tolist()}
     return Finding(wrong == 0 and found == 2 * len(said) // 3 and learnt == set(AGENTS), say(wrong=wrong, turns=found))
+
+
+@claim("A scenario without a film, or without what is asked about, is refused in a sentence that says what to take.")
+def _() -> Finding:
+    said, frames = list[str](), [{"seen": "cat runs"}]
+    for metadata in ({}, {"clip": frames}, {"clip": [], "cue": "bell"}, {"clip": [{}], "cue": "bell"}, {"cue": "bell"}):
+        try:
+            rehearse(FLOW, Scenario("s", "?", metadata=metadata), {who: Part("look 1") for who in AGENTS})
+        except ConfigurationError as error:
+            said.append(str(error))
+    one = played(FLOW, [("look 1", "look 1", "runs")] * 3, Scenario("s", "?", metadata={"clip": frames, "cue": "bell"}))
+    told = all("scenario s has none; take --task films" in text for text in said)
+    return Finding(told and len(said) == 5 and one.info["tool_calls"] == 6, say(refused=len(said)))
 
 
 # ---------------------------------------------------------------- who reads whom
@@ -491,7 +506,7 @@ claim.shipped(
     without={"workflow": "plan-together?talk=false"},
     trains=AGENTS,
     first=FIRST,
-    settings={"curriculum.prompts": 4},
+    settings={"curriculum.prompts": 5},
     sees=figures,
 )
 claim.shipped(VIDEOCHAT_M1, "credit", trains=AGENTS, first=FIRST, settings={"curriculum.prompts": 4})
