@@ -30,7 +30,7 @@ from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Stage, tokenizer_of
 from hocket.tools.protocol import Call, read_calls
-from hocket.types import Assignment, Experience, Message, Trajectory
+from hocket.types import Assignment, Experience, Message, Replay, Trajectory
 
 # ---------------------------------------------------------------- which traces are good
 
@@ -40,17 +40,16 @@ class Trace:
     """An answer to a question with what tools said on the way.
 
     Attributes:
-        episode: as it was played. before: what had been said when it began. hinted: whether a hint began a call in it.
+        episode: as it was played. hinted: whether a hint began a call in it.
     """
 
     episode: Trajectory
-    before: tuple[Message, ...] = ()
     hinted: bool = False
 
     @property
     def said(self) -> tuple[Message, ...]:
         """All messages after the question."""
-        told, calls = list(self.before), CALLS.get(self.episode, ())
+        told, calls = list[Message](), CALLS.get(self.episode, ())
         for place, turn in enumerate(self.episode.turns):
             told.append({"role": "assistant", "content": turn.text})
             told += [{"role": "tool", "content": one["result"]} for one in calls if one["turn"] == place]
@@ -58,7 +57,7 @@ class Trace:
 
     @property
     def replies(self) -> list[str]:
-        return [str(one["content"]) for one in self.said if one["role"] == "assistant"]
+        return [turn.text for turn in self.episode.turns]
 
     @property
     def calls(self) -> list[Call]:
@@ -198,25 +197,20 @@ class OwnTraces(Rollout):
     ) -> list[list[Trace]]:
         """The hinted traces of each question, each hint in another episode as long as there are any."""
         words, found = tokenizer_of(play), [list[Trace]() for _ in asked]
-        wanted = list[tuple[int, tuple[Message, ...], Assignment]]()
+        wanted = list[tuple[int, Assignment]]()
         for (place, asking), (number, hint) in itertools.product(enumerate(asked), enumerate(self.hints)):
-            *before, last = plain[place][number % self.samples].said or (NOTHING,)
-            reply, answers, _ = str(last["content"]).partition("<answer>")
-            if words is None or not answers or last["role"] != "assistant":
+            tried = plain[place][number % self.samples].episode
+            reply, answers, _ = tried.text.partition("<answer>")
+            if words is None or not answers or read_calls(tried.text):
                 continue  # It ended without an answer.
-            begun = words.encode(reply + hint)
-            scenario = replace(asking.scenario, prompt=(*asking.scenario.messages, *before))
-            one = replace(_before(asking, 1, None), scenario=scenario, prefix=begun, first=self.samples + number)
-            wanted.append((place, tuple(before), one))
-        played = await groups(play, [one for *_, one in wanted])
+            again = Replay(tuple(tried.turns[:-1]), sample=tried.sample)
+            one = replace(_before(asking, 1, self.line), replay=again, prefix=words.encode(reply + hint))
+            wanted.append((place, replace(one, first=asking.first + self.samples + number)))
+        played = await groups(play, [one for _, one in wanted])
         await score([one for group in played for one in group])
-        for (place, before, _), (one,) in zip(wanted, played, strict=True):
-            found[place].append(Trace(one, before, hinted=True))
+        for (place, _), (episode,) in zip(wanted, played, strict=True):
+            found[place].append(Trace(episode, hinted=True))
         return found
-
-
-NOTHING: Message = {"role": "user", "content": ""}
-"""Stands for the last message where nobody has said anything."""
 
 
 def _share(those: Sequence[bool]) -> float:
@@ -235,8 +229,8 @@ async def _imitated(kept: Sequence[tuple[Assignment, Trace]], play: Play) -> lis
     given = await groups(play, [shown(number, *one) for number, one in enumerate(kept)])
     for (asking, trace), (one,) in zip(kept, given, strict=True):
         one.scenario, one.scores = asking.scenario, dict(trace.episode.scores)
-        TOOL_CALLS.write(one, len(trace.calls))
-        CALLS.write(one, [{"name": call.name, "arguments": dict(call.arguments)} for call in trace.calls])
+        for column in (TOOL_CALLS, CALLS):
+            column.write(one, column.get(trace.episode, None))
     return [one for group in given for one in group]
 
 

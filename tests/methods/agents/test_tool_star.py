@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hocket.core.columns import CALLS as CALLS_MADE
 from hocket.core.columns import TOOL_CALLS
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.agents.claims.tool_star import CALLS, COLD, HARD, TURNS, bench, start
@@ -48,15 +49,22 @@ def test_a_trace_with_a_hint_goes_on_from_what_was_said_before():
     """The search that came before the hinted call is part of the trace, and of what is imitated."""
     made = bench(COLD, 0, start(search=0.8, python=1e-6), HARD)
     kept = [one for _ in range(3) for one in made.step().trajectories]
-    hinted = [one for one in kept if CALLS["python"] in [turn.text for turn in one.turns]]
+    hinted = [one for one in kept if [turn.text for turn in one.turns[:2]] == list(CALLS.values())]
     assert hinted
     for one in hinted:
-        said = [turn.text for turn in one.turns]
-        assert said == [CALLS["search"], CALLS["python"], f"<answer>{one.scenario.answer}</answer>"]
+        told, cost = f"price {one.scenario.metadata['price']}", f"cost {one.scenario.answer}"
+        assert one.text == f"<answer>{one.scenario.answer}</answer>"
+        assert len(one.turns) == 3
         assert one.scenario in HARD
-        assert TOOL_CALLS.get(one) == 2
+        assert (TOOL_CALLS.get(one), [call["result"] for call in CALLS_MADE.get(one)]) == (2, [told, cost])
         assert one.scores["correct"].value == 1
-        assert [message["role"] for message in Trace(one).said] == ["assistant"] * 3, "results are not read again"
+        assert [message["content"] for message in Trace(one).said] == [
+            CALLS["search"],
+            told,
+            CALLS["python"],
+            cost,
+            one.text,
+        ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -161,7 +161,7 @@ def begun(seed: int) -> TalkBench:
 @cache
 def trained(kind: str) -> list[Habits]:
     """The habits of five seeds after 20 steps more, by what is left out."""
-    changes = {"nothing": {}, "bonus": PLAIN, "hard part": ALL}
+    changes: Mapping[str, Mapping[str, Any]] = {"nothing": {}, "bonus": PLAIN}
     recipe = TOOL_STAR.but(TURNS) if kind == "by turns" else TOOL_STAR_RL.but(changes[kind])
     return [habits(bench(recipe, seed, as_prior(begun(seed).policies["policy"])).run(20)) for seed in SEEDS]
 
@@ -243,8 +243,7 @@ def expected(tried: Sequence[Trajectory]) -> tuple[str, set[tuple[str, ...]]]:
         return "direct", {(f"<answer>{tried[0].scenario.answer}</answer>",)}
     found = set[tuple[str, ...]]()
     for one in filter(right, tried[8:]):
-        before = [str(m["content"]) for m in one.scenario.messages if m["role"] == "assistant"]
-        replies = (*before, *(turn.text for turn in one.turns))
+        replies = tuple(turn.text for turn in one.turns)
         if 1 < len(replies) == len(set(replies)) < 5:
             found.add(replies)
     return ("tools" if found else "unsolved"), found
