@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hocket.core.columns import CALLS, TOOL_CALLS
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.credit.alternating import AlternatingCredit
@@ -113,7 +114,13 @@ class DirectTrial(Stage):
             raise ValueError(f"tries must be at least 1 and share in (0, 1], not {self.tries} and {self.share}")
 
     async def answers(self, asked: Sequence[Assignment], play: Play, score: Grade) -> list[list[Trace]]:
-        """The replies to each question, scored."""
+        """The replies to each question, scored.
+
+        Raises:
+            ConfigurationError: where decisions are no words.
+        """
+        if tokenizer_of(play) is None:
+            raise ConfigurationError("Tool-Star weighs words and calls of tools; choose a task of text like reckoning")
         played = await groups(play, [replace(_before(one, self.tries, self.line), turns=1) for one in asked])
         await score([one for group in played for one in group])
         return [[Trace(one) for one in group] for group in played]
@@ -201,8 +208,9 @@ class OwnTraces(Rollout):
         for (place, asking), (number, hint) in itertools.product(enumerate(asked), enumerate(self.hints)):
             tried = plain[place][number % self.samples].episode
             reply, answers, _ = tried.text.partition("<answer>")
-            if words is None or not answers or read_calls(tried.text):
+            if not answers or read_calls(tried.text):
                 continue  # It ended without an answer.
+            assert words is not None, "the direct trial refuses"
             again = Replay(tuple(tried.turns[:-1]), sample=tried.sample)
             one = replace(_before(asking, 1, self.line), replay=again, prefix=words.encode(reply + hint))
             wanted.append((place, replace(one, first=asking.first + self.samples + number)))
@@ -332,8 +340,8 @@ TOOL_STAR = TOOL_STAR_RL.but(
     conventions={
         **TOOL_STAR_RL.conventions,
         "rounds": "30 steps of RL, then 10 of DPO, and so on, chosen here",
-        "pairs": "best against worst of 8 answers by the same reward, one pair per hard question; none where all are "
-        "equal. On easy ones too, as in the paper, they raise needless calls",
+        "pairs": "best against worst of 8 answers by the same reward, one pair per hard question, none where all are "
+        "equal; of easy questions, where pairs may prefer needless calls, there are none",
         "reference": "the policy before training, also in later phases; beta = 0.1",
         "cold start": "tool-star-sft, the phase before in examples/tool_star.yaml",
     },
