@@ -103,7 +103,7 @@ class Reckoning(TextTask):
             "to search for a name and, more rarely, to add by Python, and sums in the head that are often guessed",
             100,
             self._lesson,
-            then=lambda recipe: THEN,
+            then=lambda recipe: {**THEN, **(GENTLY if recipe.objective.compares_pairs else {})},
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
@@ -158,6 +158,9 @@ SEARCHES, PROGRAMS, SKILL = 0.7, 0.4, 0.8
 
 THEN = {"curriculum.prompts": 12, "steps": 30, "update.lr": 1e-3, "evaluation.n": 90}
 """What suits after the lessons."""
+
+GENTLY = {"update.lr": 3e-4}
+"""Pairs of answers undo in ten steps at 1e-3 what was learnt."""
 
 
 def tools_of(trajectory: Trajectory) -> frozenset[str]:

@@ -44,6 +44,7 @@ async def converse(
     max_calls: int | None = None,
     turns: int | None = None,
     prefix: Sequence[int] = (),
+    after: int = 0,
 ) -> tuple[Reply, list[Made]]:
     """Asks the agent, carries out its calls and tells it what came of them, until a reply has no call.
 
@@ -55,9 +56,9 @@ async def converse(
         max_calls: calls that are carried out. Those beyond are told that there are no more, and if the next reply
             still calls, it is the last one.
         turns: replies at most. The last one is the answer as it stands, even if it calls.
-        prefix: response tokens imposed on the first reply.
+        prefix: response tokens imposed on one reply, that with `after` others before it.
     """
-    reply = await agent(messages, prefix=prefix)
+    reply = await agent(messages, prefix=() if after else prefix)
     made: list[Made] = []
     left = math.inf if max_calls is None else max_calls
     turn = 0
@@ -70,6 +71,7 @@ async def converse(
         left -= len(calls)
         results = await asyncio.gather(*(carried_out(call, tools) for call in tried))
         made += [Made(call, result, turn) for call, result in zip(tried, results, strict=True)]
-        reply = await agent([{"role": "tool", "content": result} for result in results])
         turn += 1
+        told: list[Message] = [{"role": "tool", "content": result} for result in results]
+        reply = await agent(told, prefix=prefix if turn == after else ())
     return reply, made

@@ -26,7 +26,8 @@ class ToolUse(Workflow):
 
     What tools say comes back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (how
     many) and `calls` (each with name, arguments, result, the turn it stands in, and whether it worked); a reply
-    after the last turn that still calls is the answer as it stands.
+    after the last turn that still calls is the answer as it stands. An assignment's prefix is imposed on the first
+    reply that is not replayed.
 
     Attributes:
         tools_of: the tools, names of tools with commas between them, or what makes those of one episode from its
@@ -67,11 +68,11 @@ class ToolUse(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         given = self._given
-        tools, agent = tools_for(given, scenario, team.key), team.policy
+        tools, agent, begun = tools_for(given, scenario, team.key), team.policy, team.assignment.replay
         if self.listed and callable(given):
             agent = agent.fresh(tools=[tool.schema for tool in tools])
-        asks = asked(team.assignment)
-        reply, made = await converse(agent, asks, tools, turns=self.turns, prefix=team.assignment.prefix)
+        prefix, after = team.assignment.prefix, 0 if begun is None else len(begun.turns)
+        reply, made = await converse(agent, asked(team.assignment), tools, turns=self.turns, prefix=prefix, after=after)
         info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
         earned = {"calls": self._earned(made)} if self.call_reward else {}
         return Outcome(answer=str(reply), info=info, turn_rewards=earned)

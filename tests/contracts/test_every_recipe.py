@@ -104,6 +104,8 @@ BELIEVING = dict.fromkeys(("clam-agent-modelling", "contrabar"), "choose a task 
 """They learn beliefs of their own of what is unknown, which no language model has."""
 IN_TURN = dict.fromkeys((name for name in all_recipes() if name.startswith("l2rlcf")), "reads 'kind' of scenarios")
 """They go from one task to the next, where scenarios say of which they are."""
+WITH_TOOLS = ("tool-star", "tool-star-rl", "tool-star-sft")
+"""They leave out what is solved without tools, or imitate it: all that is tried here. Claims have what needs tools."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -170,7 +172,10 @@ def unseen(name: str) -> Any:
     "name",
     map(
         unseen,
-        sorted(set(all_recipes()) - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT}),
+        sorted(
+            set(all_recipes())
+            - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT, *WITH_TOOLS}
+        ),
     ),
 )
 def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
@@ -206,6 +211,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *TEXTUAL,
                 *SCENES,
                 *OF_WORDS,
+                *WITH_TOOLS,
                 *ON_PAGES,
                 *TOLD,
                 *CASTS,
@@ -219,6 +225,12 @@ def test_it_trains_a_controller(name: str, tmp_path: Path) -> None:
     rows, changed = first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
     assert changed
     assert all(math.isfinite(row["loss"]) for row in rows)
+
+
+@pytest.mark.parametrize("name", WITH_TOOLS)
+def test_a_controller_has_no_tools_to_weigh(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="choose a task of text like reckoning"):
+        first_steps(name, "gym:CartPole-v1?max_episode_steps=30", tmp_path, reward=False)
 
 
 @pytest.mark.parametrize("name", SEARCHING)

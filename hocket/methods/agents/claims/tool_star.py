@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, below, gap, inspect_rows, say
-from hocket.lab.talk import TalkBench
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.lab.toys.talks import Tells, earned
-from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL
+from hocket.lab.toys.talks import Tells, as_prior, earned
+from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL, TOOL_STAR_SFT, DirectTrial, Trace
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
+from hocket.recipe import Recipe
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.tools.protocol import Tool
-from hocket.types import Message, Scenario
+from hocket.types import Message, Scenario, Score, Trajectory, Turn
 from hocket.workflows.tool_use import ToolUse
 
 claim = Claims("tool-star", "re_search.py of the authors' code")
@@ -65,7 +72,8 @@ claim.spares("tool-star: objective.members.1.horizon = 5120", "no length divides
 claim.spares("tool-star: objective.members.2.horizon = 5120", "no length divides this aggregate")
 
 
-STEPS, LONGER, EVERY = 40, 90, 5
+# ---------------------------------------------------------------- a world of easy and hard questions
+
 WORDS = (*(f"<answer>{digit}</answer>" for digit in range(4)), "well", *CALLS.values())
 EASY = [Scenario(f"easy {n}", f"what is {n}", str(n)) for n in range(2)]
 HARD = [
@@ -92,36 +100,47 @@ def view(messages: tuple[Message, ...]) -> tuple[str, ...]:
     return (str(messages[0]["content"]), *(str(one["content"]) for one in messages if one["role"] == "tool"))
 
 
-def bench(kind: str, seed: int) -> TalkBench:
-    """With the bonus or without it, by turns with DPO, or from a start that tries many calls on easy questions."""
-    by_turns = {"credit.every": EVERY, "objective.every": EVERY}
-    recipe = TOOL_STAR.but(by_turns) if kind == "by turns" else TOOL_STAR_RL
-    if "no bonus" in kind:
-        recipe = recipe.but({"rewards.0.bonus": 0.0})
-    curious = "curious" in kind
+def start(search: float = 0.1, python: float = 0.1, needless: float = 0.35) -> Prior:
+    """Who calls so often where it helps, and `needless` often each tool on easy questions, whose answer it knows."""
 
-    def start(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
+    def chances(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, float]:
         asked, *told = view(messages)
         easy = asked != HARD[0].prompt
         known = told[-1].split()[-1] if told and told[-1].startswith(("price", "cost")) else None
         known = asked.split()[-1] if easy else known
-        calls = (0.35 if curious else 0.01) if easy else 0.1
-        chance = dict.fromkeys(WORDS, 0.04) | dict.fromkeys(CALLS.values(), calls)
+        often = (needless, needless) if easy else (search, python)
+        chance = dict.fromkeys(WORDS, 0.04) | dict(zip(CALLS.values(), often, strict=True))
         chance |= {} if known is None else {f"<answer>{known}</answer>": 0.8}
         return {word: math.log(part) for word, part in chance.items()}
 
-    flow, asked = ToolUse(tools, turns=4, listed=False), EASY if curious else [*EASY, *HARD]
-    return TalkBench(flow, asked, WORDS, recipe, view=view, prior=start, seed=seed, lr=0.1)
+    return chances
 
 
-@cache
-def trained(kind: str) -> list[tuple[float, ...]]:
-    """The habits of five seeds after training."""
-    return [habits(bench(kind, seed).run(LONGER if "curious" in kind else STEPS)) for seed in SEEDS]
+COLD = TOOL_STAR_SFT.but({"rollout.hints": tuple(CALLS.values())})
+PLAIN = {"rewards.0.bonus": 0.0}
+ALL = {"rollout": GRPO.rollout}
+"""Easy questions are asked, too."""
+
+TURNS = {"credit.every": 5, "objective.every": 5}
 
 
-def habits(made: TalkBench) -> tuple[float, ...]:
+def bench(recipe: Recipe, seed: int, prior: Prior, asked: Sequence[Scenario] = (*EASY, *HARD)) -> TalkBench:
+    """One policy that may call, four replies at most."""
+    flow = ToolUse(tools, turns=4, listed=False)
+    return TalkBench(flow, asked, WORDS, recipe, view=view, prior=prior, seed=seed, lr=0.1)
+
+
+class Habits(NamedTuple):
     """Exactly: right orders reached with both tools, right orders; calls and right answers of easy questions."""
+
+    both: float
+    orders: float
+    calls: float
+    easy: float
+
+
+def habits(made: TalkBench) -> Habits:
+    """Of a policy."""
     shares = [0.0] * 4
     for scenario in made.scenarios:
         easy = scenario in EASY
@@ -130,47 +149,214 @@ def habits(made: TalkBench) -> tuple[float, ...]:
             both = len({call["name"] for call in played.info["calls"]}) == 2
             for place, value in enumerate((played.info["tool_calls"], right) if easy else (right and both, right)):
                 shares[2 * easy + place] += chance * value / len(EASY if easy else HARD)
-    return tuple(shares)
+    return Habits(*shares)
+
+
+@cache
+def begun(seed: int) -> TalkBench:
+    """After 20 steps of the cold start."""
+    return bench(COLD, seed, start()).run(20)
+
+
+@cache
+def trained(kind: str, steps: int = 20) -> list[Habits]:
+    """The habits of five seeds after so many steps more: with the bonus, without it, or by turns with DPO."""
+    recipe = {"bonus": TOOL_STAR_RL, "none": TOOL_STAR_RL.but(PLAIN), "by turns": TOOL_STAR.but(TURNS)}[kind]
+    return [habits(bench(recipe, seed, as_prior(begun(seed).policies["policy"])).run(steps)) for seed in SEEDS]
+
+
+# ---------------------------------------------------------------- the data
+
+
+@claim("A trace is sound with at most 3 calls, no call twice, calls that can be read and an answer in closed tags.")
+def _() -> Finding:
+    calls = [f'<tool_call>{{"name": "{name}", "arguments": {{"q": "{q}"}}}}</tool_call>' for name in "ab" for q in "12"]
+    ends = {"<answer>7</answer>": True, "<answer>7": False, "7": False, "<tool_call>a</tool_call>": False}
+    wrong, seen = 0, 0
+    for length, (end, good) in itertools.product(range(5), ends.items()):
+        for made in itertools.product(calls, repeat=length):
+            wanted = good and length <= 3 and len(set(made)) == length
+            spread = Trace(spoken(*made, end)).sound(3), Trace(spoken("".join(made) + end)).sound(3)
+            wrong += sum(one is not wanted for one in spread)
+            seen += 2
+    return Finding(wrong == 0 and COLD.rollout.most == 3, say(traces=seen, not_as_they_should_be=wrong))  # type: ignore[attr-defined]
+
+
+def spoken(*replies: str) -> Trajectory:
+    """An episode of these replies."""
+    zeros = np.zeros(1, np.int64)
+    turns = [Turn(agent="policy", policy="policy", observation=zeros, action=zeros, text=text) for text in replies]
+    return Trajectory(EASY[0], turns)
+
+
+@claim("A question is solved directly where half of the replies without a call are right, or more, and there are any.")
+def _() -> Finding:
+    trial, wrong, counts = DirectTrial(), [], list(itertools.product(range(4), repeat=3))
+    for right, false, calling in counts:
+        made = [spoken("<answer>0</answer>")] * right + [spoken("well")] * false + [spoken(CALLS["python"])] * calling
+        answers = [
+            Trace(replace(one, scores={"correct": Score(float(place < right))})) for place, one in enumerate(made)
+        ]
+        wrong += [(right, false)] if trial.solved(answers) is not (right > 0 and right >= false) else []
+    return Finding(not wrong and trial.tries == 8, say(cases=len(counts), not_as_they_should_be=len(wrong)))
 
 
 @claim(
-    "The bonus raises two-tool answers where both tools are needed, and no calls where none is and hardly any "
-    "are tried.",
-    "arXiv:2505.16410; the condition is ours",
-    slow=True,
+    "Imitated is every different sound right trace of the policy before training: without calls where the question is "
+    "solved directly, else with calls."
 )
 def _() -> Finding:
-    (orders, _, calls, _), paid, plain = habits(bench("bonus", 0)), trained("bonus"), trained("no bonus")
-    gains = [one[0] - other[0] for one, other in zip(paid, plain, strict=True)]
-    columns = [line([one[place] for one in rows]) for place in (0, 2) for rows in (paid, plain)]
-    told = say(before=orders, bonus=columns[0], none=columns[1])
-    saw = f"{STEPS} steps, 5 seeds: orders right with both tools {told}"
-    saw += f"; calls per easy question {say(before=calls, bonus=columns[2], none=columns[3])}"
-    return Finding(min(gains) > 0.1 and fmean(gains) > 0.25 and max(one[2] for one in paid) < calls, saw)
+    wrong, kept, kinds = 0, 0, Counter[str]()
+    for seed in range(4):
+        made = bench(COLD, seed, start())
+        for _ in range(3):
+            experience = made.step().experience
+            assert experience is not None
+            for scenario in made.scenarios:
+                tried = [one for one in experience.discarded if one.scenario.id == scenario.id]
+                found = [one for one in experience.trajectories if one.scenario == scenario]
+                kind, wanted = expected(tried)
+                kinds[kind] += 1
+                kept += len(found)
+                said = [tuple(turn.text for turn in one.turns) for one in found]
+                wrong += set(said) != wanted or len(said) != len(wanted)
+                wrong += any(one.source != "expert" for one in found)
+                wrong += any(turn.policy == "policy" for one in tried for turn in one.turns)
+    return Finding(wrong == 0 and len(kinds) == 3, say(kept=kept, questions=str(dict(kinds)), wrong=wrong))
+
+
+def right(one: Trajectory) -> bool:
+    """Whether it ends with the answer."""
+    return one.turns[-1].text == f"<answer>{one.scenario.answer}</answer>"
+
+
+def easy(tried: Sequence[Trajectory]) -> bool:
+    """Whether these 8 replies solve a question."""
+    direct = [right(one) for one in tried if one.turns[-1].text not in CALLS.values()]
+    return any(direct) and sum(direct) >= len(direct) / 2
+
+
+def expected(tried: Sequence[Trajectory]) -> tuple[str, set[tuple[str, ...]]]:
+    """What solves a question, and which traces are to be imitated, of 8 direct, 4 plain and the hinted episodes."""
+    if easy(tried[:8]):
+        return "direct", {(f"<answer>{tried[0].scenario.answer}</answer>",)}
+    found = set[tuple[str, ...]]()
+    for one in filter(right, tried[8:]):
+        replies = tuple(turn.text for turn in one.turns)
+        if 1 < len(replies) == len(set(replies)) < 5:
+            found.add(replies)
+    return ("tools" if found else "unsolved"), found
+
+
+@claim("A hint brings about traces with a call that the policy hardly ever makes.")
+def _() -> Finding:
+    shares = {}
+    for name, hints in (("hints", COLD.rollout.hints), ("none", ())):  # type: ignore[attr-defined]
+        made = bench(COLD.but({"rollout.hints": hints}), 0, start(search=0.5, python=1e-6), HARD)
+        kept = [one for _ in range(6) for one in made.step().trajectories]
+        shares[name] = fmean(CALLS["python"] in [turn.text for turn in one.turns] for one in kept)
+    return Finding(shares["hints"] > 0.05 and shares["none"] == 0, f"with Python, of what is imitated: {say(**shares)}")
+
+
+@claim("Reinforcement learning asks what the policy before it does not solve directly, and nothing else.")
+def _() -> Finding:
+    made, wrong, shares = bench(TOOL_STAR_RL, 0, start()), 0, list[float]()
+    for _ in range(12):
+        experience = made.step().experience
+        assert experience is not None
+        tried = {one.id: [other for other in experience.discarded if other.scenario == one] for one in made.scenarios}
+        hard = {name: 8 for name, replies in tried.items() if not easy(replies)}
+        wrong += dict(Counter(one.scenario.id for one in experience.trajectories)) != hard
+        wrong += any(turn.policy == "policy" for one in experience.discarded for turn in one.turns)
+        wrong += abs(experience.metrics["rollout/direct"] - 1 + len(hard) / len(tried)) > EXACT
+        shares.append(1 - len(hard) / len(tried))
+    return Finding(wrong == 0 and 0.2 < fmean(shares) < 0.8, say(wrong=wrong, directly=fmean(shares)))
+
+
+# ---------------------------------------------------------------- what comes of it
 
 
 @claim(
-    "Where needless calls are tried, the bonus keeps or raises them, which fall without it.",
-    "derived; the catalogue claims the contrary",
+    "After the cold start the bonus raises two-tool answers where both tools are needed, and no calls where none is, "
+    "though such were tried before it.",
+    "arXiv:2505.16410",
     slow=True,
 )
 def _() -> Finding:
-    paid, plain = ([one[2] for one in trained(kind)] for kind in ("curious", "curious, no bonus"))
-    holds = min(a - b for a, b in zip(paid, plain, strict=True)) > 0 and fmean(paid) > max(0.5, 4 * max(plain))
-    saw = say(calls_before=habits(bench("curious", 0))[2], with_the_bonus=line(paid), without=line(plain))
-    return Finding(holds, f"{LONGER} steps on easy questions alone, 5 seeds: {saw}")
-
-
-@claim("RL and DPO by turns do not fall below RL alone.", "arXiv:2505.16410", slow=True)
-def _() -> Finding:
-    alone, mixed = (
-        [(len(HARD) * (one[1] + 0.1 * one[0]) + len(EASY) * one[3]) / (len(HARD) + len(EASY)) for one in trained(kind)]
-        for kind in ("bonus", "by turns")
+    before, cold = habits(bench(COLD, 0, start())), [habits(begun(seed)) for seed in SEEDS]
+    paid, plain = trained("bonus"), trained("none")
+    gains = [one.both - other.both for one, other in zip(paid, plain, strict=True)]
+    told = {"before": before.both, "cold_start": line([one.both for one in cold])}
+    told |= {"bonus": line([one.both for one in paid]), "none": line([one.both for one in plain])}
+    calls = {"before": before.calls, "cold_start": line([one.calls for one in cold])}
+    calls |= {"bonus": line([one.calls for one in paid]), "none": line([one.calls for one in plain])}
+    held = all(one.calls < old.calls + EXACT < before.calls / 3 for one, old in zip(paid, cold, strict=True))
+    saw = (
+        f"20 and 20 steps, 5 seeds: orders right with both tools {say(**told)}; calls per easy question {say(**calls)}"
     )
-    saw = say(steps=STEPS, of_RL=3 * EVERY, of_DPO_by_turns=EVERY, RL_alone=line(alone), mixed=line(mixed))
-    holds = fmean(mixed) > fmean(alone) - 0.01 and min(mixed) > min(alone) - 0.03
+    return Finding(min(gains) > 0.02 and fmean(gains) > 0.1 and held, saw)
+
+
+@claim(
+    "Where easy questions are asked and calls tried, the bonus keeps or raises calls, which fall without it.",
+    "derived",
+    slow=True,
+)
+def _() -> Finding:
+    runs = {
+        name: [habits(bench(TOOL_STAR_RL.but({**ALL, **how}), seed, start(), EASY).run(90)).calls for seed in SEEDS]
+        for name, how in (("with_the_bonus", {}), ("without", PLAIN))
+    }
+    paid, plain = runs.values()
+    holds = min(a - b for a, b in zip(paid, plain, strict=True)) > 0 and fmean(paid) > max(0.5, 4 * max(plain))
+    before = habits(bench(COLD, 0, start())).calls
+    saw = say(calls_before=before, **{name: line(calls) for name, calls in runs.items()})
+    return Finding(holds, f"90 steps on easy questions alone, no cold start, 5 seeds: {saw}")
+
+
+@claim(
+    "RL and DPO by turns do not fall below RL alone of as many steps of RL, and come within .01 of RL alone of as many "
+    "steps in all.",
+    "arXiv:2505.16410",
+    slow=True,
+)
+def _() -> Finding:
+    def worth(one: Habits) -> float:
+        return (len(HARD) * (one.orders + 0.1 * one.both) + len(EASY) * one.easy) / (len(HARD) + len(EASY))
+
+    mixed, as_much, alone = (list(map(worth, trained(*how))) for how in (("by turns",), ("bonus", 15), ("bonus",)))
+    before = [worth(habits(begun(seed))) for seed in SEEDS]
+    told = {"after_the_cold_start": line(before), "15_of_RL_and_5_of_DPO": line(mixed)}
+    saw = say(**told, **{"15_of_RL": line(as_much), "20_of_RL": line(alone)})
+    holds = all(one > other - 1e-3 for one, other in zip(mixed, as_much, strict=True))
+    holds = holds and fmean(mixed) > fmean(alone) - 0.01 and fmean(mixed) > fmean(before) + 0.02
     return Finding(holds, f"score and bonus per question, 5 seeds: {saw}")
 
 
-claim.shipped(TOOL_STAR_RL, "rewards")
-claim.shipped(TOOL_STAR, "credit", "objective", steps=31, settings={"curriculum.prompts": 4})
+# ---------------------------------------------------------------- as shipped
+
+LESSONS = {"recipe": "sft", "steps": 60, "task": "lessons:reckoning"}
+"""How tools are called."""
+
+SIZE = {"curriculum.prompts": 6}
+
+
+def sorted_out(run: ShippedRun) -> dict[str, float]:
+    """Shares of the questions, and of what is imitated."""
+    return {name: run.mean(f"rollout/{name}") for name in ("direct", "tools", "hinted")}
+
+
+def paid(run: ShippedRun) -> dict[str, float]:
+    """How often the bonus was."""
+    earned_ = [one.scores["correct"].value for row in run.results for one in row.trajectories]
+    return {"paid": fmean(isinstance(value, float) and value > 1 for value in earned_)}
+
+
+PHASES = {"credit.every": 1, "objective.every": 1}
+GRPO_ALONE = {"credit": GRPO.credit, "objective": GRPO.objective}
+
+claim.shipped(
+    TOOL_STAR_SFT, "rollout", first=LESSONS, settings=SIZE, without={"rollout": GRPO.rollout}, sees=sorted_out
+)
+claim.shipped(TOOL_STAR_RL, first=LESSONS, settings=SIZE, without=PLAIN, sees=paid)
+claim.shipped(TOOL_STAR, first=LESSONS, steps=4, settings={**SIZE, **PHASES}, without=GRPO_ALONE)
