@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.environments.joint.keys import KeyRoom
 from hocket.tasks.form import TaskForm
@@ -22,8 +21,6 @@ _SUGGESTED: Mapping[str, Any] = {
 
 
 def _keys(name: str, settings: Mapping[str, str]) -> JointTask:
-    if name != "keys:room":
-        raise ConfigurationError(f"there is no task {name!r}; choose keys:room")
     hints = {"size": int, "length": int, "red": float, "blue": float, "lava": float}
     return JointTask(KeyRoom(**checked(name, settings, hints)), suggested=_SUGGESTED)
 

@@ -98,9 +98,9 @@ class Summaries(TextTask):
         """Right answers, drawn without a look at the scenario."""
 
         def play(scenario: Scenario, rng: np.random.Generator) -> Sequence[Lesson]:
-            return [_lesson(*(_read(rng) if rng.random() < 0.6 else _heard(rng)))]
+            return [_lesson(*(_read(rng) if rng.random() < 0.8 else _heard(rng)))]
 
-        return Lessons("to sum up episodes and to merge summaries", 300, play, prompts=16, schedule="cosine")
+        return Lessons("to sum up episodes and to merge summaries", 160, play, prompts=16, schedule="cosine")
 
 
 def _read(rng: np.random.Generator) -> tuple[str, str]:

@@ -87,7 +87,9 @@ class TestRoom:
             assert held == (False, False)
             assert len({cells[one] for one in ("agent", "red key", "blue key", "door")}) == 4
 
-    @pytest.mark.parametrize(("name", "why"), [("keys:hall", "choose keys:room"), ("keys:room?size=3", "at least 4")])
+    @pytest.mark.parametrize(
+        ("name", "why"), [("keys:room?siez=6", "did you mean 'size'"), ("keys:room?size=3", "at least 4")]
+    )
     def test_wrong_names_are_refused_in_a_sentence(self, name, why):
         with pytest.raises(ConfigurationError, match=why):
             tasks.find(name)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import itertools
+import json
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -13,11 +17,14 @@ from typing import Any, cast
 import numpy as np
 
 from hocket import tasks
+from hocket.cli.parser import main
 from hocket.core.keys import Key
 from hocket.environments.captions import Episode, Log, Step, episodes_in, transcript
 from hocket.environments.joint.key_walkers import Walker, walked
 from hocket.environments.joint.keys import KeyRoom
+from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.taught import lessons
 from hocket.methods.control.sysllm import SYSLLM, Miner, SySLLM, agreement
 from hocket.rewards.statements import OFTEN, Statement, Tally, Total, holds, read, said_of
 from hocket.rollout.joint import JointPlayer
@@ -153,7 +160,8 @@ def _played(name: str, episodes: int) -> tuple[Sequence[Episode], list[tuple[Any
     numbers = []
     for one in played:
         (turn,) = one.turns
-        assert turn.end is not None and turn.end.state is not None
+        assert turn.end is not None
+        assert turn.end.state is not None
         rows = np.concatenate([turn.observation, turn.end.state[None]])
         numbers.append((rows, turn.action, np.asarray(one.scores["reward"].value).tolist()))
     return in_words(task, played).episodes, numbers
@@ -208,8 +216,8 @@ def _() -> Finding:
 
 
 @claim(
-    "A sentence that is changed by one count, by another event or by another word of how often is caught, and is not in "
-    "the summary; what has no counted form, or no words of the record, is said to be unbacked."
+    "A sentence changed by one count, by another event or by another word of how often is caught, and is not in the "
+    "summary; what has no counted form, or no words of the record, is said to be unbacked."
 )
 def _() -> Finding:
     caught, missed, wild = 0, list[str](), 0
@@ -222,12 +230,16 @@ def _() -> Finding:
                 missed += [] if right else [changed]
         lies = [f"It {how} {what}." for what in tally.events for how in OFTEN if _lie(tally, what, how)]
         lies += ["It wants to be loved.", "It mostly takes the green key.", "When it sees gold, it mostly goes north."]
-        summary = SySLLM(most=99).summarise(log, lambda prompts, told="\n".join(lies): [told] * len(prompts))
+        summary = SySLLM(most=99).summarise(log, functools.partial(_liar, "\n".join(lies)))
         verdicts = [one.verdict for one in summary.said]
         missed += [one.text for one in summary.said if one.verdict == "true"]
         wild += verdicts.count("unbacked")
         missed += [one for one in summary.text.splitlines() if tally.verdict(one) == "false"]
     return Finding(not missed and caught > 100 and wild == 12, say(caught=caught, missed=len(missed), unbacked=wild))
+
+
+def _liar(lies: str, prompts: Sequence[str]) -> list[str]:
+    return [lies] * len(prompts)
 
 
 def _lie(tally: Tally, what: str, how: str) -> bool:
@@ -274,7 +286,8 @@ def _() -> Finding:
 
 
 @claim(
-    "However the episodes are cut into chunks and merged, counting writes the same summary as of all at once, to the letter."
+    "However the episodes are cut into chunks and merged, counting writes the same summary as of all at once, to the "
+    "letter."
 )
 def _() -> Finding:
     differ, tried = 0, 0
@@ -348,8 +361,8 @@ def _() -> Finding:
 
 
 @claim(
-    "Four agents that differ by a trait: a blind reader who knows them by 50 other episodes gives all four summaries to "
-    "their agents, in each of 12 draws; from summaries of chance agents it is right a quarter of the time."
+    "Four agents that differ by a trait: a blind reader who knows them by 50 other episodes gives all four summaries "
+    "to their agents, in each of 12 draws; given four summaries of one agent it is right about a quarter of the time."
 )
 def _() -> Finding:
     right = [_right(draw, [one.true for one in summaries(draw)]) for draw in DRAWS]
@@ -372,7 +385,8 @@ def _same(draw: int) -> list[Log]:
 
 
 @claim(
-    "The reader goes by what is said alone: summaries in another order are given likewise, and those of totals alone say nothing."
+    "The reader goes by what is said alone: summaries in another order are given likewise, and those of totals alone "
+    "say nothing."
 )
 def _() -> Finding:
     texts, others, moved = [one.true for one in summaries(0)], logs(0, 1), 0
@@ -385,7 +399,8 @@ def _() -> Finding:
 
 
 @claim(
-    "How well a summary fits a record is, sentence by sentence, how near the shares are, and whether a word of how often holds."
+    "How well a summary fits a record is, sentence by sentence, how near the shares are, and whether a word of how "
+    "often holds."
 )
 def _() -> Finding:
     step = Step(("a",), "goes", ("comes",), 1.0)
@@ -425,3 +440,71 @@ def _() -> Finding:
             }
             low[name] = min(low[name], traits[name])
     return Finding(min(low.values()) > 0.5, say(least_share_of_its_trait=low))
+
+
+# ---------------------------------------------------------------- as a user runs it
+
+RUNS: Mapping[str, str] = {
+    "red": "keys:room?blue=-1&lava=1",
+    "blue": "keys:room?red=-1&lava=1",
+    "both": "keys:room?red=1&blue=1&lava=1",
+    "bold": "keys:room?blue=-1&lava=0",
+}
+"""Tasks that pay for unlike things, so that agents trained in them differ by a trait as the scripted ones do."""
+
+LENGTH = ["--budget", "14", "--longest", "160", "--temperature", "1"]
+
+
+def _typed(*words: str) -> str:
+    """What a command prints; it must succeed."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        code = main(list(words))
+    if code:
+        raise RuntimeError(f"hocket {' '.join(words)} ended with {code}")
+    return out.getvalue()
+
+
+def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
+    """What `hocket summarise` tells of the four runs, by a model."""
+    told = json.loads(_typed("summarise", *RUNS, "--runs", runs, "--model", model, "--json", *LENGTH, *more))
+    counts = [one["counts"] for one in told["summaries"]]
+    right = sum(one == run for one, run in zip(told["taken_for"], RUNS, strict=True))
+    true, said = sum(one["true"] for one in counts), sum(sum(one.values()) for one in counts)
+    return {"right": float(right), "sentences": float(said), "true": true / max(1, said)}
+
+
+def _shipped() -> Finding:
+    taught = lessons("lessons:summaries", LESSONS)
+    with tempfile.TemporaryDirectory() as runs:
+        for name, task in RUNS.items():
+            given = ["--task", task, "--recipe", "ppo", "--steps", "40", "--runs", runs, "--run", name, "--quiet"]
+            _typed("train", *given, "--threads", "1", "--evaluation.n", "4", "--evaluation.every", "0")
+        short = ("--method", "sysllm-short")
+        found = {
+            "taught": _read_by(taught, runs, *short),
+            "untaught": _read_by("nano", runs, *short, "--episodes", "10"),
+            "blind": _read_by(taught, runs, *short, "--episodes", "10", "--method.chunk", "Summary:"),
+            "counted": _read_by("rule", runs),
+        }
+    ours, without = found["taught"], (found["untaught"], found["blind"])
+    holds_ = ours["right"] == found["counted"]["right"] == 4 and ours["true"] >= 0.7 and ours["sentences"] >= 12
+    holds_ &= all(one["right"] < 4 and one["true"] < ours["true"] for one in without) and found["counted"]["true"] == 1
+    return Finding(holds_, say(**found))
+
+
+LESSONS = 160
+
+claim.append(
+    Check(
+        claim.row,
+        "As shipped, `hocket summarise red blue both bold --method sysllm-short --model TAUGHT` on four policies that "
+        "PPO trained in rooms that pay for unlike things, TAUGHT being the shipped model after lessons on scripted "
+        "walkers: what it writes of 50 episodes is mostly true, and by the true sentences a blind reader gives all "
+        "four to their runs, as by counting; untaught, or without the transcripts, it does neither so well.",
+        _shipped,
+        claim.source,
+        slow=True,
+        shipped=True,
+    )
+)
