@@ -106,7 +106,8 @@ class Summaries(TextTask):
 def _read(rng: np.random.Generator) -> tuple[str, str]:
     """An episode of somebody whose tastes are drawn, and its summary."""
     wants = cast(Wants, get_args(Wants)[int(rng.integers(len(get_args(Wants))))])
-    walker = Walker(wants, careful=bool(rng.random() < 0.5), slip=float(rng.choice([0.0, 0.1, 0.3])))
+    careful, leaves, slip = rng.random() < 0.5, rng.random() < 0.8, rng.choice([0.0, 0.1, 0.3, 0.6])
+    walker = Walker(wants, bool(careful), float(slip), bool(leaves))
     world = KeyRoom(length=LENGTH)
     # Seeds that no task of the room asks for: those are below 2**31.
     episodes = walked(world, walker, [2**31 + int(rng.integers(2**31))], rng)

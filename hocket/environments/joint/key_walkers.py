@@ -24,12 +24,14 @@ class Walker:
     there. It decides from what is seen alone.
 
     Attributes:
-        wants: which keys; `any` takes the nearest and no other. slip: how likely it goes anywhere instead.
+        wants: which keys; `any` takes the nearest and no other. leaves: whether it goes to the door then, or walks
+            against the wall. slip: how likely it goes anywhere instead.
     """
 
     wants: Wants = "red"
     careful: bool = True
     slip: float = 0.0
+    leaves: bool = True
     size: int = 5
     name: str = "walker"
     version: int = 0
@@ -60,7 +62,7 @@ class Walker:
         wanted = {key: cell for key, cell in left.items() if self.wants in (key, "both")}
         if self.wants == "any" and not any(has):
             wanted = left
-        targets = list(wanted.values()) or [door]
+        targets = list(wanted.values()) or ([door] if self.leaves else [])
         others = {cell for key, cell in left.items() if key not in wanted}
         lava = {cell for cell in _all(self.size) if self.careful and burns(cell, self.size, cells["gap"][0])}
         for closed in (others | lava, others, lava, set[Cell]()):

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -25,15 +26,18 @@ from hocket.environments.joint.keys import KeyRoom
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.taught import lessons
-from hocket.methods.control.sysllm import SYSLLM, Miner, SySLLM, agreement
+from hocket.methods.control.sysllm import SYSLLM, SYSLLM_SHORT, Miner, SySLLM, agreement
+from hocket.rewards import judging
 from hocket.rewards.statements import OFTEN, Statement, Tally, Total, holds, read, said_of
 from hocket.rollout.joint import JointPlayer
 from hocket.rollout.vector import VectorPlayer
-from hocket.search.summaries import Summary
+from hocket.search.summaries import Ask, Summary
 from hocket.tasks.captions import in_words
 from hocket.tasks.gym import GymTask
 from hocket.tasks.joint import JointTask
 from hocket.train.aio import run_async
+from hocket.train.config import configure
+from hocket.train.judges import judge_of
 from hocket.types import Assignment
 
 claim = Claims("sysllm", "arXiv:2503.10509")
@@ -49,10 +53,10 @@ AGENTS: Mapping[str, Walker] = {
 DRAWS = range(12)
 
 
-def recorded(walker: Walker, draw: int, half: int = 0, episodes: int = 50) -> Log:
+def recorded(walker: Walker, draw: int, half: int = 0, episodes: int = 50, world: KeyRoom = ROOM) -> Log:
     """Episodes of an agent: other ones for each draw, and for each half of it."""
     seeds = [1_000_000 * (draw + 1) + 1_000 * half + number for number in range(episodes)]
-    found = walked(ROOM, walker, seeds, Key.of(draw).derive("walk", half, walker.wants, str(walker.careful)).numpy())
+    found = walked(world, walker, seeds, Key.of(draw).derive("walk", half, walker.wants, str(walker.careful)).numpy())
     return Log(ROOM.captions.about, tuple(found), ROOM.captions.actions, ROOM.captions.events)
 
 
@@ -445,14 +449,18 @@ def _() -> Finding:
 # ---------------------------------------------------------------- as a user runs it
 
 RUNS: Mapping[str, str] = {
-    "red": "keys:room?blue=-1&lava=1",
-    "blue": "keys:room?red=-1&lava=1",
-    "both": "keys:room?red=1&blue=1&lava=1",
+    "red": "keys:room?blue=-1&lava=0.3",
+    "blue": "keys:room?red=-1&lava=0.3",
+    "both": "keys:room?red=1&blue=1&lava=0.3",
     "bold": "keys:room?blue=-1&lava=0",
 }
 """Tasks that pay for unlike things, so that agents trained in them differ by a trait as the scripted ones do."""
 
 LENGTH = ["--budget", "14", "--longest", "160", "--temperature", "1"]
+
+
+LESSONS = 160
+"""Supervised steps."""
 
 
 def _typed(*words: str) -> str:
@@ -474,6 +482,38 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
     return {"right": float(right), "sentences": float(said), "true": true / max(1, said)}
 
 
+@claim(
+    "The shipped model after lessons on other walkers sums up the four agents from 50 episodes each: of its sentences "
+    "most are true, more than nine in ten of those about one episode, and a blind reader gives all four to their "
+    "agents; untaught it writes no true sentence.",
+    slow=True,
+)
+def _() -> Finding:
+    found, right, parts = list[Summary](), 0, Counter[str]()
+    world, short = replace(ROOM, length=14), SYSLLM_SHORT.summariser
+    short_logs = [[recorded(walker, 0, half, world=world) for walker in AGENTS.values()] for half in (0, 1)]
+    for log in short_logs[0]:
+        found.append(short.summarise(log, _model(lessons("lessons:summaries", LESSONS))))
+        for episode, text in zip(log.episodes, found[-1].parts, strict=True):
+            parts += Counter(map(Tally(log.part([episode])).verdict, text.splitlines()))
+    order = Key.of(0).derive("order").numpy().permutation(4).tolist()
+    taken = short.identify([one.true for one in found], [short_logs[1][place] for place in order])
+    right = sum(order[one] == number for number, one in enumerate(taken))
+    true, said = (sum(count) for count in zip(*((len(one.true), len(one.said)) for one in found), strict=True))
+    untaught = short.summarise(short_logs[0][0].part(short_logs[0][0].episodes[:5]), _model("nano"))
+    share = parts["true"] / parts.total()
+    holds_ = right == 4 and true > 0.7 * said and share > 0.9 and not untaught.true
+    return Finding(holds_, say(right=right, true=true, of=said, true_of_one_episode=share, untaught=len(untaught.true)))
+
+
+def _model(name: str) -> Ask:
+    """A language model as `hocket summarise --model` asks it."""
+    config = configure([("task", "keys:room"), ("recipe", "ppo"), ("judge", name)], tasks.find("keys:room"))
+    judge = judge_of(config, None)
+    assert judge is not None
+    return lambda prompts: judging.said(judge, prompts, 160)
+
+
 def _shipped() -> Finding:
     taught = lessons("lessons:summaries", LESSONS)
     with tempfile.TemporaryDirectory() as runs:
@@ -492,8 +532,6 @@ def _shipped() -> Finding:
     holds_ &= all(one["right"] < 4 and one["true"] < ours["true"] for one in without) and found["counted"]["true"] == 1
     return Finding(holds_, say(**found))
 
-
-LESSONS = 160
 
 claim.append(
     Check(
