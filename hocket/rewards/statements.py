@@ -40,7 +40,7 @@ _TOTAL = re.compile(
     rf"^in (\d+) episodes it (earns|makes) {_NUMBER} (?:decisions )?in all, from {_NUMBER} to {_NUMBER} in one$",
     re.IGNORECASE,
 )
-_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+_BREAK = re.compile(r"(?<=[.!?])\s+")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 
 
@@ -87,8 +87,8 @@ class Total:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, without bullets and numbers before them."""
-    found = (_BULLET.sub("", one).strip() for one in _BREAK.split(text))
-    return [one for one in found if one]
+    lines = (_BULLET.sub("", line) for line in text.splitlines())
+    return [one for line in lines for one in map(str.strip, _BREAK.split(line)) if one]
 
 
 def read(sentence: str) -> Statement | Total | None:

@@ -30,7 +30,7 @@ MERGE = "{summaries}\nMerged:"
 EVENTS = (*(f"takes the {key} key" for key in KEYS), "steps into lava", "leaves by the door")
 """What a summary speaks of, in this order."""
 
-LENGTH = 14
+LENGTH = 10
 """Decisions of an episode, so that its transcript fits in a small model's context."""
 
 FAN = 5
@@ -100,7 +100,7 @@ class Summaries(TextTask):
         def play(scenario: Scenario, rng: np.random.Generator) -> Sequence[Lesson]:
             return [_lesson(*(_read(rng) if rng.random() < 0.8 else _heard(rng)))]
 
-        return Lessons("to sum up episodes and to merge summaries", 160, play, prompts=16, schedule="cosine")
+        return Lessons("to sum up episodes and to merge summaries", 120, play, prompts=16, schedule="cosine")
 
 
 def _read(rng: np.random.Generator) -> tuple[str, str]:

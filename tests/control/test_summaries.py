@@ -200,7 +200,7 @@ class TestCommand:
             ("room --method sysl", "no summariser 'sysl'; did you mean 'sysllm'"),
             ("room --method.fan 1", "method.fan = 1: it must be at least 2"),
             ("room --method.fin 3", "no setting 'fin'"),
-            ("room --method.chunk {story}", "placeholder {story} that nothing fills"),
+            ("room --method.chunk Tell:{story}", "placeholder {story} that nothing fills"),
             ("room --steps 3", "--steps is no setting"),
         ],
     )

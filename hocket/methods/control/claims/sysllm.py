@@ -456,10 +456,10 @@ RUNS: Mapping[str, str] = {
 }
 """Tasks that pay for unlike things, so that agents trained in them differ by a trait as the scripted ones do."""
 
-LENGTH = ["--budget", "14", "--longest", "160", "--temperature", "1"]
+LENGTH = ["--budget", "10", "--longest", "160", "--temperature", "1"]
 
 
-LESSONS = 160
+LESSONS = 120
 """Supervised steps."""
 
 
@@ -490,7 +490,7 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
 )
 def _() -> Finding:
     found, right, parts = list[Summary](), 0, Counter[str]()
-    world, short = replace(ROOM, length=14), SYSLLM_SHORT.summariser
+    world, short = replace(ROOM, length=10), SYSLLM_SHORT.summariser
     short_logs = [[recorded(walker, 0, half, world=world) for walker in AGENTS.values()] for half in (0, 1)]
     for log in short_logs[0]:
         found.append(short.summarise(log, _model(lessons("lessons:summaries", LESSONS))))
