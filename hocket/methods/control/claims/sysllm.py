@@ -484,8 +484,8 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
 
 @claim(
     "The shipped model after lessons on other walkers sums up the four agents from 50 episodes each: of its sentences "
-    "most are true, more than nine in ten of those about one episode, and a blind reader gives all four to their "
-    "agents; untaught it writes no true sentence.",
+    "most are true, as are most of those about one episode, and a blind reader gives all four to their agents; untaught "
+    "it writes no true sentence.",
     slow=True,
 )
 def _() -> Finding:
@@ -502,7 +502,7 @@ def _() -> Finding:
     true, said = (sum(count) for count in zip(*((len(one.true), len(one.said)) for one in found), strict=True))
     untaught = short.summarise(short_logs[0][0].part(short_logs[0][0].episodes[:5]), _model("nano"))
     share = parts["true"] / parts.total()
-    holds_ = right == 4 and true > 0.7 * said and share > 0.9 and not untaught.true
+    holds_ = right == 4 and true > 0.7 * said and share > 0.7 and not untaught.true
     return Finding(holds_, say(right=right, true=true, of=said, true_of_one_episode=share, untaught=len(untaught.true)))
 
 
@@ -522,9 +522,9 @@ def _shipped() -> Finding:
             _typed("train", *given, "--threads", "1", "--evaluation.n", "4", "--evaluation.every", "0")
         short = ("--method", "sysllm-short")
         found = {
-            "taught": _read_by(taught, runs, *short),
-            "untaught": _read_by("nano", runs, *short, "--episodes", "10"),
-            "blind": _read_by(taught, runs, *short, "--episodes", "10", "--method.chunk", "Summary:"),
+            "taught": _read_by(taught, runs, *short, "--episodes", "20"),
+            "untaught": _read_by("nano", runs, *short, "--episodes", "4"),
+            "blind": _read_by(taught, runs, *short, "--episodes", "4", "--method.chunk", '"Summary:"'),
             "counted": _read_by("rule", runs),
         }
     ours, without = found["taught"], (found["untaught"], found["blind"])
@@ -538,7 +538,7 @@ claim.append(
         claim.row,
         "As shipped, `hocket summarise red blue both bold --method sysllm-short --model TAUGHT` on four policies that "
         "PPO trained in rooms that pay for unlike things, TAUGHT being the shipped model after lessons on scripted "
-        "walkers: what it writes of 50 episodes is mostly true, and by the true sentences a blind reader gives all "
+        "walkers: what it writes of 20 episodes is mostly true, and by the true sentences a blind reader gives all "
         "four to their runs, as by counting; untaught, or without the transcripts, it does neither so well.",
         _shipped,
         claim.source,
