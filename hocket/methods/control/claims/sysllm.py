@@ -484,8 +484,8 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
 
 @claim(
     "The shipped model after lessons on other walkers sums up the four agents from 50 episodes each: of its sentences "
-    "most are true, as are most of those about one episode, and a blind reader gives all four to their agents; untaught "
-    "it writes no true sentence.",
+    "most are true, as are most of those about one episode, and a blind reader gives all four to their agents; "
+    "untaught it writes no true sentence.",
     slow=True,
 )
 def _() -> Finding:
@@ -528,7 +528,7 @@ def _shipped() -> Finding:
             "counted": _read_by("rule", runs),
         }
     ours, without = found["taught"], (found["untaught"], found["blind"])
-    holds_ = ours["right"] == found["counted"]["right"] == 4 and ours["true"] >= 0.7 and ours["sentences"] >= 12
+    holds_ = ours["right"] == found["counted"]["right"] == 4 and ours["true"] > 0.5 and ours["sentences"] >= 12
     holds_ &= all(one["right"] < 4 and one["true"] < ours["true"] for one in without) and found["counted"]["true"] == 1
     return Finding(holds_, say(**found))
 
@@ -538,8 +538,8 @@ claim.append(
         claim.row,
         "As shipped, `hocket summarise red blue both bold --method sysllm-short --model TAUGHT` on four policies that "
         "PPO trained in rooms that pay for unlike things, TAUGHT being the shipped model after lessons on scripted "
-        "walkers: what it writes of 20 episodes is mostly true, and by the true sentences a blind reader gives all "
-        "four to their runs, as by counting; untaught, or without the transcripts, it does neither so well.",
+        "walkers: more than half of what it writes of 20 episodes is true, and by the true sentences alone a blind "
+        "reader gives all four to their runs, as by counting; untaught, or without the transcripts, neither is so.",
         _shipped,
         claim.source,
         slow=True,
