@@ -484,8 +484,8 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
 
 @claim(
     "The shipped model after lessons on walkers of drawn tastes sums up the four agents from 50 other episodes each: "
-    "of its sentences most are true, as are most of those about one episode, and a blind reader gives all four to their agents; "
-    "untaught it writes no true sentence.",
+    "of its sentences most are true, as are most of those about one episode, and a blind reader gives all four to "
+    "their agents; untaught it writes no true sentence.",
     slow=True,
 )
 def _() -> Finding:
