@@ -120,6 +120,16 @@ and the regret with it. docs/exact.md says more.
   hocket solve --resume runs/solve-001 --steps 600   settings of the method: --method.NAME VALUE"""
 
 
+SUMMARISE = """Tells in words what the policy of a control run is like: what it does, and when. A
+sentence that can be counted is checked against the recorded episodes, and struck out where they
+refute it. A language model writes, or without one a rule that counts. docs/control.md says more.
+
+  hocket summarise RUN                          by counting, from 50 unseen episodes
+  hocket summarise RUN --model smollm2          a language model reads the episodes
+  hocket summarise RUN RUN2 RUN3                and a reader of other episodes says which is whose
+  hocket summarise RUN --method.most 8          settings of the method: --method.NAME VALUE"""
+
+
 PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you
 take one of its seats, the agent the others.
 

@@ -22,6 +22,7 @@ from hocket.cli.details import (
     SERVE,
     SOLVE,
     STUDY,
+    SUMMARISE,
     SWARM,
     TRACES,
     TRAIN,
@@ -41,6 +42,7 @@ COMMANDS = {
     "swarm": "swarm",
     "optimise": "optimise",
     "solve": "solve",
+    "summarise": "summarise",
     "traces": "traces",
     "recipes": "methods",
     "primitives": "methods",
@@ -226,6 +228,9 @@ def build_parser() -> _Parser:
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
     _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
+    _summarise(
+        command("summarise", "what control policies are like, in checked sentences", settings=True, details=SUMMARISE)
+    )
     _traces(command("traces", "a teacher's tree search for right answers, as data", settings=True, details=TRACES))
     _arena(command("arena", "policies, language models, scripts and people in one world", details=ARENA))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
@@ -382,6 +387,26 @@ def _solve(parser: _Parser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="of all draws (0)")
     parser.add_argument("--list", action="store_true", help="name the methods and the worlds")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _summarise(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", nargs="+", help="a control run, by its folder or name; or several")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    for flag, metavar, text in (
+        ("--method", "NAME", "of summarising (sysllm)"),
+        ("--model", "NAME", "who writes: a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION (rule, which counts)"),
+        ("--agent", "NAME", "whose policy, of several agents (the first)"),
+        ("--transcript", "FILE", "also write what was read, a line per decision"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--episodes", "that are read (50)"),
+        ("--budget", "the most decisions of an episode (any number)"),
+        ("--longest", "tokens of an answer (256)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    parser.add_argument("--temperature", type=float, metavar="T", help="of the policy (0, its likeliest actions)")
     _json(parser)
 
 

@@ -21,6 +21,14 @@ from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
 from hocket.report.cards import cards
 from hocket.report.methods import MARKS, weaker
 from hocket.search.searcher import SEARCHERS
+from hocket.search.summaries import SUMMARISERS
+
+COMMANDS = (
+    (SEARCHERS, "hocket optimise --searcher"),
+    (SOLVERS, "hocket solve --method"),
+    (SUMMARISERS, "hocket summarise RUN --method"),
+)
+"""Where methods are found that are no recipe, and how a user runs them."""
 
 STATES: tuple[Status, ...] = ("works", "partial", "stale", "open")
 
@@ -75,7 +83,7 @@ def _row(name: str, title: str, field: str) -> Row:
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
         return Row(name, title, field, state, weaker(state, found), where, found)
-    for registry, command in ((SEARCHERS, "hocket optimise --searcher"), (SOLVERS, "hocket solve --method")):
+    for registry, command in COMMANDS:
         if name not in registry.declared:
             continue
         method = registry.load(name)

@@ -301,8 +301,8 @@ class Searcher(ABC):
         """
 
 
-def check_wording(name: str, wording: str, usual: str) -> None:
-    """Refuses another wording of a question to the reflecting model that needs more than the usual one is given.
+def check_wording(name: str, wording: str, usual: str, where: str = "searcher") -> None:
+    """Refuses another wording of a question to a language model that needs more than the usual one is given.
 
     Raises:
         ConfigurationError: naming the placeholder that nothing fills.
@@ -310,11 +310,11 @@ def check_wording(name: str, wording: str, usual: str) -> None:
     try:
         given, known = ({place for _, place, _, _ in string.Formatter().parse(one)} for one in (wording, usual))
     except ValueError as error:
-        raise ConfigurationError(f"searcher.{name} cannot be filled in: {error}; write braces twice") from error
+        raise ConfigurationError(f"{where}.{name} cannot be filled in: {error}; write braces twice") from error
     strange = sorted(place for place in given - known if place is not None)
     if strange:
         told = ", ".join(sorted(place for place in known if place))
-        raise ConfigurationError(f"searcher.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {told}")
+        raise ConfigurationError(f"{where}.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {told}")
 
 
 @dataclass(frozen=True)

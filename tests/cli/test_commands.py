@@ -26,6 +26,7 @@ COMMANDS = (
     "pretrain",
     "doctor",
     "microscope",
+    "summarise",
 )
 
 

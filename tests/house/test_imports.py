@@ -39,7 +39,8 @@ ALLOWED: Mapping[str, set[str]] = {
     "environments": set(),
     "workflows": {"engine", "environments", "tools"},
     "hooks": {"workflows"},
-    "search": {"rollout"},
+    # What searches texts, and what sums up episodes in words that a record can refute.
+    "search": {"rollout", "environments", "rewards"},
     "tasks": {"environments", "rewards", "tools", "workflows"},
     "nano": {"tasks", "tools", "workflows"},
     # Papers, and the registry that finds them by name.
