@@ -21,20 +21,19 @@ from hocket.environments.crowd import Floats, SocialForce, least_distances, turn
 from hocket.environments.protocol import Environment, Observation, same_move
 from hocket.types import Scenario
 
-HEADINGS: Mapping[str, float] = {"ahead": 0.0, "left": 50.0, "right": -50.0}
+HEADINGS: Mapping[str, float] = {"ahead": 0.0, "left": 45.0, "right": -45.0}
 SPEEDS: Mapping[str, float] = {"fast": 1.0, "slow": 0.5}
 STOP = "stop"
 COMMANDS = (*(f"{heading} {speed}" for heading in HEADINGS for speed in SPEEDS), STOP)
 
-SECTORS = ("ahead", "ahead left", "left", "behind left", "behind", "behind right", "right", "ahead right")
-WAYS = ("away", "away left", "left", "back left", "back", "back right", "right", "away right")
-"""Where something is and which way it goes, seen towards the goal, counter-clockwise."""
+SECTORS = ("ahead", "left", "far left", "back left", "back", "back right", "far right", "right")
+"""Where something is and which way it goes, seen towards the goal, counter-clockwise; commands go in three of them."""
 
 PERIOD, STEP = 1.0, 0.125
 """Seconds between commands, and of a step of the simulation."""
 
 HORIZON = 1.5
-"""Seconds that are looked ahead by who judges commands by straight ways."""
+"""Seconds that are looked ahead where straight ways are judged."""
 
 VIEW = 2.5
 """Metres up to which others are told; by straight ways nothing farther off is touched within two seconds."""
@@ -215,7 +214,7 @@ class Crossing(Environment):
             if np.isfinite(gaps[other]):
                 where = SECTORS[self._sector(number, self.place[other] - self.place[number])]
                 pace = float(np.linalg.norm(self.velocity[other]))
-                way = f"going {WAYS[self._sector(number, self.velocity[other])]}" if pace > 0.1 else "standing"
+                way = f"going {SECTORS[self._sector(number, self.velocity[other])]}" if pace > 0.1 else "standing"
                 told.append(f"{self.called(other)} {max(gaps[other], 0.0):.1f} {where}, {way}")
         return told
 
@@ -229,22 +228,33 @@ class Crossing(Environment):
         turn = np.arctan2(ahead[0] * way[1] - ahead[1] * way[0], float((ahead * way).sum()))
         return int(np.rint(turn / (np.pi / 4))) % 8
 
-    def together(self, moves: Mapping[str, str]) -> str:
-        """What who oversees all robots is told: their commands, and how much nearer discs come within a second."""
-        told = [f"{agent} {moves[agent]}." for agent in self.agents if agent in moves]
-        velocity = self._commanded(moves)
-        gaps = self._gaps(np.zeros_like(velocity), 0.0)
-        least = self._gaps(velocity, PERIOD)
-        pairs = [
-            (float(gaps[one, other]), one, other)
-            for one in range(self.world.robots)
-            for other in range(one + 1, len(self.place))
+    def prospect(self, agent: str, move: str) -> str:
+        """What who judges one robot's command is told: how much nearer it brings the goal, and others that go on."""
+        number, velocity = self.agents.index(agent), self._commanded({agent: move})
+        far = float(np.linalg.norm(self.goal[number] - self.place[number]))
+        nearer = float(self.outlook(velocity).progress[number])
+        told = [f"{agent}: {self.world.persona(number).text}. {move}.", f"Goal {far:.1f}, {nearer:.1f} nearer."]
+        return "\n".join([*told, *self._nearing(velocity, (number,), self.world.sight)])
+
+    def prospects(self, moves: Mapping[str, str]) -> str:
+        """What who oversees all robots is told: their commands, and how much nearer these bring discs to each other."""
+        told = [f"{agent}: {moves[agent]}." for agent in self.agents if agent in moves]
+        seats = [self.agents.index(agent) for agent in moves]
+        return "\n".join([*told, *self._nearing(self._commanded(moves), seats, 2 * self.world.sight)])
+
+    def _nearing(self, velocity: Floats, robots: Sequence[int], most: int) -> list[str]:
+        """The gaps between these robots and others, the least first, and how much nearer they come within `HORIZON`."""
+        gaps, least = self._gaps(np.zeros_like(velocity), 0.0), self._gaps(velocity, HORIZON)
+        pairs = {
+            (float(gaps[one, other]), *sorted((one, other)))
+            for one in robots
+            for other in range(len(self.place))
             if gaps[one, other] < VIEW
+        }
+        return [
+            f"{self.called(one)} {self.called(other)} {max(gap, 0.0):.1f}, {gap - least[one, other]:.1f} nearer."
+            for gap, one, other in sorted(pairs)[:most]
         ]
-        for gap, one, other in sorted(pairs)[: 2 * self.world.sight]:
-            nearer = gap - float(least[one, other])
-            told.append(f"{self.called(one)} {self.called(other)} {max(gap, 0.0):.1f}, {nearer:.1f} nearer.")
-        return "\n".join(told)
 
     # ------------------------------------------------------------ what is done
 

@@ -37,7 +37,7 @@ class CrossingTask(EnvironmentTask):
     """Episodes of robots that cross; success is the share that arrive."""
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "decoding.max_tokens": 16}
+        return {**super().suggest(recipe), "decoding.max_tokens": 24}
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`touched`, the share of robots that touched somebody, and what any environment tells."""

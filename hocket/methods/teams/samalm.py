@@ -147,17 +147,18 @@ class Checks:
             raise ConfigurationError(f"checks: weighing = {self.weighing!r}; choose from entropy, equal")
 
 
-def judged_alone(seen: str, move: str) -> str:
-    """What a critic is asked of one seat's move."""
-    return f"{seen}\nCommand: {move or 'none'}."
+def judged_alone(environment: Environment, seat: str, seen: Observation, move: str) -> str:
+    """What a critic is asked: what the world tells of a seat's move (`prospect`), else what it sees, and the move."""
+    told = getattr(environment.bare, "prospect", None)
+    return f"{seen.text}\nMove: {move or 'none'}." if told is None else str(told(seat, move or "none"))
 
 
 def judged_together(environment: Environment, seen: Mapping[str, Observation], moves: Mapping[str, str]) -> str:
-    """What the overseer is asked: what the world tells of joint moves (`together`), else all views and moves."""
-    told = getattr(environment.bare, "together", None)
+    """What the overseer is asked: what the world tells of joint moves (`prospects`), else all views and moves."""
+    told = getattr(environment.bare, "prospects", None)
     if told is not None:
         return str(told({seat: move or "none" for seat, move in moves.items()}))
-    return "\n".join(f"{seat}: {judged_alone(seen[seat].text, move)}" for seat, move in moves.items())
+    return "\n".join(f"{seat}: {seen[seat].text}\nMove: {move or 'none'}." for seat, move in moves.items())
 
 
 def refusal(move: str, words: Sequence[str]) -> str:
@@ -266,7 +267,7 @@ class Council:
         answers = await asyncio.gather(*(self._ask(seat, seen[seat], refused[seat]) for seat in asking))
         replies |= zip(asking, answers, strict=True)
         moves = {seat: self.flow.read(replies[seat].text, seen[seat]) for seat in seen}
-        questions = {seat: judged_alone(seen[seat].text, moves[seat]) for seat in asking}
+        questions = {seat: judged_alone(self.environment, seat, seen[seat], moves[seat]) for seat in asking}
         *own, together = await asyncio.gather(
             *(self._judge(CRITIC, f"{CRITIC} of {seat}", question) for seat, question in questions.items()),
             self._judge(OVERSEER, OVERSEER, judged_together(self.environment, seen, moves)),
@@ -482,7 +483,7 @@ def crossed(flow: VerifiedMoves, scenario: Scenario, rng: np.random.Generator) -
         for seat, move in moves.items():
             alone = said_alone(course, seat, move, levels)
             question, reading = flow.question(seen[seat], True), flow.reading_of(seen[seat])
-            lesson(CRITIC, judged_alone(seen[seat].text, move), alone)
+            lesson(CRITIC, judged_alone(course, seat, seen[seat], move), alone)
             lesson(flow.role(seat), question, reading.written(move, COMMANDS))
             if int(alone[0]) <= scaled(2, levels):
                 left = [one for one in COMMANDS if one != move]
