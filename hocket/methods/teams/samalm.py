@@ -191,10 +191,14 @@ class VerifiedMoves(PlayEnvironment):
     def prompts(self) -> Mapping[str, str]:
         return {role: text.format(levels=self.checks.levels) for role, text in SYSTEM.items()}
 
+    def council(self, team: Team, environment: Environment) -> Council:
+        """Who leads an episode."""
+        return Council(self, team, environment)
+
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         environment = self.world.make(scenario)
         environment.reset((team.key if self.own_chance else Key.of(scenario.seed)).derive("environment"))
-        council = Council(self, team, environment)
+        council = self.council(team, environment)
         try:
             while environment.acting and (self.turns is None or council.moves < self.turns):
                 await council.decide()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -14,12 +15,15 @@ from numpy.typing import NDArray
 
 import hocket
 from hocket import tasks
-from hocket.core.columns import ALTERNATIVES, RETURNS
+from hocket.core.columns import ALTERNATIVES
 from hocket.core.keys import Key
 from hocket.environments.crossing import COMMANDS, Crossing, Crossings, sensible
 from hocket.environments.crowd import least_distances
+from hocket.environments.protocol import Environment
 from hocket.environments.reading import WholeText
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.lab.talk import TalkBench, last_message
 from hocket.methods.teams.samalm import (
     CRITIC,
@@ -27,6 +31,7 @@ from hocket.methods.teams.samalm import (
     SAMALM,
     TRIED,
     Checks,
+    Council,
     Verified,
     VerifiedMoves,
     VerifiedTask,
@@ -42,10 +47,11 @@ from hocket.methods.teams.samalm import (
 from hocket.tasks.crossing import arrived, touched
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
-from hocket.types import Message, Scenario, Trajectory
+from hocket.types import Assignment, Message, Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.episode import Limits
 from hocket.workflows.reply import Reply
+from hocket.workflows.team import Team
 
 claim = Claims("samalm", "arXiv:2503.09758, by its abstract; the formulas are the entropy-weight method's")
 
@@ -56,8 +62,8 @@ FREE = Limits(turns=None)
 
 
 def entropy_bits(chances: Sequence[float]) -> float:
-    """In bits, in float64, term by term."""
-    return float(-sum(np.float64(one) * np.log2(np.float64(one)) for one in chances if one > 0))
+    """Term by term."""
+    return float(-sum(np.float64(one) * np.log2(one) for one in chances if one > 0))
 
 
 def drawn_chances(rng: np.random.Generator, levels: int) -> list[float]:
@@ -86,8 +92,8 @@ def _() -> Finding:
 
 
 @claim(
-    "A critic to whom all grades are alike has weight 0 exactly, so what it thinks changes nothing to the bit; one that "
-    "is certain of a grade has certainty 1, and the less certain counts less.",
+    "A critic to whom all grades are alike has weight 0 exactly, so it changes nothing to the bit; one that is certain "
+    "of a grade has certainty 1, and the less certain counts less.",
 )
 def _() -> Finding:
     rng, wrong, uniform = Key.of(1).derive("uniform").numpy(), 0, list[float]()
@@ -139,9 +145,9 @@ def commands_graded(seed: int, count: int = 400) -> tuple[list[float], list[bool
 
 
 @claim(
-    "Where one critic is noise and unsure, accepting by the grade fused by entropy tells commands that touch nobody from "
-    "those that do better than equal weights; where noise is surer than who knows it does worse, for certainty is all "
-    "that the weights see.",
+    "Where one critic is noise and unsure, grades fused by entropy tell commands that touch nobody from those that do "
+    "better than with equal weights; where noise is surer than who knows they do worse, for certainty is all that the "
+    "weights see.",
     slow=True,
 )
 def _() -> Finding:
@@ -318,12 +324,11 @@ def _() -> Finding:
         errors = float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
         more = fmean(map(arrived, checked)) - fmean(map(arrived, plain))
         holds &= errors > 3 and more > 0 and fmean(rates[2]) > fmean(rates[1]) + 0.1
-        figures[f"noise_{noise:g}"] = [fmean(one) for one in rates]
+        figures[f"noise_{noise:g}"] = str([round(fmean(one), 3) for one in rates])
         figures[f"at_{noise:g}_in_errors"] = errors
         figures[f"at_{noise:g}_refused"] = f"{asked_anew(checked):.2f}, by chance {asked_anew(by_chance):.2f}"
         figures[f"at_{noise:g}_arrived"] = f"{fmean(map(arrived, plain)):.2f} to {fmean(map(arrived, checked)):.2f}"
-    told = {name: str([round(x, 3) for x in v]) if isinstance(v, list) else v for name, v in figures.items()}
-    return Finding(holds, say(**told))
+    return Finding(holds, say(**figures))
 
 
 def heard(one: Trajectory, role: str) -> list[str]:
@@ -403,30 +408,25 @@ def _() -> Finding:
     wrong, seen = 0, set[bool]()
     for seed in range(8):
         one = Stand(0.8, doubt=0.5).played(seed, Checks())
-        paid = dict(zip(map(id, one.turns), one.scores["reward"].value, strict=True))  # type: ignore[arg-type]
+        given = iter(zip(one.turns, one.scores["reward"].value, strict=True))  # type: ignore[arg-type]
         replay = Crossings().make(one.scenario)
         replay.reset(Key.of(seed).derive("environment"))
-        owed, place = dict.fromkeys(Crossings().agents, 0.0), 0
-        turns = list(one.turns)
         for rows in TRIED.get(one):
-            made, asking = rows[-1], len(rows)
-            seats = list(made)
-            block: list[Any] = []
-            while place < len(turns) and (len([t for t in block if t.role == OVERSEER]) < asking):
-                block.append(turns[place])
-                place += 1
-            earned = replay.act({seat: move for seat, (move, _) in made.items()})
-            for seat in seats:
-                owed[seat] += earned[seat]
-                mine = [turn for turn in block if turn.agent == seat]
-                got = [paid[id(turn)] for turn in mine]
-                wrong += abs(sum(got) - earned[seat]) > 1e-9 or sum(one != 0 for one in got) > 1
-                own = [turn for turn in block if turn.agent == f"{CRITIC} of {seat}"]
-                losses = {-((((grade_in(t.text, 5) or 0) - 1) / 4 - (earned[seat] >= 0)) ** 2) for t in own}
-                given = [paid[id(turn)] for turn in own if paid[id(turn)]]
-                wrong += len(given) > 1 or any(min(abs(one - loss) for loss in losses) > 1e-9 for one in given)
+            earned = replay.act({seat: move for seat, (move, _) in rows[-1].items()})
+            block, left = list[Any](), len(rows)
+            while left:
+                block.append(next(given))
+                left -= block[-1][0].role == OVERSEER
+            for seat, due in earned.items():
+                mine = [paid for turn, paid in block if turn.agent == seat]
+                wrong += abs(sum(mine) - due) > 1e-9 or sum(paid != 0 for paid in mine) > 1
+                own = [(turn, paid) for turn, paid in block if turn.agent == f"{CRITIC} of {seat}"]
+                wrong += sum(paid != 0 for _, paid in own) > 1
+                for turn, paid in own:
+                    loss = -((((grade_in(turn.text, 5) or 0) - 1) / 4 - (due >= 0)) ** 2)
+                    wrong += paid != 0 and abs(paid - loss) > 1e-9
             seen.add(min(earned.values()) < 0)
-        wrong += any(abs(owed[seat] - RETURNS.get(one)[seat]) > 1e-9 for seat in owed) or bool(replay.acting)
+        wrong += next(given, None) is not None or bool(replay.acting)
     return Finding(wrong == 0 and seen == {True, False}, say(wrong=wrong, crossings=8))
 
 
@@ -498,9 +498,6 @@ def _() -> Finding:
         lambda: VerifiedMoves(_Straight(), seats={"robot_1": "critic"}, memory=False): f"{flow.world.name} has a seat",
         lambda: tasks.find("verified:sums"): "task verified:sums: sums is no environment",
         lambda: run_async(Verified().play(Scenario("x"), None)): "workflow verified grades the moves",  # type: ignore[arg-type]
-        lambda: Crossings(robots=0): "crossing: robots from 1 to 8",
-        lambda: Crossings(circle=1.0): "crossing: circle = 1; 5 discs need",
-        lambda: Crossings(personas="careful+bold"): "crossing: personas names 'bold'",
     }
     said = []
     for call, sentence in wanted.items():
@@ -516,3 +513,89 @@ def _() -> Finding:
     holds &= made.world == Crossings(robots=2) and Verified(rounds=3).around(made) == made
     wrong = [one for one in said if one]
     return Finding(not wrong and holds, "; ".join(wrong) or say(refused=len(said)))
+
+
+# ---------------------------------------------------------------- the shipped model in all roles
+
+TASK = "verified:crossing"
+LESSONS, FLOORS = 160, 40
+
+
+class Chances(Council):
+    """Refuses as often as critics do, whatever they think."""
+
+    share = 0.3
+
+    def fused(self, opinions: Sequence[Sequence[float]]) -> float | None:
+        told = self.team.key.derive("chance", len(self.tried), len(self._asked), str(opinions)).numpy()
+        return float(told.random() >= self.share)
+
+
+class ByChance(VerifiedMoves):
+    """Checks that know nothing."""
+
+    def council(self, team: Team, environment: Environment) -> Council:
+        return Chances(self, team, environment)
+
+
+@cache
+def taught() -> Pupil:
+    """The shipped model after lessons: an actor with doubts, critics and an overseer by rule."""
+    return after_lessons(SAMALM, TASK, f"lessons:{TASK}", steps=LESSONS)
+
+
+def crossed(flow: PlayEnvironment) -> list[Trajectory]:
+    """Crossings of floors that no lesson was about."""
+    parts = taught().parts
+    player: Any = parts.player
+    asked = [Assignment(parts.task.scenario("eval", number), 1, parts.decoding) for number in range(FLOORS)]
+    return run_async(replace(player, workflow=flow).play(asked, key=Key.of(0)))
+
+
+@claim(
+    "After lessons the shipped model proposes and grades in all roles, by its own distribution of grade tokens; low ones "
+    "ask again, and on unseen floors fewer robots touch than when the same actor's commands are made at once, and than "
+    "where chance refuses as often.",
+    "derived",
+    slow=True,
+)
+def _() -> Finding:
+    flow: Any = taught().parts.player.workflow  # type: ignore[attr-defined]
+    ways = {
+        "checked": flow,
+        "at_once": replace(flow, checks=Checks(rounds=0)),
+        "by_chance": ByChance(**{one.name: getattr(flow, one.name) for one in fields(flow)}),
+    }
+    played = {name: crossed(way) for name, way in ways.items()}
+    touching = {name: np.array([touched(one) for one in rows]) for name, rows in played.items()}
+    judged = [turn for one in played["checked"] for turn in one.turns if turn.role in (CRITIC, OVERSEER)]
+    told = fmean(ALTERNATIVES.present(turn) and grade_in(turn.text, 5) is not None for turn in judged)
+    refused = {name: asked_anew(played[name]) for name in ("checked", "by_chance")}
+    errors = {}
+    for name in ("at_once", "by_chance"):
+        gaps = touching[name] - touching["checked"]
+        errors[name] = float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
+    holds = min(errors.values()) > 2 and told > 0.98 and 0.1 < refused["checked"] < 0.6
+    rates = {name: float(rows.mean()) for name, rows in touching.items()}
+    arrive = {name: fmean(map(arrived, rows)) for name, rows in played.items()}
+    return Finding(holds, say(touched=rates, in_errors=errors, arrived=arrive, refused=refused, grades_said=told))
+
+
+def seen(run: ShippedRun) -> dict[str, float]:
+    """Commands that were refused, those that were asked for anew, and grades that the model told."""
+    played = [one for row in run.results if row.experience for one in row.experience.trajectories]
+    turns = [turn for one in played for turn in one.turns]
+    anew = sum("Refused: " in str(turn.prompt[-1]["content"]) for turn in turns)
+    told = sum(ALTERNATIVES.present(turn) for turn in turns if turn.role in (CRITIC, OVERSEER))
+    return {"refused": asked_anew(played), "asked anew": float(anew), "grades": float(told)}
+
+
+claim.shipped(
+    SAMALM,
+    "workflow",
+    "credit",
+    task="crossing?robots=2&people=1&length=6",
+    first={"recipe": "sft", "steps": 30, "update.lr": 0.003, "task": "lessons:verified:crossing?robots=2&people=1"},
+    settings={"curriculum.prompts": 2, "rollout.samples": 4},
+    sees=seen,
+)
