@@ -17,7 +17,7 @@ from hocket.tasks.lessons import Lessons, either, episode
 from hocket.tasks.solitary import played
 from hocket.types import Trajectory
 
-SKILL = 0.5
+SKILL = 0.7
 """How often a beginner gives the sensible command; else any."""
 
 
@@ -45,9 +45,9 @@ class CrossingTask(EnvironmentTask):
 
     @property
     def lessons(self) -> Lessons:
-        """Half sensible commands, by the straight ways of the others, half any."""
+        """Sensible commands, by the straight ways of the others, seven times in ten, else any."""
         return Lessons(
-            "commands, half of them sensible by where the others go now, the rest any",
+            "commands, seven in ten sensible by where the others go now, the rest any",
             60,
             lambda scenario, rng: episode(self.workflow, scenario, either(SKILL, planned), rng),
             talks=1 if self.workflow.memory else 8,

@@ -5,14 +5,14 @@ view, another, the overseer, all commands together. What a critic thinks is the 
 language model's probabilities of the score tokens (`chances`), and the two are fused by how certain they are
 (`fusion_weights`): `w_c ~ 1 - H(p_c) / ln K`, which is exactly 0 for a critic to whom all K grades are alike. A fused
 grade below the threshold refuses a command, and its actor is asked again, told what was refused and what the critics
-said, for so many rounds at most. Then the commands are made of the round whose worst fused grade was best.
+said, for so many rounds at most. Then each robot follows the command of its that was graded best.
 
 From the abstract (Wang, Obi and Min) and the project's page are actors in parallel with personas, the two tiers of
-critics, the fusion by entropy and asking again; the page could not be read in full. The weights are those of the
+critics, the fusion by entropy and asking again; the paper's equations were not at hand. The weights are those of the
 entropy-weight method, which the description fits. Ours are: grades from 1 to 5 of which the expected one counts, that
-probability of anything that is no grade counts as spread evenly, a threshold in the middle, two rounds more, all
-wording, and the floor (task `crossing`). Nothing is trained in the paper. Here all are roles, so a recipe can train
-them: critics are paid `-(g - y)^2`, y being whether the command that was made cost nothing.
+probability of anything that is no grade counts as spread evenly, a threshold in the middle, two rounds more, what is
+done after them, all wording, and the floor (task `crossing`). Nothing is trained in the paper. Here all are roles, so a
+recipe can train them: critics are paid `-(g - y)^2`, y being whether the command that was made cost nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hocket.environments.protocol import Environment, Observation
 from hocket.methods.base.grpo import GRPO
 from hocket.tasks.crossing import SKILL
 from hocket.tasks.form import TaskForm
-from hocket.tasks.lessons import Lesson, Lessons
+from hocket.tasks.lessons import Lesson, Lessons, any_move
 from hocket.tasks.within import WithinTask, found_within, turn_by_turn
 from hocket.types import Scenario, Trajectory
 from hocket.workflows.environment import SEATS, PlayEnvironment
@@ -51,7 +51,7 @@ SYSTEM = {
     OVERSEER: "Grade all commands together from 1 (harm) to {levels} (safe and quick), then say why.",
 }
 
-TRIED = InfoColumn("tried", "Of every joint move the rounds in which it was proposed: by seat the move and its grade.")
+TRIED = InfoColumn("tried", "Of every joint move the rounds of proposals, and what was made: by seat move and grade.")
 
 Weighing = Literal["entropy", "equal"]
 
@@ -308,19 +308,21 @@ class Council:
         return fused(opinions, self.flow.checks.weighing)
 
     def _make(self, rounds: Sequence[Round]) -> None:
-        """Makes the moves of the round whose worst grade is best, of equals the last, and pays for them."""
-        taken = max(range(len(rounds)), key=lambda place: (worst(rounds[place].grades), place))
-        made = rounds[taken]
-        earned = self.environment.act(made.moves)
-        self.moves += len(made.moves)
+        """Has every seat make the move of its that was graded best, of equals the last, and pays for them."""
+        taken = {seat: max(rounds, key=lambda one: (graded(one, seat), rounds.index(one))) for seat in rounds[0].moves}
+        earned = self.environment.act({seat: one.moves[seat] for seat, one in taken.items()})
+        self.moves += len(taken)
         for seat, paid in earned.items():
             self._returns[seat] = self._returns.get(seat, 0.0) + float(paid)
-        for seat, reply in made.replies.items():
-            self._paid[reply] = float(earned.get(seat, 0.0))
-            self._pay(made.alone[seat].reply, earned.get(seat, 0.0) >= 0)
-        self._pay(made.all.reply, min(earned.values(), default=0.0) >= 0)
+        for seat, one in taken.items():
+            paid = float(earned.get(seat, 0.0))
+            self._paid[one.replies[seat]] = paid
+            self._pay(one.alone[seat].reply, paid >= 0)
+        last = rounds[-1]
+        if all(one.moves[seat] == last.moves[seat] for seat, one in taken.items()):  # The overseer saw what is made.
+            self._pay(last.all.reply, min(earned.values(), default=0.0) >= 0)
         told = [{seat: (one.moves[seat], one.grades[seat]) for seat in one.moves} for one in rounds]
-        self.tried.append([*told[:taken], *told[taken + 1 :], told[taken]])
+        self.tried.append([*told, {seat: (one.moves[seat], one.grades[seat]) for seat, one in taken.items()}])
 
     def _pay(self, reply: Reply, well: bool) -> None:
         """Minus the square of how far a critic's grade is from what came."""
@@ -345,9 +347,10 @@ class Council:
         return Outcome(turn_rewards={"reward": {one: self._paid.get(one, 0.0) for one, _ in self._asked}}, info=info)
 
 
-def worst(grades: Mapping[str, float | None]) -> float:
-    """The lowest grade, the best there is where nobody has one."""
-    return min((one for one in grades.values() if one is not None), default=1.0)
+def graded(one: Round, seat: str) -> float:
+    """The fused grade of a seat's move, the best there is where nobody is certain of anything."""
+    found = one.grades[seat]
+    return 1.0 if found is None else found
 
 
 # ---------------------------------------------------------------- by name
@@ -462,8 +465,8 @@ def said_together(course: Crossing, moves: Mapping[str, str], levels: int) -> st
 def crossed(flow: VerifiedMoves, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
     """What is said on a floor: commands of a beginner, what critics by rule say, and sensible commands when refused.
 
-    Of what is refused the sensible command is said three times in four, else any other. The beginner's first commands
-    are made, so that there is much to be refused.
+    Critics grade the beginner's commands and as often any. Of what they refuse the sensible command is said three times
+    in four, else any other.
     """
     course = flow.world.make(scenario)
     assert isinstance(course, Crossing)
@@ -478,17 +481,16 @@ def crossed(flow: VerifiedMoves, scenario: Scenario, rng: np.random.Generator) -
 
     while course.acting:
         seen = {seat: course.observe(seat) for seat in course.acting}
-        moves = {
-            seat: sensible(course, seat) if rng.random() < SKILL else COMMANDS[int(rng.integers(len(COMMANDS)))]
-            for seat in seen
-        }
-        together = said_together(course, moves, levels)
-        lesson(OVERSEER, judged_together(course, seen, moves), together)
-        for seat, move in moves.items():
-            alone = said_alone(course, seat, move, levels)
+        drawn = {seat: any_move(course, seat, rng) for seat in seen}
+        moves = {seat: sensible(course, seat) if rng.random() < SKILL else drawn[seat] for seat in seen}
+        graded = moves if rng.random() < 0.5 else drawn
+        together = said_together(course, graded, levels)
+        lesson(OVERSEER, judged_together(course, seen, graded), together)
+        for seat, move in graded.items():
             question, reading = flow.question(seen[seat], True), flow.reading_of(seen[seat])
+            lesson(flow.role(seat), question, reading.written(moves[seat], COMMANDS))
+            alone = said_alone(course, seat, move, levels)
             lesson(CRITIC, judged_alone(course, seat, seen[seat], move), alone)
-            lesson(flow.role(seat), question, reading.written(move, COMMANDS))
             if int(alone[0]) <= scaled(2, levels):
                 left = [one for one in COMMANDS if one != move]
                 other = sensible(course, seat, (move,)) if rng.random() < 0.75 else left[int(rng.integers(len(left)))]
@@ -533,7 +535,7 @@ SAMALM = GRPO.but(
         "evenly",
         "weights": "the entropy-weight method, over the overseer and the robot's own critic; where neither is certain "
         "of anything the command stands",
-        "threshold": "0.5, two rounds of asking again; then the round whose worst fused grade was best",
+        "threshold": "0.5, two rounds of asking again; then each robot's command that was graded best",
         "critique": "what critics said beside the grade, told with the refused command",
         "credit": "each agent by itself: a robot, its critic, the overseer",
     },

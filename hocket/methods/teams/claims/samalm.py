@@ -359,7 +359,7 @@ def _() -> Finding:
         critics = {CRITIC: ["1 bad"] * 2 * (1 + rounds), OVERSEER: [f"2 worse {n}" for n in range(1 + rounds)]}
         one = scripted(Checks(rounds=rounds), {**said, **critics})
         calls[rounds] = len(heard(one, "robot_1"))
-        wrong += len(TRIED.get(one)[0]) != 1 + rounds
+        wrong += len(TRIED.get(one)[0]) != 2 + rounds
         for place, question in enumerate(heard(one, "robot_1")):
             told = [f"Refused: stop (1 bad; 2 worse {n})." for n in range(place)]
             wrong += question.split("\n")[-place:] != told if place else "Refused" in question
@@ -368,34 +368,31 @@ def _() -> Finding:
     half = {CRITIC: ["1 bad", "5 good", "5 fine"], OVERSEER: ["3 so", "4 so"]}
     one = scripted(Checks(), {"robot_1": ["stop", "left slow"], "robot_2": ["ahead fast"], **half})
     (rows,) = TRIED.get(one)
-    wrong += [row["robot_1"][0] for row in rows] != ["stop", "left slow"]
-    wrong += [row["robot_2"][0] for row in rows] != ["ahead fast"] * 2 or len(heard(one, CRITIC)) != 3
+    wrong += [row["robot_1"][0] for row in rows] != ["stop", "left slow", "left slow"]
+    wrong += [row["robot_2"][0] for row in rows] != ["ahead fast"] * 3 or len(heard(one, CRITIC)) != 3
     wrong += "robot_1: left slow.\nrobot_2: ahead fast." not in heard(one, OVERSEER)[1]
-    holds = wrong == 0 and calls == {n: n + 1 for n in range(4)} and len(first) == 1
+    holds = wrong == 0 and calls == {n: n + 1 for n in range(4)} and len(first) == 2
     return Finding(holds, say(wrong=wrong, calls_of_an_actor_by_rounds=str(calls)))
 
 
-@claim(
-    "The commands that are made are those of the round whose worst fused grade is best, of equal ones the last.", "ours"
-)
+@claim("A robot follows that command of its that was graded best in any round, of equal ones the last.", "ours")
 def _() -> Finding:
-    found = {}
-    for name, grades, due in (
-        ("first", ("3", "1", "2"), "ahead fast"),
-        ("second", ("1", "2", "1"), "left fast"),
-        ("last", ("1", "2", "2"), "right fast"),
-    ):
-        moves = ["ahead fast", "left fast", "right fast"]
-        said = {"robot_1": moves, "robot_2": ["stop"] * 3, CRITIC: ["1"] * 6, OVERSEER: list(grades)}
-        one = scripted(Checks(threshold=1.0), said)
-        (rows,) = TRIED.get(one)
-        found[name] = rows[-1]["robot_1"][0] == due and {row["robot_1"][0] for row in rows} == set(moves)
+    found, moves = {}, ["ahead fast", "left fast", "right fast"]
+    for grades, due in (("312", 0), ("121", 1), ("122", 2), ("322", 0)):
+        for seat in range(2):
+            others = ["stop", "stop", "stop"]
+            said = {"robot_1": others if seat else moves, "robot_2": moves if seat else others}
+            own = [grade if mine == seat else "1" for grade in grades for mine in range(2)]
+            one = scripted(Checks(threshold=1.0), {**said, CRITIC: own, OVERSEER: ["well"] * 3})
+            (rows,) = TRIED.get(one)
+            found[f"{grades}_{seat + 1}"] = rows[-1][f"robot_{seat + 1}"][0] == moves[due] and len(rows) == 4
     said = {"robot_1": ["stop", "left slow"], "robot_2": ["stop"], CRITIC: ["2", "4", "3"], OVERSEER: ["well", "2"]}
     (rows,) = TRIED.get(scripted(Checks(rounds=1), said))
     # An overseer without a grade counts nothing; one with a grade as much as the other, for each is certain.
-    due = [{"robot_1": ("stop", 0.25), "robot_2": ("stop", 0.75)}, {"robot_1": ("left slow", 0.375)}]
-    due[1]["robot_2"] = ("stop", 0.5)
-    found["graded"] = rows == due
+    due_rows = [{"robot_1": ("stop", 0.25), "robot_2": ("stop", 0.75)}]
+    due_rows += [{"robot_1": ("left slow", 0.375), "robot_2": ("stop", 0.5)}]
+    due_rows += [{"robot_1": ("left slow", 0.375), "robot_2": ("stop", 0.75)}]
+    found["graded"] = rows == due_rows
     return Finding(all(found.values()), say(**found))
 
 
@@ -413,7 +410,7 @@ def _() -> Finding:
         replay.reset(Key.of(seed).derive("environment"))
         for rows in TRIED.get(one):
             earned = replay.act({seat: move for seat, (move, _) in rows[-1].items()})
-            block, left = list[Any](), len(rows)
+            block, left = list[Any](), len(rows) - 1
             while left:
                 block.append(next(given))
                 left -= block[-1][0].role == OVERSEER
@@ -554,8 +551,8 @@ def crossed(flow: PlayEnvironment) -> list[Trajectory]:
 
 @claim(
     "After lessons the shipped model proposes and grades in all roles, by its own distribution of grade tokens; low ones "
-    "ask again, and on unseen floors fewer robots touch than when the same actor's commands are made at once, and than "
-    "where chance refuses as often.",
+    "ask again, and on unseen floors fewer touch than with the same actors' commands made at once, and than where chance "
+    "refuses as often.",
     "derived",
     slow=True,
 )
