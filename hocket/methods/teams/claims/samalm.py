@@ -550,9 +550,9 @@ def crossed(flow: PlayEnvironment) -> list[Trajectory]:
 
 
 @claim(
-    "After lessons the shipped model proposes and grades in all roles, by its own distribution of grade tokens; low ones "
-    "ask again, and on unseen floors fewer touch than with the same actors' commands made at once, and than where chance "
-    "refuses as often.",
+    "After lessons the shipped model proposes and grades in all roles, by its own distribution of grade tokens; low "
+    "ones ask again, and on unseen floors fewer touch than with the same actors' commands made at once, and than where "
+    "chance refuses as often.",
     "derived",
     slow=True,
 )
