@@ -245,15 +245,10 @@ class Crossing(Environment):
     def _nearing(self, velocity: Floats, robots: Sequence[int], most: int) -> list[str]:
         """The gaps between these robots and others, the least first, and how much nearer they come within `HORIZON`."""
         gaps, least = self._gaps(np.zeros_like(velocity), 0.0), self._gaps(velocity, HORIZON)
-        pairs = {
-            (float(gaps[one, other]), *sorted((one, other)))
-            for one in robots
-            for other in range(len(self.place))
-            if gaps[one, other] < VIEW
-        }
+        pairs = {(min(a, b), max(a, b)) for a in robots for b in range(len(self.place)) if gaps[a, b] < VIEW}
         return [
-            f"{self.called(one)} {self.called(other)} {max(gap, 0.0):.1f}, {gap - least[one, other]:.1f} nearer."
-            for gap, one, other in sorted(pairs)[:most]
+            f"{self.called(a)} {self.called(b)} {max(gaps[a, b], 0.0):.1f}, {gaps[a, b] - least[a, b]:.1f} nearer."
+            for a, b in sorted(pairs, key=lambda pair: (gaps[pair], pair))[:most]
         ]
 
     # ------------------------------------------------------------ what is done
