@@ -191,14 +191,10 @@ class VerifiedMoves(PlayEnvironment):
     def prompts(self) -> Mapping[str, str]:
         return {role: text.format(levels=self.checks.levels) for role, text in SYSTEM.items()}
 
-    def council(self, team: Team, environment: Environment) -> Council:
-        """Who leads an episode."""
-        return Council(self, team, environment)
-
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         environment = self.world.make(scenario)
         environment.reset((team.key if self.own_chance else Key.of(scenario.seed)).derive("environment"))
-        council = self.council(team, environment)
+        council = Council(self, team, environment)
         try:
             while environment.acting and (self.turns is None or council.moves < self.turns):
                 await council.decide()
@@ -410,6 +406,7 @@ class VerifiedTask(WithinTask):
             steps=4 * inner.steps,
             play=lambda scenario, rng: crossed(flow, scenario, rng),
             talks=16,
+            schedule="cosine",
             beginners=(),
         )
 
@@ -539,6 +536,9 @@ SAMALM = GRPO.but(
         "critique": "what critics said beside the grade, told with the refused command",
         "credit": "each agent by itself: a robot, its critic, the overseer",
     },
+    note="the shipped model takes all roles, and after lessons its grades part commands that touch somebody from others, "
+    "but what its actors propose instead is no better, so no fewer robots touched anybody; that is shown with scripted "
+    "actors and critics alone",
     task="verified:crossing",
     requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
     workflow="verified",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -19,11 +18,9 @@ from hocket.core.columns import ALTERNATIVES
 from hocket.core.keys import Key
 from hocket.environments.crossing import COMMANDS, Crossing, Crossings, sensible
 from hocket.environments.crowd import least_distances
-from hocket.environments.protocol import Environment
 from hocket.environments.reading import WholeText
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.lab.talk import TalkBench, last_message
 from hocket.methods.teams.samalm import (
     CRITIC,
@@ -31,7 +28,6 @@ from hocket.methods.teams.samalm import (
     SAMALM,
     TRIED,
     Checks,
-    Council,
     Verified,
     VerifiedMoves,
     VerifiedTask,
@@ -47,11 +43,10 @@ from hocket.methods.teams.samalm import (
 from hocket.tasks.crossing import arrived, touched
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
-from hocket.types import Assignment, Message, Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.episode import Limits
 from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
 
 claim = Claims("samalm", "arXiv:2503.09758, by its abstract; the formulas are the entropy-weight method's")
 
@@ -512,70 +507,7 @@ def _() -> Finding:
     return Finding(not wrong and holds, "; ".join(wrong) or say(refused=len(said)))
 
 
-# ---------------------------------------------------------------- the shipped model in all roles
-
-TASK = "verified:crossing"
-LESSONS, FLOORS = 160, 40
-
-
-class Chances(Council):
-    """Refuses as often as critics do, whatever they think."""
-
-    share = 0.3
-
-    def fused(self, opinions: Sequence[Sequence[float]]) -> float | None:
-        told = self.team.key.derive("chance", len(self.tried), len(self._asked), str(opinions)).numpy()
-        return float(told.random() >= self.share)
-
-
-class ByChance(VerifiedMoves):
-    """Checks that know nothing."""
-
-    def council(self, team: Team, environment: Environment) -> Council:
-        return Chances(self, team, environment)
-
-
-@cache
-def taught() -> Pupil:
-    """The shipped model after lessons: an actor with doubts, critics and an overseer by rule."""
-    return after_lessons(SAMALM, TASK, f"lessons:{TASK}", steps=LESSONS)
-
-
-def crossed(flow: PlayEnvironment) -> list[Trajectory]:
-    """Crossings of floors that no lesson was about."""
-    parts = taught().parts
-    player: Any = parts.player
-    asked = [Assignment(parts.task.scenario("eval", number), 1, parts.decoding) for number in range(FLOORS)]
-    return run_async(replace(player, workflow=flow).play(asked, key=Key.of(0)))
-
-
-@claim(
-    "After lessons the shipped model proposes and grades in all roles, by its own distribution of grade tokens; low "
-    "ones ask again, and on unseen floors fewer touch than with the same actors' commands made at once, and than where "
-    "chance refuses as often.",
-    "derived",
-    slow=True,
-)
-def _() -> Finding:
-    flow: Any = taught().parts.player.workflow  # type: ignore[attr-defined]
-    ways = {
-        "checked": flow,
-        "at_once": replace(flow, checks=Checks(rounds=0)),
-        "by_chance": ByChance(**{one.name: getattr(flow, one.name) for one in fields(flow)}),
-    }
-    played = {name: crossed(way) for name, way in ways.items()}
-    touching = {name: np.array([touched(one) for one in rows]) for name, rows in played.items()}
-    judged = [turn for one in played["checked"] for turn in one.turns if turn.role in (CRITIC, OVERSEER)]
-    told = fmean(ALTERNATIVES.present(turn) and grade_in(turn.text, 5) is not None for turn in judged)
-    refused = {name: asked_anew(played[name]) for name in ("checked", "by_chance")}
-    errors = {}
-    for name in ("at_once", "by_chance"):
-        gaps = touching[name] - touching["checked"]
-        errors[name] = float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
-    holds = min(errors.values()) > 2 and told > 0.98 and 0.1 < refused["checked"] < 0.6
-    rates = {name: float(rows.mean()) for name, rows in touching.items()}
-    arrive = {name: fmean(map(arrived, rows)) for name, rows in played.items()}
-    return Finding(holds, say(touched=rates, in_errors=errors, arrived=arrive, refused=refused, grades_said=told))
+# ---------------------------------------------------------------- as shipped
 
 
 def seen(run: ShippedRun) -> dict[str, float]:
