@@ -536,9 +536,9 @@ SAMALM = GRPO.but(
         "critique": "what critics said beside the grade, told with the refused command",
         "credit": "each agent by itself: a robot, its critic, the overseer",
     },
-    note="the shipped model takes all roles, and after lessons its grades part commands that come too near from others, "
-    "but what its actors propose instead is no better, so no fewer robots touched anybody; that is shown with scripted "
-    "actors and critics alone",
+    note="the shipped model takes all roles, and after lessons its grades part commands that come too near from "
+    "others, but what its actors propose instead is no better, so no fewer robots touched anybody; that is shown with "
+    "scripted actors and critics alone",
     task="verified:crossing",
     requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
     workflow="verified",
