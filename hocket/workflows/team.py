@@ -122,6 +122,11 @@ class Agent:
         """The conversation so far, the agent's own replies included."""
         return self._state.messages
 
+    @property
+    def decoding(self) -> Decoding:
+        """How it samples where a call does not say otherwise: the assignment's way, with its seat's overrides."""
+        return self._usual
+
     def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
         """An agent of the same role with an empty conversation; this one stays as it is.
 
