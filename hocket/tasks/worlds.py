@@ -35,6 +35,9 @@ from hocket.tasks.paths import PathsTask
 _PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.95, "update.lr": 1.5e-3}
 """Episodes of 25 steps: many in a batch."""
 
+_TOLD: Mapping[str, Any] = {"curriculum.prompts": 256, "update.lr": 3e-3, "update.epochs": 4}
+"""Words mean nothing at first, and begin to by small differences that few episodes hide and many passes overlook."""
+
 _GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
 
 
@@ -64,6 +67,8 @@ def _task(
     symbols = given.pop("messages", None)
     attack = {key: given.pop(key) for key in ("attack", "budget", "collected") if key in given}
     prior = given.pop("traitor", None)
+    if symbols:
+        suggested = {**suggested, **_TOLD}
     told, sequenced = given.pop("ids", identified or bool(symbols)), given.pop("sequenced", False)
     networked, flicker = given.pop("networked", False), given.pop("flicker", None)
     if networked and (sequenced or symbols is not None or attack):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hocket import tasks
+from hocket import recipes, tasks
 from hocket.core.errors import ConfigurationError
 from hocket.environments.joint.attacked import Attacked
 from hocket.environments.joint.dilemmas import GAMES, Dilemma
@@ -236,3 +236,14 @@ def test_a_module_of_pettingzoos_interface_by_its_full_name():
 def test_wrong_names_are_refused_in_a_sentence(name, why):
     with pytest.raises(ConfigurationError, match=why):
         tasks.find(name)
+
+
+def test_worlds_with_messages_suggest_many_episodes_and_few_passes():
+    names = ("curriculum.prompts", "update.epochs", "update.lr", "steps")
+    plain, mute, told = (
+        tasks.find(f"mpe:spread?agents=2{more}").suggest(recipes.find("hammer"))
+        for more in ("", "&messages=0", "&messages=5")
+    )
+    assert mute == plain
+    assert [plain[name] for name in names] == [64, 8, 1.5e-3, 60]
+    assert [told[name] for name in names] == [256, 4, 3e-3, 60]
