@@ -68,6 +68,7 @@ TAUGHT = (
     "reagent-v",
     "reagent-v-dpo",
     "reagent-v-grpo",
+    "videochat-m1",
     "vista-tools",
 )
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""

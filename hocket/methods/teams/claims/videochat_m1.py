@@ -161,6 +161,7 @@ def _() -> Finding:
     cases: dict[tuple[str, str], tuple[list[str], bool]] = {
         (long, "look 5; look 1"): (["sounds bell", "look 5"], False),
         (long, "look 5"): (["sounds bell", "look 5"], False),
+        ("sounds bell; look 2", "look 5; look 1"): (["sounds bell", "look 5"], False),
         ("sounds bell; look 2", "hm"): (["sounds bell", "look 2"], False),
         ("sounds bell; look 2", "look 2"): (["sounds bell", "look 2"], True),
         ("sounds bell", "look 2"): (["sounds bell", "look 2"], True),
@@ -180,6 +181,10 @@ def _() -> Finding:
     one = played(three, [("look 1; look 2; look 3", "hm", "look 6", "runs runs")] * 3)
     wrong += [call["step"] for call in one.info["calls"] if call["agent"] == 2] != ["look 1", "look 2", "look 6"]
     wrong += len(one.turns) != 12
+    for rests, formed in {("look 2; look 3", "look 6"): True, ("look 2", "look 6; look 3"): False}.items():
+        one = played(replace(three, own=0.0, form=1.0, process=0.0), [("look 1", *rests, "runs runs")] * 3)
+        wrong += [call["step"] for call in one.info["calls"] if call["agent"] == 0] != ["look 1", "look 2", "look 6"]
+        wrong += earned(one)[1][9:] != [float(formed)] * 3
     return Finding(wrong == 0 and most == FLOW.calls, say(wrong=wrong, most_calls=most))
 
 
@@ -199,7 +204,8 @@ def _() -> Finding:
             wrong += any(line in rest for line in later)
             wrong += any((line in last) != (n in reads) for n, line in enumerate((*first, *later)) if n < 3)
             wrong += any((line in last) != (n in reads) for n, line in enumerate(later))
-            wrong += f"Agent {agent + 1} of 3." not in plan or f"Plan: {GOOD[agent][0].split('; ')[1]}\n" not in rest
+            wrong += any(not text.startswith(f"Agent {agent + 1} of 3.") for text in (plan, rest))
+            wrong += f"Plan: {GOOD[agent][0].split('; ')[1]}\n" not in rest
         made = [(call["agent"], call["step"]) for call in one.info["calls"]]
         wrong += made != [
             *enumerate(("sounds bell", "signs bell", "look 4")),
