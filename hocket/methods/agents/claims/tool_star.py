@@ -212,16 +212,28 @@ def _() -> Finding:
         for _ in range(3):
             experience = made.step().experience
             assert experience is not None
+            now, rights = Counter[str](), list[bool]()
             for scenario in made.scenarios:
                 tried = [one for one in experience.discarded if one.scenario.id == scenario.id]
                 found = [one for one in experience.trajectories if one.scenario == scenario]
                 kind, wanted = expected(tried)
-                kinds[kind] += 1
+                now[kind] += 1
                 kept += len(found)
                 said = [tuple(turn.text for turn in one.turns) for one in found]
                 wrong += set(said) != wanted or len(said) != len(wanted)
                 wrong += any(one.source != "expert" for one in found)
                 wrong += any(turn.policy == "policy" for one in tried for turn in one.turns)
+                for one in found:
+                    results = [call["result"] for call in one.info["calls"]]
+                    told = [text for both in zip([turn.text for turn in one.turns], results) for text in both]  # noqa: B905
+                    wrong += [message["content"] for message in one.turns[-1].prompt[1:]] != told
+                own = tried[:8] if kind == "direct" else tried[8:]
+                good = [one for one in own if right(one) and (len(one.turns) == 1) is (kind == "direct")]
+                rights += [tuple(turn.text for turn in one.turns) in wanted for one in good]
+            kinds += now
+            shares = {f"rollout/{name}": now[name] / len(made.scenarios) for name in ("direct", "tools", "unsolved")}
+            shares["rollout/unsound"] = 1 - fmean(rights)
+            wrong += any(abs(experience.metrics[name] - share) > EXACT for name, share in shares.items())
     return Finding(wrong == 0 and len(kinds) == 3, say(kept=kept, questions=str(dict(kinds)), wrong=wrong))
 
 
