@@ -484,8 +484,8 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
 
 @claim(
     "The shipped model after lessons on walkers of drawn tastes sums up the four agents from 50 other episodes each: "
-    "more than half of its sentences are true, as are most of those about one episode, and in each of 3 draws a blind "
-    "reader gives all four to their agents; untaught it writes no true sentence.",
+    "more than half of its sentences are true, as are most of those about one episode, and over 3 draws a blind reader "
+    "gives at least 8 of 12 summaries to their agents, where 3 is chance; untaught it writes no true sentence.",
     slow=True,
 )
 def _() -> Finding:
@@ -505,7 +505,7 @@ def _() -> Finding:
         said.append(sum(len(one.said) for one in found))
     untaught = short.summarise(mine[0].part(mine[0].episodes[:5]), _model("nano"))
     share = parts["true"] / parts.total()
-    holds_ = min(right) == 4 and sum(true) > 0.5 * sum(said) and share > 0.7 and not untaught.true
+    holds_ = sum(right) >= 8 and sum(true) > 0.5 * sum(said) and share > 0.7 and not untaught.true
     figures = {"true": str(true), "of": str(said), "true_of_one_episode": share, "untaught": len(untaught.true)}
     return Finding(holds_, say(right=str(right), **figures))
 
