@@ -241,8 +241,6 @@ SYSLLM = SummaryMethod(
     description="a language model reads episodes chunk by chunk and merges what it wrote; sentences are checked",
     summariser=SySLLM(),
     source="arXiv:2503.10509",
-    note="No large language model was asked here. Of what the shipped one writes after short lessons some six in ten "
-    "sentences are true, about scripted agents and about trained policies; the check strikes out the others.",
 )
 
 SYSLLM_SHORT = SummaryMethod(
