@@ -241,9 +241,6 @@ SYSLLM = SummaryMethod(
     description="a language model reads episodes chunk by chunk and merges what it wrote; sentences are checked",
     summariser=SySLLM(),
     source="arXiv:2503.10509",
-    note="No large language model was asked here. The shipped one, after short lessons on scripted agents, writes "
-    "sentences about those that are nearly all true (15 of 16), but about trained policies little more than half (9 of "
-    "16); the check against the record strikes out the others.",
 )
 
 SYSLLM_SHORT = SummaryMethod(

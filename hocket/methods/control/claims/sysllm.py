@@ -484,26 +484,30 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
 
 @claim(
     "The shipped model after lessons on walkers of drawn tastes sums up the four agents from 50 other episodes each: "
-    "of its sentences most are true, as are most of those about one episode, and a blind reader gives all four to "
-    "their agents; untaught it writes no true sentence.",
+    "more than half of its sentences are true, as are most of those about one episode, and over 3 draws a blind reader "
+    "gives at least 8 of 12 summaries to their agents, where 3 is chance; untaught it writes no true sentence.",
     slow=True,
 )
 def _() -> Finding:
-    found, right, parts = list[Summary](), 0, Counter[str]()
     world, short = replace(ROOM, length=10), SYSLLM_SHORT.summariser
-    short_logs = [[recorded(walker, 0, half, world=world) for walker in AGENTS.values()] for half in (0, 1)]
-    for log in short_logs[0]:
-        found.append(short.summarise(log, _model(lessons("lessons:summaries", LESSONS))))
-        for episode, text in zip(log.episodes, found[-1].parts, strict=True):
-            parts += Counter(map(Tally(log.part([episode])).verdict, text.splitlines()))
-    order = Key.of(0).derive("order").numpy().permutation(4).tolist()
-    taken = short.identify([one.true for one in found], [short_logs[1][place] for place in order])
-    right = sum(order[one] == number for number, one in enumerate(taken))
-    true, said = (sum(count) for count in zip(*((len(one.true), len(one.said)) for one in found), strict=True))
-    untaught = short.summarise(short_logs[0][0].part(short_logs[0][0].episodes[:5]), _model("nano"))
+    ask = _model(lessons("lessons:summaries", LESSONS))
+    right, true, said, parts = list[int](), list[int](), list[int](), Counter[str]()
+    for draw in range(3):
+        mine, others = ([recorded(one, draw, half, world=world) for one in AGENTS.values()] for half in (0, 1))
+        found = [short.summarise(log, ask) for log in mine]
+        for log, one in zip(mine, found, strict=True):
+            for episode, text in zip(log.episodes, one.parts, strict=True):
+                parts += Counter(map(Tally(log.part([episode])).verdict, text.splitlines()))
+        order = Key.of(draw).derive("order").numpy().permutation(4).tolist()
+        taken = short.identify([one.true for one in found], [others[place] for place in order])
+        right.append(sum(order[one] == number for number, one in enumerate(taken)))
+        true.append(sum(len(one.true) for one in found))
+        said.append(sum(len(one.said) for one in found))
+    untaught = short.summarise(mine[0].part(mine[0].episodes[:5]), _model("nano"))
     share = parts["true"] / parts.total()
-    holds_ = right == 4 and true > 0.7 * said and share > 0.7 and not untaught.true
-    return Finding(holds_, say(right=right, true=true, of=said, true_of_one_episode=share, untaught=len(untaught.true)))
+    holds_ = sum(right) >= 8 and sum(true) > 0.5 * sum(said) and share > 0.7 and not untaught.true
+    figures = {"true": str(true), "of": str(said), "true_of_one_episode": share, "untaught": len(untaught.true)}
+    return Finding(holds_, say(right=str(right), **figures))
 
 
 def _model(name: str) -> Ask:
