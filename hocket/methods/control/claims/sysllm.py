@@ -19,6 +19,7 @@ import numpy as np
 
 from hocket import tasks
 from hocket.cli.parser import main
+from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.environments.captions import Episode, Log, Step, episodes_in, transcript
 from hocket.environments.joint.key_walkers import Walker, walked
@@ -26,7 +27,7 @@ from hocket.environments.joint.keys import KeyRoom
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.taught import lessons
-from hocket.methods.control.sysllm import SYSLLM, SYSLLM_SHORT, Miner, SySLLM, agreement
+from hocket.methods.control.sysllm import LIMIT, MERGE, SYSLLM, SYSLLM_SHORT, Miner, SySLLM, agreement
 from hocket.rewards import judging
 from hocket.rewards.statements import OFTEN, Statement, Tally, Total, holds, read, said_of
 from hocket.rollout.joint import JointPlayer
@@ -304,6 +305,54 @@ def _() -> Finding:
 
 
 @claim(
+    "Told to keep few sentences counting keeps totals, then what comes of decisions, then counts by how many standard "
+    "deviations they are from chance: that of any action, of either order, of the action in all situations."
+)
+def _() -> Finding:
+    due = [
+        "In 4 episodes it earns 3 in all, from 0 to 2 in one.",
+        "It comes in 1 of 4 episodes.",
+        "It goes in 12 of 20 decisions.",  # 16/3 from 20/3, of sqrt(40/9): 2.53.
+        "It comes before it ends in 7 of 8 episodes.",  # 3, of sqrt(2): 2.12.
+        "When it sees a, it goes in 9 of 10 decisions.",  # 3 from 6, of sqrt(2.4): 1.94.
+        "It turns in 3 of 20 decisions.",  # 11/3: 1.74.
+        "When it sees b, it goes in 4 of 10 decisions.",  # 2 from 6: 1.29.
+        "It stays in 5 of 20 decisions.",  # 5/3: 0.79.
+        "When it sees b, it stays in 2 of 10 decisions.",  # 0.5 from 2.5, of sqrt(1.875): 0.37.
+    ]
+    parts = [
+        f"{due[0].replace('4 episodes it earns 3', '1 episodes it earns 2').replace('from 0', 'from 2')}\n"
+        "It stays in 2 of 9 decisions.\nIt goes in 7 of 9 decisions.",
+        "\n".join(reversed(due[3:5] + due[6:7] + due[8:])),
+        "It turns in 3 of 20 decisions.\nIt goes in 5 of 11 decisions.\nIt stays in 3 of 11 decisions.",
+        "In 3 episodes it earns 1 in all, from 0 to 1 in one.\nIt comes in 1 of 4 episodes.",
+    ]
+    kept = {}
+    for most in range(1, 12):
+        prompt = MERGE.format(about="A room.", summaries="\n\n".join(parts), limit=LIMIT.format(most=most))
+        kept[most] = str(Miner().answers([prompt])[0]).splitlines()
+    wrong = {most: found for most, found in kept.items() if found != due[:most]}
+    return Finding(not wrong, f"wrong: {wrong}")
+
+
+@claim("A model that says nothing is told of in a sentence with how many prompts there were, and of what length.")
+def _() -> Finding:
+    lengths, said = list[int](), ""
+    log = logs(0)[0]
+
+    def silent(prompts: Sequence[str]) -> list[str | None]:
+        lengths.extend(map(len, prompts))
+        return [None] * len(prompts)
+
+    try:
+        SySLLM(lines=40).summarise(log, cast(Ask, silent))
+    except HocketError as error:
+        said = str(error)
+    told = f"{len(lengths)} prompts of up to {max(lengths)} characters"
+    return Finding(told in said and len(set(lengths)) > 1, said)
+
+
+@claim(
     "A language model reads every line of the record once, in whole episodes and chunks of as many lines as there is "
     "room for, with what the environment is; then what it wrote, `fan` summaries at a time, up to one."
 )
@@ -414,6 +463,7 @@ def _() -> Finding:
         ("It comes in 3 of 4 episodes.",): 0.5,
         ("It comes in 1 of 4 episodes.",): 1.0,
         ("It goes in 5 of 5 decisions.",): 0.2,
+        ("It comes in 0 of 0 episodes.", "When it sees b, it goes in 1 of 2 decisions."): 0.0,
         ("It seldom comes.",): 1.0,
         ("It mostly comes.",): 0.0,
         ("It seldom comes.", "It always stays."): 0.5,
