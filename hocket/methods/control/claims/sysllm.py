@@ -327,25 +327,23 @@ def _() -> Finding:
         "It turns in 3 of 20 decisions.\nIt goes in 5 of 11 decisions.\nIt stays in 3 of 11 decisions.",
         "In 3 episodes it earns 1 in all, from 0 to 1 in one.\nIt comes in 1 of 4 episodes.",
     ]
-    kept = {}
+    wrong = 0
     for most in range(1, 12):
         prompt = MERGE.format(about="A room.", summaries="\n\n".join(parts), limit=LIMIT.format(most=most))
-        kept[most] = str(Miner().answers([prompt])[0]).splitlines()
-    wrong = {most: found for most, found in kept.items() if found != due[:most]}
-    return Finding(not wrong, f"wrong: {wrong}")
+        wrong += str(Miner().answers([prompt])[0]).splitlines() != due[:most]
+    return Finding(wrong == 0, say(wrong=wrong))
 
 
 @claim("A model that says nothing is told of in a sentence with how many prompts there were, and of what length.")
 def _() -> Finding:
     lengths, said = list[int](), ""
-    log = logs(0)[0]
 
     def silent(prompts: Sequence[str]) -> list[str | None]:
         lengths.extend(map(len, prompts))
         return [None] * len(prompts)
 
     try:
-        SySLLM(lines=40).summarise(log, cast(Ask, silent))
+        SySLLM(lines=40).summarise(logs(0)[0], cast(Ask, silent))
     except HocketError as error:
         said = str(error)
     told = f"{len(lengths)} prompts of up to {max(lengths)} characters"
