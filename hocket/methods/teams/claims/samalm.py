@@ -69,7 +69,9 @@ def drawn_chances(rng: np.random.Generator, levels: int) -> list[float]:
     return list((found / found.sum()).tolist())
 
 
-@claim("w_c = (1 - H_c / ln K) / sum_c' (1 - H_c' / ln K) of each critic's grades, and g = sum_c w_c E_c[grade].")
+@claim(
+    "w_c = (1 - H_c / ln K) / sum_c' (1 - H_c' / ln K) of a critic's grades, g = sum_c w_c E_c[grade]; or equal ones."
+)
 def _() -> Finding:
     off, rng = [0.0], Key.of(0).derive("fusion").numpy()
     for _ in range(2000):
@@ -83,6 +85,8 @@ def _() -> Finding:
         off += [float(np.abs(due - weights).max()), abs(found - float(np.dot(due, means))), abs(sum(weights) - 1)]
         off += [abs(certainty(one) - one_sure) for one, one_sure in zip(opinions, sure.tolist(), strict=True)]
         off += [abs(grade(one) - mean) for one, mean in zip(opinions, means, strict=True)]
+        off += [abs((fused(opinions, "equal") or 0.0) - sum(means) / critics)]
+        off += [abs(one - 1 / critics) for one in fusion_weights(opinions, "equal")]
     return Finding(max(off) < 1e-9, say(largest_difference=max(off), of=len(off) - 1))
 
 
@@ -220,19 +224,20 @@ def _() -> Finding:
 def _() -> Finding:
     def said(text: str, told: Any = None) -> list[float]:
         (one,) = rehearse(
-            PlayEnvironment(_Straight(length=1), memory=False), Scenario("floor", seed=1), Part(otherwise=text)
+            PlayEnvironment(_Straight(length=1), memory=False), Scenario("floor", seed=1), Part(otherwise=text or "-")
         )
         turn = one.turns[0]
         if told is not None:
             turn.extras[ALTERNATIVES.name] = told
-        return chances(Reply(turn.text, turn.action, turn.finish, turn), [frozenset({n}) for n in range(1000, 1005)])
+        tokens = turn.action if text else turn.action[:0]
+        return chances(Reply(text, tokens, turn.finish, turn), [frozenset({n}) for n in range(1000, 1005)])
 
     even = [0.2] * 5
     found = [said("4 slow"), said("I say 2."), said("well"), said("7"), said("14 of 20")]
     due = [[0.0, 0, 0, 1, 0], [0.0, 1, 0, 0, 0], even, even, even]
     far = (np.array([[1001, 7]]), np.log(np.array([[0.6, 0.4]])))
     partly = said("well", far)
-    holds = found == due and np.allclose(partly, [0.08, 0.68, 0.08, 0.08, 0.08])
+    holds = found == due and np.allclose(partly, [0.08, 0.68, 0.08, 0.08, 0.08]) and said("", far) == even
     return Finding(holds, say(partly=str([round(one, 3) for one in partly])))
 
 
