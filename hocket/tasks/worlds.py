@@ -89,7 +89,7 @@ def _task(
 _MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
     "spread": (
         Spread,
-        {"agents": int, "local": float, "length": int, "hidden": bool, "graph": bool, "reach": float},
+        {"agents": int, "local": float, "length": int, "hidden": bool, "own": bool, "graph": bool, "reach": float},
     ),
     "flee": (
         Flee,

@@ -54,6 +54,29 @@ def test_particle_worlds_are_upstreams(world, module, settings):
     assert moved.truncated.all()
 
 
+def test_agents_with_landmarks_of_their_own_see_them_first_and_are_paid_by_their_own_distance():
+    worlds = [Spread(count=3, local=0.0), Spread(count=3, own=True, local=0.0), Spread(count=3, own=True, local=1.0)]
+    bumping = Spread(count=3, local=1.0).open(4)
+    courses = [*(world.open(4) for world in worlds), bumping]
+    for course in courses:
+        course.reset(range(4), [1, 2, 3, 4])
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        moves = [rng.integers(0, 5, 4) for _ in range(3)]
+        usual, own, rude, bumps = (course.step(moves, np.ones(4, bool)).rewards for course in courses)
+        assert np.array_equal(rude, bumps)  # What is each agent's own is as it was.
+        assert (own.sum(1) <= usual[:, 0] + 1e-12).all()  # No landmark's nearest agent is farther than its owner.
+        for number, (there, plain) in enumerate(zip(courses[1].seen(), courses[0].seen(), strict=True)):
+            order = [number, *(other for other in range(3) if other != number)]
+            marks, known = there[:, 4:10].reshape(4, 3, 2), plain[:, 4:10].reshape(4, 3, 2)
+            assert np.array_equal(marks, known[:, order])
+            assert np.array_equal(there[:, 10:], plain[:, 10:])
+            np.testing.assert_allclose(own[:, number], -np.linalg.norm(marks[:, 0], axis=1), rtol=0, atol=1e-6)
+    graph = Spread(count=3, own=True, graph=True).open(1)
+    graph.reset([0], [1])
+    assert np.array_equal(graph.seen()[2][0, 4:6], (graph.landmark[0, 2] - graph.place[0, 2]).astype(np.float32))
+
+
 @pytest.mark.parametrize(
     "world",
     [

@@ -44,6 +44,8 @@ class Spread:
         count: agents and landmarks. local: the share of an agent's own reward, in [0, 1]. length: steps of an episode,
             which a limit of time ends.
         hidden: landmarks are left out of what agents see, and only the joint state tells of them.
+        own: every agent has a landmark of its own, which it sees before the others, and in the share `1 - local` it
+            earns minus its own distance of it.
         graph: agents see others as neighbours in a graph: behind its velocity, its position and where landmarks are
             from there, an agent has a row for each other (`Slots`), with where that one is from there and what it sees
             itself. reach: how near neighbours are; 0 for any distance.
@@ -53,6 +55,7 @@ class Spread:
     local: float = 0.5
     length: int = 25
     hidden: bool = False
+    own: bool = False
     graph: bool = False
     reach: float = 0.0
 
@@ -109,6 +112,7 @@ class _Spread(JointEnvironment):
         self.time = np.zeros(width, np.int64)
         self.pairs, self.radius = np.triu_indices(count, 1), np.full(count, RADIUS)
         self.others = [[other for other in range(count) if other != number] for number in range(count)]
+        self.marks = [[number, *self.others[number]] if world.own else list(range(count)) for number in range(count)]
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         for slot, seed in zip(slots, seeds, strict=True):
@@ -128,18 +132,21 @@ class _Spread(JointEnvironment):
 
     def _rewards(self) -> Floats:
         gap = self.place[:, :, None] - self.landmark[:, None]
-        nearest = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2).min(1)
-        covered = np.zeros(len(nearest))
-        for landmark in range(self.world.count):
-            covered -= nearest[:, landmark]
-        bumps = np.zeros((len(nearest), self.world.count))
+        away = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2)
+        if self.world.own:
+            covered = -np.diagonal(away, axis1=1, axis2=2)
+        else:
+            covered = np.zeros((len(away), 1))
+            for landmark in range(self.world.count):
+                covered -= away[:, :, landmark].min(1)[:, None]
+        bumps = np.zeros((len(away), self.world.count))
         one, other = self.pairs
         gap = self.place[:, one] - self.place[:, other]
         touching = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2) < 2 * RADIUS
         for pair in range(len(one)):
             bumps[:, one[pair]] -= touching[:, pair]
             bumps[:, other[pair]] -= touching[:, pair]
-        return covered[:, None] * (1 - self.world.local) + bumps * self.world.local
+        return covered * (1 - self.world.local) + bumps * self.world.local
 
     def seen(self) -> list[NDArray[np.float32]]:
         if self.world.graph:
@@ -149,7 +156,7 @@ class _Spread(JointEnvironment):
         found = []
         for number in range(count):
             here = self.place[:, number]
-            marks = (self.landmark - here[:, None]).reshape(width, -1)
+            marks = (self.landmark[:, self.marks[number]] - here[:, None]).reshape(width, -1)
             near = (self.place[:, self.others[number]] - here[:, None]).reshape(width, -1)
             told = [self.speed[:, number], here, *(() if self.world.hidden else (marks,)), near, silent]
             found.append(np.concatenate(told, 1).astype(np.float32))
@@ -160,7 +167,7 @@ class _Spread(JointEnvironment):
         width, count = len(self.time), self.world.count
         own = [self.speed, self.place]
         if not self.world.hidden:
-            own.append((self.landmark[:, None] - self.place[:, :, None]).reshape(width, count, -1))
+            own.append((self.landmark[:, self.marks] - self.place[:, :, None]).reshape(width, count, -1))
         sights, found = np.concatenate(own, 2), []
         for number in range(count):
             others = self.others[number]

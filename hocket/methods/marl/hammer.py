@@ -42,11 +42,11 @@ HAMMER = IPPO.but(
         "vectors too, which a batch cannot hold beside discrete moves",
         "messenger": "sees the joint state; its voices, one for each receiver, share a network and are told apart by a "
         "one-hot number, each with a clipped ratio of its own",
-        "world": "one local agent whose landmark is hidden; two who must cover two landmarks between them gain a tenth "
-        "of what seeing gains in 60 steps",
+        "world": "each agent has a landmark of its own, which is hidden; agents who must share landmarks out between "
+        "them gain far less from being told, a tenth of what seeing gains in 60 steps",
         "time": "a step of the world takes two times, and every agent's discount counts its own decisions",
     },
-    task="mpe:spread?agents=1&hidden=true&messages=5",
+    task="mpe:spread?agents=2&own=true&local=0.1&hidden=true&messages=5",
     requires=(Requirement.AGENTS,),
     cast=TwoLevels(),
 )

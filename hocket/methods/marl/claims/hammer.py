@@ -24,8 +24,9 @@ from hocket.train.loop import collect, train_step
 from hocket.types import Trajectory
 
 claim = Claims("hammer", "arXiv:2102.00824")
-SEEN, HIDDEN = "mpe:spread?agents=1", "mpe:spread?agents=1&hidden=true"
-TALKED, STEPS, FRESH = f"{HIDDEN}&messages=5", 48, (5, 6, 7)
+SEEN = "mpe:spread?agents=2&own=true&local=0.1"
+HIDDEN, TALKED = f"{SEEN}&hidden=true", f"{SEEN}&hidden=true&messages=5"
+STEPS, FRESH = 160, (5, 6, 7)
 AMPLE = (("curriculum.prompts", 256), ("update.lr", 3e-3), ("update.epochs", 4))
 """What worlds with messages suggest, for those without."""
 
@@ -90,17 +91,17 @@ def _compared(trajectory: Trajectory, symbols: int) -> tuple[float, float, int]:
 
 
 @claim(
-    "Where its landmark is hidden an agent that is told of it gains two thirds and more of what one that sees it gains "
-    "over independent PPO, in each of 3 seeds, and is above independent PPO and above one told at random, 95 % "
-    "intervals apart (predicted).",
+    "Where their landmarks are hidden two agents that are told of them gain two thirds and more of what two that see "
+    "them gain over independent PPO, in each of 3 seeds, and are above independent PPO and above two told at random, "
+    "95 % intervals apart (predicted).",
     slow=True,
 )
 def _() -> Finding:
-    mute = (*AMPLE, (f"roles.{VOICE}_agent_0.frozen", True))
+    mute = (*AMPLE, *((f"roles.{VOICE}_agent_{number}.frozen", True) for number in range(2)))
     told = [trained("hammer", TALKED, seed, STEPS).score for seed in FRESH]
-    alone = [trained("ippo", HIDDEN, seed, STEPS, AMPLE).score for seed in FRESH]
-    sees = [trained("ippo", SEEN, seed, STEPS // 2, AMPLE).score for seed in FRESH]
-    noise = [trained("hammer", TALKED, seed, STEPS // 2, mute).score for seed in FRESH]
+    alone = [trained("ippo", HIDDEN, seed, STEPS // 4, AMPLE).score for seed in FRESH]
+    sees = [trained("ippo", SEEN, seed, STEPS // 4, AMPLE).score for seed in FRESH]
+    noise = [trained("hammer", TALKED, seed, STEPS // 4, mute).score for seed in FRESH]
     ground = fmean(alone)
     gained = [(score - ground) / (fmean(sees) - ground) for score in told]
     apart = interval(told)[0] > max(interval(alone)[1], interval(noise)[1])
