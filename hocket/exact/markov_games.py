@@ -17,6 +17,9 @@ from hocket.exact.worlds import WorldFamily
 LARGEST = 20_000
 """Pairs of certain policies that are still enumerated."""
 
+LUCK = 0.3173
+"""The chance of luck in the hall of `rumours`, which few shares of episodes come near."""
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -156,6 +159,26 @@ def doors(count: int) -> MarkovGame:
     return MarkovGame(candidates, count, reward, ((0, 0), (1, 1)), 2, name=f"doors:{count}")
 
 
+def rumours(count: int) -> MarkovGame:
+    """A hall with a door that opens one time in five; so many kinds of nature say it never does, and one, the truth.
+
+    The room behind it is that of `doors`. Staying pays both 0.1 with luck, in some 32 of 100 episodes; those who are
+    wrong of the door put that chance a little higher and a little lower in turn, by a 5000th more each time, so what is
+    seen in the hall hardly ever speaks best for the truth.
+    """
+    candidates = np.zeros((count + 1, 4, 2, 2, 4))
+    candidates[:, 1:, :, :, 2] = 1
+    candidates[:count, 0, 1, :, 2] = 1
+    candidates[count, 0, 1, :, 1:3] = 0.2, 0.8
+    for kind in range(count + 1):
+        off = 0.0 if kind == count else (kind // 2 + 1) * (-1) ** kind / 5000
+        candidates[kind, 0, 0, :, 3], candidates[kind, 0, 0, :, 2] = LUCK + off, 1 - LUCK - off
+    reward = np.zeros((2, 4, 2, 2))
+    reward[:, 3] = 0.1
+    reward[:, 1, 0, 0], reward[:, 1, 1, 1] = (1.0, 0.6), (0.6, 1.0)
+    return MarkovGame(candidates, count, reward, ((0, 0), (1, 1)), 2, name=f"rumours:{count}")
+
+
 def strangers(states: int, kinds: int) -> MarkovGame:
     """Two decisions in drawn states with drawn pay, and as many kinds of nature, drawn too."""
     draw = Key.of(0).derive("strangers", states, kinds).numpy()
@@ -166,6 +189,9 @@ def strangers(states: int, kinds: int) -> MarkovGame:
 
 
 DOORS = WorldFamily(name="doors", description="a room for two behind one of some doors", make=doors, size=(3,))
+RUMOURS = WorldFamily(
+    name="rumours", description="a door that only one kind of nature opens, for two", make=rumours, size=(2,)
+)
 STRANGERS = WorldFamily(
     name="strangers", description="states by kinds of nature, for two", make=strangers, size=(3, 12)
 )

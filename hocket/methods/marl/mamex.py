@@ -9,10 +9,11 @@ equilibrium of this table of pay is a mixture of pairs; one is drawn from it, pl
 data. There is no confidence set and no posterior to draw from. The smaller eta, the longer good news is believed.
 
 Source: "Sample-Efficient Multi-Agent RL: An Optimization Perspective", recalled. Ours are: the hypotheses are a list
-that the world gives, the truth among them, and rewards are known; the equilibrium is a coarse correlated one, by regret
-matching; losses count from the least one, which moves no equilibrium. However dear a loss is, hope is free where the
-data do not tell hypotheses apart, so a large eta does not fail here; the first of the likeliest hypotheses alone does
-(`optimistic` off).
+that the world gives, the truth among them, of which the best is found by trying all, and rewards are known; the
+equilibrium is a coarse correlated one, by regret matching; losses count from the least one, which moves no equilibrium.
+However dear a loss is, hope is free where the data do not tell hypotheses apart (`doors`); where what is seen elsewhere
+always speaks a little for those without hope (`rumours`) a large eta fails, as the first of the likeliest hypotheses
+alone does (`optimistic` off).
 """
 
 from __future__ import annotations
@@ -95,6 +96,4 @@ MAMEX = SolverMethod(
     world="doors:3",
     steps=200,
     source="Sample-Efficient Multi-Agent RL: An Optimization Perspective, recalled",
-    note="hypotheses are a list, and that a large eta fails where exploration is needed was not seen: hope among the "
-    "likeliest is enough there",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.markov_games import MarkovGame, coarse_equilibrium, doors, gap, strangers
+from hocket.exact.markov_games import MarkovGame, coarse_equilibrium, doors, gap, rumours, strangers
 from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.methods.marl.mamex import MAMEX, OptimisticTable, loss
@@ -138,6 +138,39 @@ def _() -> Finding:
         hoping[-1] < 0.02 and dear[-1] < 0.02 and without.min() > 0.15 and abs(growth(without) - 1) < 1e-6,
         say(hoping=float(hoping[-1]), dear=float(dear[-1]), without=float(without[-1])),
     )
+
+
+@claim(
+    "Behind a door of which only the truth says that it opens, and then one time in five, a table is what that makes."
+)
+def _() -> Finding:
+    worst, told = 0.0, list[float]()
+    for count in (2, 5):
+        game = rumours(count)
+        for kind, pay in enumerate(game.payoffs):
+            luck = float(game.candidates[kind, 0, 0, 0, 3])
+            told.append(luck)
+            for own, other in np.ndindex(4, 4):
+                (tries, first), (_, second) = divmod(own, 2), divmod(other, 2)
+                agreed = ((1.0, 0.6), (0.6, 1.0))[first] if first == second else (0.0, 0.0)
+                due = [0.2 * one if kind == count else 0.0 for one in agreed] if tries else [0.1 * luck] * 2
+                worst = max(worst, float(np.abs(pay[:, own, other] - due).max()))
+    known = [told[2] + off / 5000 for off in (1, -1, 0, 1, -1, 2, -2, 3, 0)]
+    return below(1e-12, tables=worst, luck=float(np.abs(np.array(told) - known).max()))
+
+
+@claim(
+    "A large eta fails where exploring is needed: behind that door it gives up at the first failures and never tries "
+    "again, so summed gaps grow as rounds do; a small one finds it. In each of 6 draws, with two rumours and with six."
+)
+def _() -> Finding:
+    late, slopes = dict[float, list[float]](), dict[float, list[float]]()
+    for eta in (0.01, 1e6):
+        runs = [gaps(rumours(n), OptimisticTable(eta=eta, rounds=200), 60, seed) for n in (2, 6) for seed in range(6)]
+        late[eta], slopes[eta] = [float(one[-1]) for one in runs], [growth(one) for one in runs]
+    grows = min(slopes[1e6]) > 0.98 and max(slopes[0.01]) < 0.5
+    said = {"small": max(late[0.01]), "large": min(late[1e6]), "slopes": [max(slopes[0.01]), min(slopes[1e6])]}
+    return Finding(grows and max(late[0.01]) < 0.02 and min(late[1e6]) > 0.05, say(**said))
 
 
 claim.spares("mixture / mixture.sum() -> mixture", "it sums to 1 but for rounding")
