@@ -63,6 +63,7 @@ def _() -> Finding:
     return below(EXACT, steps_1_to_41_off_GRPO_or_DPO=max(gaps))
 
 
+claim.spares("[::-1] -> [::1]", "traces are imitated in any order")
 claim.spares("tool-star: objective.members.3.top = 40.0", "best and worst answers are pairs without advantages")
 claim.spares("tool-star: objective.members.3.lone = True", "best and worst answers are pairs without advantages")
 claim.spares("tool-star: objective.members.3.measure.alpha = 20.0", "read by the alpha divergence alone")
@@ -227,6 +228,8 @@ def _() -> Finding:
                     results = [call["result"] for call in one.info["calls"]]
                     told = [text for both in zip([turn.text for turn in one.turns], results) for text in both]  # noqa: B905
                     wrong += [message["content"] for message in one.turns[-1].prompt[1:]] != told
+                for one, due in put_back(tried):
+                    wrong += [turn.text for turn in one.turns][: len(due)] != due
                 own = tried[:8] if kind == "direct" else tried[8:]
                 good = [one for one in own if right(one) and (len(one.turns) == 1) is (kind == "direct")]
                 rights += [tuple(turn.text for turn in one.turns) in wanted for one in good]
@@ -240,6 +243,13 @@ def _() -> Finding:
 def right(one: Trajectory) -> bool:
     """Whether it ends with the answer."""
     return one.turns[-1].text == f"<answer>{one.scenario.answer}</answer>"
+
+
+def put_back(tried: Sequence[Trajectory]) -> list[tuple[Trajectory, list[str]]]:
+    """The hinted episodes, and what each begins with: a plain one but for its answer, and a call instead."""
+    plain = zip([[turn.text for turn in one.turns] for one in tried[8:12]], CALLS.values(), strict=False)
+    begins = [[*said[:-1], call] for said, call in plain if said[-1].startswith("<answer>")]
+    return list(zip(tried[12:], begins, strict=True))
 
 
 def easy(tried: Sequence[Trajectory]) -> bool:
