@@ -98,7 +98,7 @@ def spiral(batch: Padded, longest: int = 128) -> Tensor:
     """
     lead = role_leads(batch)
     kept = (lead != 0) & (batch.mask > 0)
-    turns = sum(int(batch.turn[game][kept[game]].unique().numel()) for game in range(len(lead)))
+    turns = sum(len(set(batch.turn[game][kept[game]].tolist())) for game in range(len(lead)))
     loss = surrogate((batch.logp - batch.old).exp(), lead, 0.2, 0.2)
     return (loss * kept).sum() / longest / max(turns, 1)
 
@@ -144,8 +144,8 @@ IGPO_LOSS = {
     ),
 }
 IGPO_DIFFERS = (
-    "1e-8 added to the variance; mean over tokens; dual clip at 3; KL and entropy at 1e-3; a gain of 0 ends no turn "
-    "there, and here none is 0"
+    "1e-8 added to the variance; mean over tokens; dual clip at 3, which no ratio of these batches reaches; KL and "
+    "entropy at 1e-3; a gain of 0 ends no turn there, and here none is 0"
 )
 
 ENTRIES: Sequence[PeerComparison] = (

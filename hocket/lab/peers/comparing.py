@@ -29,7 +29,7 @@ class PeerComparison:
         proximal: the learner's log-probs before the update are known besides the sampler's.
         samples: answers of a prompt. others: the last of them is not the policy's, and no two earn the same.
         turns: answers have several: with `beliefs` in the right answer as each began, or with `rewards` of their own,
-            where two players alternate, at least one turn each.
+            where two players alternate, at least one turn each, and nobody earns anything in the first.
     """
 
     name: str
@@ -105,6 +105,9 @@ def _document(number: int, gap: float, entry: PeerComparison) -> dict[str, Any]:
         rng = key.derive("turns").numpy()
         for row in document["trajectories"]:
             row |= _turns(rng, len(row["logp"]), least, entry.turns)
+    if entry.turns == "rewards":
+        first = document["trajectories"][0]
+        first |= {"scores": {"reward": 0.0}, "turn_scores": [{"reward": 0.0} for _ in first["turn_scores"]]}
     for place, row in enumerate(document["trajectories"]):
         row["truncated"] = False
         if entry.others and place % entry.samples == entry.samples - 1:
