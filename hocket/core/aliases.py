@@ -13,6 +13,7 @@ CLASSES: dict[str, str] = {
     "hocket.methods.LogRatioPenalty": "hocket.objectives.LogRatioPenalty",
     "hocket.methods.Selected": "hocket.rollout.Selected",
     "hocket.objectives.DPO": "hocket.objectives.Pairwise",
+    "hocket.methods.agents.igpo.Separately": "hocket.methods.agents.igpo.GainRelative",
 }
 """The present name of every class or function that configurations once named otherwise."""
 

@@ -13,15 +13,23 @@ _WORDS = ("first", "then", "so", "because", "check", "sum", "two", "three", "fou
 
 
 def random_document(
-    key: Key, *, groups: int = 3, samples: int = 4, longest: int = 6, gap: float = 0.2, graded: bool = False
+    key: Key,
+    *,
+    groups: int = 3,
+    samples: int = 4,
+    longest: int = 6,
+    gap: float = 0.2,
+    graded: bool = False,
+    shortest: int = 1,
 ) -> dict[str, Any]:
-    """A batch of `groups` x `samples` answers of 1 to `longest` decisions.
+    """A batch of `groups` x `samples` answers of `shortest` to `longest` decisions.
 
     Rewards are 0 or 1, or uniform when `graded`. `gap` is the standard deviation of log-prob differences between the
     current policy and the one that sampled, per decision; half of it to the proximal one, thrice it to the reference.
     """
     rng = key.numpy()
-    rows = [_row(rng, group, number, longest, gap, graded) for group in range(groups) for number in range(samples)]
+    sizes = shortest, longest
+    rows = [_row(rng, group, number, sizes, gap, graded) for group in range(groups) for number in range(samples)]
     return {"version": 1, "trajectories": rows}
 
 
@@ -30,8 +38,10 @@ def random_documents(key: Key, count: int, **settings: Any) -> Iterator[dict[str
     return (random_document(key.derive(number), **settings) for number in range(count))
 
 
-def _row(rng: np.random.Generator, group: int, number: int, longest: int, gap: float, graded: bool) -> dict[str, Any]:
-    length = int(rng.integers(1, longest + 1))
+def _row(
+    rng: np.random.Generator, group: int, number: int, sizes: tuple[int, int], gap: float, graded: bool
+) -> dict[str, Any]:
+    length = int(rng.integers(sizes[0], sizes[1] + 1))
     behaviour = -rng.exponential(1.0, length) - 0.01
     right = bool(rng.random() < 0.5)
     reward = float(rng.random()) if graded else float(right)

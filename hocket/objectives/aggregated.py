@@ -1,19 +1,21 @@
-"""An objective's terms under denominators of another kind: by prompt, or none."""
+"""An objective's terms under denominators of another kind: by prompt, by turns of one length, or none."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 
 from hocket.core.batch import Batch
 from hocket.core.segments import segment_count
+from hocket.core.signals import turn_visits
+from hocket.objectives.aggregate import HORIZON
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.stages import Objective
 from hocket.types import Evaluation, Terms
 
-Form = Literal["prompt-mean", "token-sum"]
+Form = Literal["prompt-mean", "turn-constant-length", "token-sum"]
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,26 @@ class Aggregated(Objective):
 
     Attributes:
         form: `prompt-mean`, 1/P sum_p 1/n_p sum_i sum_t x_it, over the P scenarios that count, n_p the decisions of
-            all samples of one (SkyRL's `prompt_mean`); `token-sum`, sum_i sum_t x_it (verl's and slime's sums).
+            all samples of one (SkyRL's `prompt_mean`); `turn-constant-length`, 1/K sum_k 1/L sum_t x_kt, over the K
+            turns that count (SPIRAL's release, where a turn is a sample of its own); `token-sum`, sum_i sum_t x_it
+            (verl's and slime's sums).
+        horizon: L, in decisions.
 
     Raises:
         ValueError: on a call, for an `of` whose terms are not one per decision.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ("horizon",)
+
     of: Objective = ClippedSurrogate()
     form: Form = "prompt-mean"
+    horizon: int = HORIZON
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
             raise ValueError(f"form is {self.form!r}; choose from {', '.join(get_args(Form))}")
+        if self.horizon < 1:
+            raise ValueError(f"horizon must be at least 1, not {self.horizon}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         terms, seen = self.of(now, batch), batch.occurrences
@@ -46,4 +56,7 @@ class Aggregated(Objective):
             prompt = batch.scenario[seen.trajectory]
             sizes = segment_count(prompt[seen.weight != 0], len(batch.names["scenario"]))
             weight = weight / ((sizes > 0).sum().clamp(min=1) * sizes.clamp(min=1)[prompt])
+        if self.form == "turn-constant-length":
+            visit, _ = turn_visits(batch)
+            weight = weight / (len(torch.unique(visit[seen.weight != 0])) or 1) / self.horizon
         return replace(terms, weight=torch.as_tensor(weight, dtype=terms.weight.dtype))

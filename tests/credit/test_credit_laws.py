@@ -29,7 +29,7 @@ from hocket.credit.unscored import WithoutUnscored
 from hocket.credit.vtrace import VTrace
 from hocket.credit.whitened import WhitenedTokens
 from hocket.methods.agents.gtr import Unguided
-from hocket.methods.agents.igpo import Separately
+from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
 from hocket.methods.data_and_rollout.avatar import EndsWeighted
@@ -93,7 +93,7 @@ PLAIN = [
     LengthAdaptiveGAE(gamma=0.9, alpha=0.5),
     WhitenedTokens(),
     WithoutUnscored(),
-    Separately(),
+    GainRelative(),
     WithinAndAmong(),
     PrefixValue(),
     TreeOrdered(),

@@ -1,4 +1,4 @@
-"""Denominators by prompt, and none."""
+"""Denominators by prompt, by turns of one length, and none."""
 
 from __future__ import annotations
 
@@ -31,6 +31,22 @@ def test_by_hand(form):
         own = sum(len(other["logp"]) for other in rows if other["group"] == row["group"])
         divisor = 3 * own if form == "prompt-mean" else 1
         assert slopes == pytest.approx([-row["scores"]["reward"] / divisor] * len(slopes))
+
+
+def test_turns_of_one_length_by_hand():
+    """Two answers of two turns and of one, of which one turn does not count."""
+    base = {"group": "g", "scores": {"reward": 1.0}}
+    rows = [
+        {**base, "logp": [-1.0] * 4, "turn": [0, 0, 0, 1]},
+        {**base, "logp": [-1.0] * 3, "turn": [0, 1, 1], "trained": [False, True, True]},
+        {**base, "logp": [-1.0]},
+    ]
+    objective = Aggregated(of=PolicyGradient(), form="turn-constant-length", horizon=5)
+    found = inspect(REINFORCE.but({"objective": objective}), {"version": 1, "trajectories": rows})["gradient"]
+    each = -1.0 / (4 * 5)
+    assert [slope for row in found for slope in row] == pytest.approx([each] * 4 + [0.0, each, each] + [each])
+    with pytest.raises(ValueError, match="horizon"):
+        Aggregated(horizon=0)
 
 
 def test_terms_of_whole_trajectories_are_refused():

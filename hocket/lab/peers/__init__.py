@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.lab.peers import frameworks, others, preferences, trl, verl
+from hocket.lab.peers import agents, frameworks, others, preferences, trl, verl
 from hocket.lab.peers.comparing import Distance, PeerComparison, distance
 
 __all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
@@ -19,4 +19,5 @@ LEDGER: Sequence[PeerComparison] = (
     *verl.ENTRIES,
     *others.ENTRIES,
     *frameworks.ENTRIES,
+    *agents.ENTRIES,
 )

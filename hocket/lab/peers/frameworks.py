@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hocket.credit.counted import BoundedImportance
+from hocket.credit.credited import CreditedOnly
 from hocket.credit.deviations import OverOthersDeviation
 from hocket.credit.group import GroupRelative
 from hocket.credit.whitened import WhitenedTokens
@@ -17,6 +18,7 @@ from hocket.lab.peers.trl import TOKENS
 from hocket.objectives.aggregated import Aggregated
 from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.surrogate import ClippedSurrogate
+from hocket.recipes import find
 
 
 def others_scores(batch: Padded) -> Tensor:
@@ -138,13 +140,34 @@ def areal_m2po(batch: Padded, threshold: float = 0.04) -> Tensor:
     return (loss * share).sum() / share.sum()
 
 
-def prime_rl(batch: Padded) -> Tensor:
-    """prime-rl's default loss: `dppo_mask_low` and `dppo_mask_high` 0.2, `kl_tau` 1e-3; rewards are centred alone."""
-    advantage = group_scores(batch, epsilon=None).expand_as(batch.mask)
+def prime_loss(batch: Padded, advantage: Tensor) -> Tensor:
+    """prime-rl's default loss of an advantage: `dppo_mask_low` and `dppo_mask_high` 0.2, `kl_tau` 1e-3.
+
+    Over the tokens with an advantage (`filter_zero_advantages`).
+    """
+    advantage = advantage.expand_as(batch.mask)
     moved = batch.logp.detach().exp() - batch.old.exp()
     masked = torch.where(advantage > 0, moved > 0.2, moved < -0.2)
     log_ratio = batch.logp - batch.old
-    return token_mean(-(log_ratio.exp() * advantage * ~masked) + 1e-3 * log_ratio.square(), batch)
+    loss = -(log_ratio.exp() * advantage * ~masked) + 1e-3 * log_ratio.square()
+    counted = batch.mask * (advantage != 0)
+    return (loss * counted).sum() / counted.sum().clamp(min=1)
+
+
+def prime_rl(batch: Padded) -> Tensor:
+    """prime-rl's default: rewards are centred alone."""
+    rewards = batch.by_group()
+    # What rounding leaves of equal rewards is no advantage.
+    constant = rewards.amax(1, keepdim=True) == rewards.amin(1, keepdim=True)
+    centred = torch.where(constant, 0.0, rewards - rewards.mean(1, keepdim=True))
+    return prime_loss(batch, centred.reshape(-1, 1))
+
+
+def prime_maxrl(batch: Padded) -> Tensor:
+    """prime-rl's `max_rl`: centred rewards over their group's mean, 0 where that is 0 or less."""
+    rewards = batch.by_group()
+    mean = rewards.mean(1, keepdim=True)
+    return prime_loss(batch, torch.where(mean > 0, (rewards - mean) / mean, 0.0).reshape(-1, 1))
 
 
 def tunix_grpo(batch: Padded, beta: float = 0.04) -> Tensor:
@@ -156,6 +179,11 @@ def tunix_grpo(batch: Padded, beta: float = 0.04) -> Tensor:
 NEMO, SLIME, SKYRL, AREAL, PRIME, TUNIX = "NeMo-RL", "slime", "SkyRL", "AReaL", "prime-rl", "tunix"
 TRINITY = "Trinity-RFT"
 BAND = {"correction.of.low": ICEPOP[0], "correction.of.high": ICEPOP[1]}
+PRIME_LOSS = {
+    "correction": CreditedOnly(),
+    "objective": find("divergence-ppo").objective,
+    "regularisers": (LogRatioPenalty(coefficient=1e-3, level="decision"),),
+}
 OTHERS = GroupRelative(scale=None, leave_one_out=True, weigh=(OverOthersDeviation(),))
 
 ENTRIES: Sequence[PeerComparison] = (
@@ -225,9 +253,18 @@ ENTRIES: Sequence[PeerComparison] = (
         "divergence-ppo",
         {
             "credit.scale": None,
+            "correction": CreditedOnly(),
             "regularisers": (LogRatioPenalty(coefficient=1e-3, level="decision"),),
         },
-        "no deviation is divided by; 1e-3 (log r)^2 at every token",
+        "no deviation is divided by; 1e-3 (log r)^2; tokens without advantage are left out",
+    ),
+    PeerComparison(
+        f"{PRIME}, max_rl",
+        prime_maxrl,
+        "maxrl",
+        {"credit.epsilon": 0.0, **PRIME_LOSS},
+        "no epsilon; its default loss: a mask in probability, 1e-3 (log r)^2, mean over the tokens that have an "
+        "advantage",
     ),
     PeerComparison(
         f"{TUNIX}, its default, beta 0.04",

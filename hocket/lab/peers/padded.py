@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ class Padded:
     Attributes:
         logp, old, reference: `[N, L]`, 0 at padding; `logp` is differentiable.
         proximal: the learner's log-probs before the update, `[N, L]`; `old` is then the sampler's.
-        entropy: `[N, L]`, recorded. mask: `[N, L]`, 1 at tokens. reward: `[N]`. groups: how many there are, each
-            group's members adjacent, all of one size.
+        entropy, value: `[N, L]`, recorded and differentiable. mask: `[N, L]`, 1 at tokens. reward: `[N]`.
+        turn: which turn a token belongs to, `[N, L]`; 0 where there is one. paid: what a turn earned besides `reward`,
+            at its last token, `[N, L]`. belief: in the right answer as the token's turn began, `[N, L]`.
+        groups: how many there are, each group's members adjacent, all of one size.
     """
 
     logp: Tensor
@@ -26,8 +28,12 @@ class Padded:
     reference: Tensor
     proximal: Tensor
     entropy: Tensor
+    value: Tensor
     mask: Tensor
     reward: Tensor
+    turn: Tensor
+    paid: Tensor
+    belief: Tensor
     groups: int
 
     @staticmethod
@@ -36,29 +42,38 @@ class Padded:
         rows = document["trajectories"]
         longest = max(len(row["logp"]) for row in rows)
 
-        def column(name: str) -> Tensor:
-            return torch.tensor(
-                [[*row[name], *[0.0] * (longest - len(row[name]))] for row in rows], dtype=torch.float64
-            )
+        def padded(values: Iterable[Sequence[float]]) -> Tensor:
+            return torch.tensor([[*one, *[0.0] * (longest - len(one))] for one in values], dtype=torch.float64)
 
-        mask = torch.tensor([[1.0] * len(r["logp"]) + [0.0] * (longest - len(r["logp"])) for r in rows]).double()
-        reward = torch.tensor([float(row["scores"]["reward"]) for row in rows], dtype=torch.float64)
-        groups = len({row["group"] for row in rows})
-        proximal = column("logp_proximal" if "logp_proximal" in rows[0] else "logp_behaviour")
+        def column(name: str) -> Tensor:
+            return padded(row[name] for row in rows)
+
+        turns = [row.get("turn") or [0] * len(row["logp"]) for row in rows]
         return Padded(
-            column("logp").requires_grad_(),
-            column("logp_behaviour"),
-            column("logp_ref"),
-            proximal,
-            column("entropy"),
-            mask,
-            reward,
-            groups,
+            logp=column("logp").requires_grad_(),
+            old=column("logp_behaviour"),
+            reference=column("logp_ref"),
+            proximal=column("logp_proximal" if "logp_proximal" in rows[0] else "logp_behaviour"),
+            entropy=column("entropy").requires_grad_(),
+            value=column("value").requires_grad_(),
+            mask=padded([1.0] * len(row["logp"]) for row in rows),
+            reward=torch.tensor([float(row["scores"]["reward"]) for row in rows], dtype=torch.float64),
+            turn=padded(turns),
+            paid=padded(_paid(row, turn) for row, turn in zip(rows, turns, strict=True)),
+            belief=padded([row["info"]["beliefs"][n] for n in turn] for row, turn in zip(rows, turns, strict=True)),
+            groups=len({row["group"] for row in rows}),
         )
 
     def by_group(self) -> Tensor:
         """Rewards `[groups, samples]`."""
         return self.reward.view(self.groups, -1)
+
+
+def _paid(row: Mapping[str, Any], turn: Sequence[int]) -> list[float]:
+    """What each turn earned, at its last token."""
+    scores = row.get("turn_scores") or [{}] * (turn[-1] + 1)
+    ends = [place == len(turn) - 1 or turn[place + 1] != number for place, number in enumerate(turn)]
+    return [float(scores[number].get("reward", 0.0)) * end for number, end in zip(turn, ends, strict=True)]
 
 
 Loss = Callable[[Padded], Tensor]
@@ -94,6 +109,12 @@ def token_mean(loss: Tensor, batch: Padded) -> Tensor:
 def sequence_mean(loss: Tensor, batch: Padded) -> Tensor:
     """Over an answer's tokens, then over answers."""
     return ((loss * batch.mask).sum(1) / batch.mask.sum(1)).mean()
+
+
+def low_variance_kl(batch: Padded) -> Tensor:
+    """The estimate k3 of the divergence from the reference, per token."""
+    gap = batch.reference - batch.logp
+    return gap.exp() - gap - 1
 
 
 def mean_log_ratio(batch: Padded) -> Tensor:

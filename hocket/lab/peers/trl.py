@@ -15,6 +15,7 @@ from hocket.lab.peers.padded import (
     Padded,
     group_scores,
     leave_one_out,
+    low_variance_kl,
     mean_log_ratio,
     sequence_mean,
     surrogate,
@@ -59,8 +60,7 @@ def trl_cispo(batch: Padded, cap: float = 5.0) -> Tensor:
 
 def trl_kl(batch: Padded, beta: float = 0.04) -> Tensor:
     """`loss_type="grpo"`, `beta=0.04`: k3 in the loss."""
-    gap = batch.reference - batch.logp
-    return trl_grpo(batch) + beta * sequence_mean(gap.exp() - gap - 1, batch)
+    return trl_grpo(batch) + beta * sequence_mean(low_variance_kl(batch), batch)
 
 
 def trl_two_sided(batch: Padded, delta: float = 3.0) -> Tensor:

@@ -20,8 +20,8 @@ from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.core.segments import suffix_sum
-from hocket.credit.formulas import centred, scaled
+from hocket.core.segments import segment_std, suffix_sum
+from hocket.credit.formulas import centred
 from hocket.credit.group import StepRelative
 from hocket.credit.turn_level import TurnRelative
 from hocket.credit.units import step_units
@@ -30,7 +30,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.rewards.shaping import added
 from hocket.rollout.branches import ANSWER
 from hocket.stages import (
-    Credit,
     Grade,
     LedgerView,
     LogProbScorer,
@@ -165,7 +164,7 @@ class InformationGain(Shaping):
 
 
 @dataclass(frozen=True)
-class Separately(Credit):
+class GainRelative(StepRelative):
     """`StepRelative` with statistics of its own for every trajectory's last step: outcomes apart from gains.
 
     IGPO's mode `separate` (the release's `info_gain_norm_mode`): outcomes are compared with outcomes, what was gained
@@ -173,21 +172,19 @@ class Separately(Credit):
 
     Attributes:
         by, scale, ddof, epsilon, gamma: as in `StepRelative`.
+        apart: outcomes apart from gains; False is the mode `joint`, `StepRelative` itself but for `floor`.
+        floor: added to the variance, besides `epsilon` to the deviation; 1e-8 in the release, which keeps gains that
+            differ by less than 1e-4 small.
     """
 
-    by: GroupBy = GroupBy("scenario")
-    scale: Literal["std"] | None = "std"
     ddof: int = 0
-    epsilon: float = 1e-6
-    gamma: float = 1.0
+    apart: bool = True
+    floor: float = 0.0
 
     def __post_init__(self) -> None:
-        StepRelative(self.by, self.scale, self.ddof, self.epsilon, self.gamma)
-
-    @property
-    def least_samples(self) -> int:
-        """Two when groups are within a scenario."""
-        return 2 if "scenario" in self.by.columns else 1
+        super().__post_init__()
+        if self.floor < 0:
+            raise ValueError(f"floor must be at least 0, not {self.floor}")
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
@@ -196,10 +193,14 @@ class Separately(Credit):
         group, size = units.groups(self.by, batch)
         last = torch.ones(len(used), dtype=torch.bool)
         last[:-1] = units.trajectory[1:] != units.trajectory[:-1]
-        group, size = (2 * group + last)[used], 2 * size
+        if self.apart:
+            group, size = 2 * group + last, 2 * size
+        group = group[used]
         middle = centred(units.value[used], group, size)
         if self.scale == "std":
-            middle = scaled(middle, middle, group, size, ddof=self.ddof, epsilon=self.epsilon)
+            deviation = segment_std(middle, group, size, ddof=self.ddof)
+            divisor = (deviation.square() + self.floor).sqrt()[group] + self.epsilon
+            middle = torch.where(divisor > 0, middle / divisor, middle)
         credit = torch.zeros(len(used), dtype=torch.float64)
         credit[used] = middle
         to_go = suffix_sum(credit, units.trajectory, batch.trajectories, discount=self.gamma)
@@ -239,6 +240,8 @@ IGPO = GRPO.but(
         "a gain of 0": "is a reward of 0; the released code reads it as no reward, so that it enters no mean and its "
         "turn is credited with the next",
         "degrees of freedom": "0: the sum of squares is divided by the number of turns, as in the authors' code",
+        "epsilon": "1e-6, added to the standard deviation; the released code adds 1e-8 to the variance too "
+        "(credit.floor of igpo-separate)",
         "discount": "credit.gamma = 1 per turn",
         "bias": "the mean is taken away once per turn still to come, so long episodes lose by it however large the "
         "group is; igpo-unbiased subtracts the other trajectories' mean reward-to-go instead",
@@ -260,7 +263,7 @@ IGPO_SEPARATE = IGPO.but(
         **IGPO.conventions,
         "statistics": "of gains over all turns but the last of the scenario's samples, of outcomes over the last ones",
     },
-    credit=Separately(),
+    credit=GainRelative(),
 )
 
 

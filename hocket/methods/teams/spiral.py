@@ -78,6 +78,8 @@ SPIRAL = REINFORCE_BASELINE.but(
         "baseline": "of the role, 0.95 of the old and 0.05 of the new, from 0; games in order, before their own "
         "outcome enters",
         "several games": "share the roles' baselines, as in the release; the paper keeps one per game and role",
+        "aggregation": f"{REINFORCE_BASELINE.conventions['aggregation']}; in the release a turn is a sample: its sum "
+        "over the limit of a reply, mean over the turns with an advantage, clipped at 0.2, two epochs",
         "reward": "all that a role's player earned in the game, at each of its turns",
         "who learns": "one policy plays all roles",
         "malformed moves": "the environment's: they lose the game at once",

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import NoHistory, Stage, assignments
 
+from hocket.core.aliases import present_name
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -20,7 +21,7 @@ from hocket.core.packing import pack
 from hocket.core.signals import REWARD
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Sample
-from hocket.methods.agents.igpo import InformationGain, WithBeliefs, gains
+from hocket.methods.agents.igpo import GainRelative, InformationGain, WithBeliefs, gains
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
@@ -131,6 +132,14 @@ def test_no_room_is_no_opinion_and_no_log_probs_is_an_error():
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=r"samples|measure"):
         WithBeliefs(**setting)
+
+
+def test_bounds_of_credit_are_checked_and_its_old_name_is_known():
+    with pytest.raises(ValueError, match="floor must be at least 0"):
+        GainRelative(floor=-1e-8)
+    with pytest.raises(ValueError, match="gamma"):
+        GainRelative(gamma=2.0)
+    assert present_name("hocket.methods.agents.igpo.Separately") == "hocket.methods.agents.igpo.GainRelative"
 
 
 @pytest.mark.skipif(not (BASE / "config.json").is_file(), reason="the base has not been pretrained here")
