@@ -63,7 +63,12 @@ def _() -> Finding:
     return below(EXACT, steps_1_to_41_off_GRPO_or_DPO=max(gaps))
 
 
-claim.spares("[::-1] -> [::1]", "traces are imitated in any order")
+claim.spares("-1 -> 1", "traces are imitated in any order")
+claim.spares("asking.first + self.samples -> asking.first - self.samples", "any numbers that differ name the episodes")
+claim.spares("tool-star-sft: rewards.0.malformed = -40.0", "what is in bad form is left out, whatever it is paid")
+claim.spares("tool-star-sft: rewards.0.malformed = 0.0", "what is in bad form is left out, whatever it is paid")
+claim.spares("tool-star-sft: rewards.0.weight = 40.0", "right is what earns a right answer's before weights")
+claim.spares("tool-star-sft: rewards.0.weight = 0.0", "right is what earns a right answer's before weights")
 claim.spares("tool-star: objective.members.3.top = 40.0", "best and worst answers are pairs without advantages")
 claim.spares("tool-star: objective.members.3.lone = True", "best and worst answers are pairs without advantages")
 claim.spares("tool-star: objective.members.3.measure.alpha = 20.0", "read by the alpha divergence alone")
@@ -228,6 +233,7 @@ def _() -> Finding:
                     results = [call["result"] for call in one.info["calls"]]
                     told = [text for both in zip([turn.text for turn in one.turns], results) for text in both]  # noqa: B905
                     wrong += [message["content"] for message in one.turns[-1].prompt[1:]] != told
+                wrong += len({one.sample for one in tried[8:]}) < len(tried[8:])
                 for one, due in put_back(tried):
                     wrong += [turn.text for turn in one.turns][: len(due)] != due
                 own = tried[:8] if kind == "direct" else tried[8:]
