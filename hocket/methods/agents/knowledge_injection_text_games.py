@@ -20,6 +20,7 @@ from typing import Literal, Self, get_args
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
+from hocket.environments.commands import Triple
 from hocket.environments.protocol import Environment, Observation, World
 from hocket.methods.base.grpo import GRPO
 from hocket.tasks.form import TaskForm
@@ -33,6 +34,10 @@ from hocket.workflows.workflow import Outcome, Workflow
 Kind = Literal["both", "affordances", "memory", "none"]
 Place = Literal["after", "before", "start"]
 Kept = Literal["accepted", "scored"]
+Form = Literal["text", "graph"]
+
+AFFORDS, WORKED = "affords", "worked"
+"""The relations of an object to a verb that fits it, and to one by which a move was accepted."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Knowledge:
             those alone that `scored`, that is, earned more than nothing. most: of moves remembered, the latest.
         shuffled: tell wrong knowledge of the same form: each object has as many verbs as it affords, drawn from all,
             and moves are remembered with an object that is drawn.
-        listed: whether legal moves are listed as well.
+        listed: whether legal moves are listed as well. form: lines of `text`, or triples of a `graph`.
 
     Raises:
         ConfigurationError: for settings out of range.
@@ -57,9 +62,10 @@ class Knowledge:
     most: int = 8
     shuffled: bool = False
     listed: bool = False
+    form: Form = "text"
 
     def __post_init__(self) -> None:
-        for name, choices in (("kind", Kind), ("at", Place), ("kept", Kept)):
+        for name, choices in (("kind", Kind), ("at", Place), ("kept", Kept), ("form", Form)):
             given = getattr(self, name)
             if given not in get_args(choices):
                 known = get_args(choices)
@@ -146,8 +152,25 @@ class Informed(Environment):
             worked = tuple(self._elsewhere(move, place) for place, move in enumerate(worked))
         return tuple(reversed(dict.fromkeys(reversed(worked))))[-self.knowledge.most :]
 
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Those of `triples`; none where knowledge is told in lines."""
+        return (AFFORDS, WORKED) if self.knowledge.form == "graph" else ()
+
+    def triples(self, agent: str) -> tuple[Triple, ...]:
+        """What an agent is told as a graph: of each object the verbs that fit, and those of moves that it made."""
+        if not self.relations or self._late(agent):
+            return ()
+        table = self.affordances if self.knowledge.affords else {}
+        fits = [(name, AFFORDS, verb) for name, verbs in table.items() for verb in verbs]
+        moves = self.remembered(agent) if self.knowledge.remembers else ()
+        made = [(name, WORKED, move.removesuffix(name).rstrip()) for move in moves if (name := self._object(move))]
+        return (*fits, *made)
+
     def told(self, agent: str) -> str:
-        """What an agent is told besides what it sees; nothing where that is nothing."""
+        """What an agent is told in lines besides what it sees; nothing where that is nothing."""
+        if self.relations or self._late(agent):
+            return ""
         lines = []
         if self.knowledge.affords:
             table = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in self.affordances.items())
@@ -162,11 +185,22 @@ class Informed(Environment):
         order = self._key.derive("wrong", *names).numpy().permutation(len(stock))
         return tuple(stock[place] for place in order[:count].tolist())
 
+    def _late(self, agent: str) -> bool:
+        """Whether it is told at the start alone, and that is over."""
+        return self.knowledge.at == "start" and agent in self._begun
+
+    @property
+    def _objects(self) -> tuple[str, ...]:
+        return tuple(getattr(self.within.bare, "affordances", ()))
+
+    def _object(self, move: str) -> str | None:
+        """The object that a move names, by its whole name."""
+        return max((name for name in self._objects if move.endswith(f" {name}")), key=len, default=None)
+
     def _elsewhere(self, move: str, place: int) -> str:
         """A move with another object in the place of its own."""
-        names = tuple(getattr(self.within.bare, "affordances", ()))
-        own = max((name for name in names if move.endswith(f" {name}")), key=len, default=None)
-        return move if own is None else move.removesuffix(own) + self._drawn(names, 1, "move", place)[0]
+        own = self._object(move)
+        return move if own is None else move.removesuffix(own) + self._drawn(self._objects, 1, "move", place)[0]
 
     # ------------------------------------------------------------ the protocol
 
@@ -180,7 +214,7 @@ class Informed(Environment):
 
     def observe(self, agent: str) -> Observation:
         seen = self.within.observe(agent)
-        told = self.told(agent) if self.knowledge.at != "start" or agent not in self._begun else ""
+        told = self.told(agent)
         found = seen if self.knowledge.listed or not seen.actions else replace(seen, actions=None)
         if not told:
             return found
@@ -262,8 +296,9 @@ class InformedPlay(Workflow):
         most: int = 8,
         shuffled: bool = False,
         listed: bool = False,
+        form: str = "text",
     ) -> None:
-        self.knowledge = Knowledge(kind, at, kept, most, shuffled, listed)  # type: ignore[arg-type]
+        self.knowledge = Knowledge(kind, at, kept, most, shuffled, listed, form)  # type: ignore[arg-type]
 
     def around(self, own: Workflow) -> Workflow:
         return informed(own, self.knowledge) if isinstance(own, PlayEnvironment) else self
@@ -290,7 +325,7 @@ class InformedTask(WithinTask):
         return replace(self.inner, workflow=self.workflow).lessons
 
 
-HINTS = {"kind": str, "at": str, "kept": str, "most": int, "shuffled": bool, "listed": bool}
+HINTS = {"kind": str, "at": str, "kept": str, "most": int, "shuffled": bool, "listed": bool, "form": str}
 
 
 def from_name(name: str, settings: Mapping[str, str]) -> InformedTask:
