@@ -36,14 +36,14 @@ PREFIX = "commands:"
 SURVEYED = 64
 """Episodes of training from which words and sizes are taken."""
 
-SUGGESTED: Mapping[str, Any] = {
+_NETWORK: Mapping[str, Any] = {"steps": 60, "network.hidden": (32, 32), "credit.gamma": 0.95}
+
+_ACTOR_CRITIC: Mapping[str, Any] = {
+    **ACTOR_CRITIC,
+    **_NETWORK,
     "curriculum.prompts": 64,
-    "steps": 60,
-    "credit.gamma": 0.95,
-    "update.lr": 3e-3,
     "update.epochs": 4,
     "update.minibatches": 4,
-    "network.hidden": (32, 32),
 }
 """Episodes of a few moves: many in a batch."""
 
@@ -123,14 +123,14 @@ class CommandsTask:
         return 0.0 if score is None else float(np.sum(np.asarray(score.value, dtype=np.float64)))
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """`illegal`, the share of moves; `moves`; and `truncated`, whether they were all that there are."""
+        """`illegal`, the share of moves; and `truncated`, whether the limit of moves ended the episode."""
         moves = sum(len(turn) for turn in trajectory.turns)
         wrong = 0.0 if trajectory.final_state is None else float(np.asarray(trajectory.final_state)[-1])
-        return {"illegal": wrong / max(moves, 1), "moves": moves, "truncated": float(trajectory.truncated)}
+        return {"illegal": wrong / max(moves, 1), "truncated": float(trajectory.truncated)}
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """What lets a recipe learn small worlds within a minute or two."""
-        chosen = {**(ACTOR_CRITIC if has_path(recipe, "credit.lam") else GROUPED), **SUGGESTED}
+        chosen = _ACTOR_CRITIC if has_path(recipe, "credit.lam") else {**GROUPED, **_NETWORK}
         return {**chosen, "update.minibatches": 1} if recipe.couples is Level.BATCH else chosen
 
     # ------------------------------------------------------------ what is seen and done
