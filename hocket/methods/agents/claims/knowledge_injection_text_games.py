@@ -23,6 +23,8 @@ from hocket.environments.protocol import Environment
 from hocket.environments.solitary import PLAYER
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.claims.taught import after_lessons
+from hocket.lab.commands import attention
+from hocket.lab.commands import scores as by_hand
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.knowledge_injection_text_games import (
@@ -33,7 +35,6 @@ from hocket.methods.agents.knowledge_injection_text_games import (
     Knowledge,
 )
 from hocket.methods.base.ppo import PPO
-from hocket.policies.control_bodies import Memory
 from hocket.policies.control_commands import GraphAttention, OverCommands
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
@@ -407,26 +408,6 @@ def _() -> Finding:
     return Finding(wrong == start == lied == 0 and apart > 0.9 * 8, say(wrong=wrong, start=start, lied=lied, rows=rows))
 
 
-def by_hand_attention(layer: GraphAttention, nodes: NDArray[Any], triples: list[Any], there: list[bool]) -> Any:
-    """The layer's formula, a node at a time."""
-    weight, relation, target, source = (
-        one.detach().numpy() for one in (layer.weight, layer.relation, layer.target, layer.source)
-    )
-    read, count, found = nodes @ weight.T, layer.relations, []
-    for node, present in enumerate(there):
-        messages = [read[node] + relation[2 * count]] if present else []
-        for first, name, second in triples:
-            if 0 in (first, name, second):
-                continue
-            messages += [read[second - 1] + relation[name - 1]] if first - 1 == node else []
-            messages += [read[first - 1] + relation[count + name - 1]] if second - 1 == node else []
-        energy = np.array([read[node] @ target + message @ source for message in messages])
-        odds = np.exp(np.where(energy < 0, 0.2 * energy, energy))
-        mixed = sum((o * message for o, message in zip(odds, messages, strict=True)), np.zeros_like(read[node]))
-        found.append(np.tanh(mixed / odds.sum()) if messages else np.zeros_like(read[node]))
-    return np.stack(found)
-
-
 @claim(
     "The graph attention is its formula, node by node in float64; blank triples and their order change nothing, and a "
     "node that nothing links to another does not move it.",
@@ -443,7 +424,7 @@ def _() -> Finding:
         given = [torch.from_numpy(one) for one in (nodes, triples, there)]
         with torch.no_grad():
             out = layer(*given)
-            hand = [by_hand_attention(layer, *row) for row in zip(nodes, triples.tolist(), there.tolist(), strict=True)]
+            hand = [attention(layer, *row) for row in zip(nodes, triples.tolist(), there.tolist(), strict=True)]
             errors["formula"] = max(errors["formula"], gap(out, np.stack(hand)))
             padded = torch.cat([given[1].flip(1), torch.zeros(4, 2, 3, dtype=torch.long)], 1)
             errors["order"] = max(errors["order"], gap(out, layer(given[0], padded, given[2])))
@@ -453,47 +434,6 @@ def _() -> Finding:
             other[:, 0] += 1.0
             moved = min(moved, gap(out[:, :-1], layer(other, *given[1:])[:, :-1]))
     return below(EXACT, moved > 0.01, **errors)
-
-
-def by_hand_text(unit: Memory, words: NDArray[Any]) -> NDArray[Any]:
-    """What a gated recurrent unit carries after rows of numbers, from 0."""
-    into, onward, bias, other = (
-        one.detach().numpy() for one in (unit.into, unit.onward, unit.bias_into, unit.bias_onward)
-    )
-    state = np.zeros(onward.shape[1])
-    for word in words:
-        given, kept = np.split(into @ word + bias, 3), np.split(onward @ state + other, 3)
-        reset, update = (1 / (1 + np.exp(-(one + two))) for one, two in zip(given[:2], kept[:2], strict=True))
-        state = (1 - update) * np.tanh(given[2] + reset * kept[2]) + update * state
-    return np.asarray(state)
-
-
-def by_hand_scores(network: OverCommands, row: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """What the layers make of every command, `[commands, hidden]`, NaN of one without an object; and its mean, scored.
-
-    Of networks with a single hidden layer behind what is read.
-    """
-    shape, size = network.commands, network.words.shape[1]
-    text, names, triples, _ = np.split(row.astype(int), np.cumsum(shape.parts)[:-1])
-    table = network.words.detach().numpy()
-    state = by_hand_text(network.text, np.where(text[:, None] > 0, table[text], 0.0))
-    spelt = [[word for word in name if word] for name in names.reshape(-1, shape.span)]
-    nodes = np.stack([np.mean(table[name], 0) if name else np.zeros(size) for name in spelt])
-    parts = nodes
-    if network.graph is not None:
-        all_nodes, there = np.vstack([nodes, np.zeros(size)]), [*map(bool, spelt), True]
-        told = by_hand_attention(network.graph, all_nodes, triples.reshape(-1, 3).tolist(), there)
-        parts = nodes @ network.graph.weight.detach().numpy().T
-    (inner, last), (shift, offset) = (
-        [getattr(one, name)[0].detach().numpy() for one in (network.inner, network.last)]
-        for name in ("weights", "biases")
-    )
-    found = []
-    for verb, place in itertools.product(range(shape.verbs), range(shape.verbs, shape.verbs + shape.objects)):
-        more = [] if network.graph is None else [told[place], parts[verb] * told[place]]
-        read = np.concatenate([state, parts[verb], parts[place], *more])
-        found.append(np.tanh(inner @ read + shift) if spelt[place] else np.full(len(shift), np.nan))
-    return np.stack(found) @ last[0] + offset, float(np.nanmean(found, 0) @ last[0] + offset[0])
 
 
 @claim(
@@ -518,7 +458,7 @@ def _() -> Finding:
             given = torch.from_numpy(np.stack(rows)).double()
             scores, values = actor(given).numpy(), critic(given).numpy()[:, 0]
         for row, score, value in zip(rows, scores, values, strict=True):
-            hand, worth = by_hand_scores(actor, row)[0], by_hand_scores(critic, row)[1]
+            hand, worth = by_hand(actor, row)[0], by_hand(critic, row)[1]
             there = ~np.isnan(hand)
             errors["score"] = max(errors["score"], gap(score[there], hand[there]))
             errors["value"] = max(errors["value"], abs(worth - value))
@@ -538,9 +478,9 @@ LINKED, LIED = f"{TOLD}?form=graph", f"{TOLD}?form=graph&shuffled=true"
 
 @cache
 def hosted(name: str, seed: int, steps: int = HOST_STEPS) -> tuple[float, float, float, int]:
-    """Of a network trained by PPO as `hocket train` does: return, share of illegal moves, and moves of an episode in
+    """A network trained by PPO as `hocket train` does: return, share of illegal moves and moves in the last five steps.
 
-    the last five steps; and the first step whose return was `REACHED`, one more than there are where none was.
+    Last the first step whose return was `REACHED`, one more than there are where none was.
     """
     task: Any = tasks.find(name)
     config = configure([("recipe", PPO), ("task", name), ("steps", steps), ("seed", 100 + seed)], task)
@@ -586,6 +526,30 @@ def _() -> Finding:
         + "; "
         + say(earned=line(told), no_triples=line(none), shuffled=line(lied), text_alone=line(plain), reached=reached),
     )
+
+
+@claim(
+    "In as many steps as triples need, the same knowledge in lines of the text gains little, in a scorer that reads "
+    "text alone and in one with a graph: where it is injected decides. Triples of one kind alone gain less than both.",
+    slow=True,
+)
+def _() -> Finding:
+    ways = {
+        "text alone": PLAIN,
+        "lines": TOLD,
+        "graph": KNOWS,
+        "lines beside a graph": f"{TOLD}?graph=true",
+        "triples": LINKED,
+        "affordances": f"{LINKED}&kind=affordances",
+        "memory": f"{LINKED}&kind=memory",
+    }
+    earned = {name: hosts(task)[0] for name, task in ways.items()}
+    mean = {name: fmean(found) for name, found in earned.items()}
+    lines = {"text alone": "lines", "graph": "lines beside a graph"}
+    gains = {name: mean[other] - mean[name] for name, other in lines.items()}
+    holds = mean["triples"] - mean["graph"] > 0.3 + max(gains.values()) and min(gains.values()) > -0.05
+    holds &= min(earned["triples"]) > max(*earned["affordances"], *earned["memory"])
+    return Finding(holds, say(**{name: line(found) for name, found in earned.items()}))
 
 
 # ---------------------------------------------------------------- the shipped model
