@@ -1,9 +1,14 @@
 """Knowledge injected into text games: what worked before, and which verbs fit which objects (Chhikara et al.).
 
-Agents of text games waste moves on what the world does not accept. Two kinds of knowledge are written into what they
+Agents of text games waste moves on what the world does not accept. Two kinds of knowledge are injected into what they
 are told: a memory of the moves of this episode that were accepted, and the affordances of the objects at hand. How they
-learn stays as it is; what is new is what is told, and where (`Knowledge`). Any environment can remember; affordances
-come from those that have them (`devices`, `household`, an attribute `affordances` of one's own).
+learn stays as it is; what is new is what is told, and where (`Knowledge`): in lines of the text, or as triples of a
+graph. Any environment can remember; affordances come from those that have them (`devices`, `household`, an attribute
+`affordances` of one's own).
+
+There are three hosts. A language model says its moves and is told in lines. A network that scores every verb with every
+object (`commands:devices`, `hocket.policies.control_commands`) reads the text by a recurrent unit; with a graph it also
+reads triples by graph attention (`commands:informed:devices?form=graph`). Both are control policies of any recipe.
 
 `informed:TASK` is a task that is told so, its lessons too; `--workflow informed` does it to the task of a run. Legal
 moves are not listed, for a list of them leaves nothing to be known.
@@ -351,17 +356,22 @@ KNOWLEDGE_INJECTION_TEXT_GAMES = GRPO.but(
     family="agents",
     catalogue_ids=("knowledge-injection-text-games",),
     axes=("policy", "data", "environment"),
-    formula=f"{GRPO.formula};  pi(a | o, k),  k: moves of this episode that were accepted, verbs that fit each object",
+    formula=f"{GRPO.formula};  pi(a | o, k),  k: moves of this episode that were accepted, verbs that fit each object; "
+    "in lines of o, or triples (OBJECT, affords, VERB), (OBJECT, worked, VERB) of a graph that attention reads",
     conventions={
         **GRPO.conventions,
-        "host": "GRPO; the learning rule of any recipe stays as it is with --workflow informed",
+        "host": "a language model by GRPO; the learning rule of any recipe stays as it is with --workflow informed",
+        "hosts that score moves": "control policies by any recipe, such as ppo, on commands:informed:TASK: all verbs "
+        "with all objects, from the text alone, or with form=graph from triples too; graph=true has a graph without "
+        "injected ones. One head of one layer of attention reads them, and a command is scored by its nodes; KG-A2C "
+        "pools the graph and decodes",
+        "graph": "(you, sees, OBJECT) of objects that the text names; injected (OBJECT, affords, VERB) and (OBJECT, "
+        "worked, VERB)",
         "memory": "legal moves of this episode, each once, the latest 8; kept=scored holds those alone that earned",
         "affordances": "all objects at hand with the verbs that fit them at some time, by the world's own table",
         "place": "lines after what is seen, in every turn; at=before or at=start elsewhere, chosen here",
         "legal moves": "not listed (listed=true does)",
     },
-    note="a scorer of moves with a knowledge-graph encoder, one of the paper's three hosts, is not among those here: "
-    "knowledge is told in text alone",
     task="informed:devices",
     requires=(Requirement.TURNS,),
     workflow="informed",
