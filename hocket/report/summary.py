@@ -101,11 +101,11 @@ def recorded(run: Loaded, settings: SummarySettings, first: int) -> Log:
     """Episodes of the evaluation's seeds, from number `first`, in words.
 
     Raises:
-        ConfigurationError: for a run of no gym or joint world. HocketError: when every episode failed.
+        ConfigurationError: for a run that is not control. HocketError: when every episode failed.
     """
     task = run.task
     if not isinstance(task, (GymTask, JointTask)):
-        raise ConfigurationError(f"{run.name} plays no gym or joint world; summaries are of such runs, as of keys:room")
+        raise ConfigurationError(f"{run.name} is no control task; summaries are of control runs, such as of keys:room")
     decoding = replace(run.config.decoding, temperature=settings.temperature)
     asked = [
         Assignment(task.scenario("eval", first + number), decoding=decoding, budget=settings.budget)
