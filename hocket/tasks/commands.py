@@ -155,7 +155,7 @@ class CommandsTask:
 
     def _surveyed(self) -> Iterator[Environment]:
         """Situations of the first episodes of training."""
-        for number in range(SURVEYED):
+        for number in range(min(SURVEYED, self.inner.size("train") or SURVEYED)):
             environment = self.begun(2 * number)
             rng = Key.of(number).derive("survey").numpy()
             table: Any = environment.bare
