@@ -93,6 +93,38 @@ class Plane:
 
 
 @dataclass(frozen=True)
+class Commands:
+    """What one sees who chooses a command, a verb with an object, all in whole numbers: `hocket.environments.commands`.
+
+    The last words of a text, `length` of them; the words of every verb's name and of every object's, `span` each;
+    `triples` of a graph, each a node, a relation and a node; and how many commands were illegal so far, which is for
+    the record. Words are numbered from 1 to `words`, nodes from 1: verbs, objects, and the agent last; relations too. 0
+    is where there is none. Command v * objects + o is verb v with object o.
+
+    Attributes:
+        relations: how many there are; 0 where there is no graph.
+    """
+
+    words: int
+    length: int
+    verbs: int
+    objects: int
+    span: int
+    relations: int
+    triples: int
+
+    @property
+    def nodes(self) -> int:
+        """Of the graph."""
+        return self.verbs + self.objects + 1
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The sizes of all these in turn."""
+        return (self.length, (self.verbs + self.objects) * self.span, 3 * self.triples, 1)
+
+
+@dataclass(frozen=True)
 class Seat:
     """What an agent sees and may do.
 

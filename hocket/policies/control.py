@@ -559,6 +559,7 @@ class ControlPolicy:
             **({"normalise": True} if self.network.normalise else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
             **({"layout": list(self.sight.layout.parts)} if self.sight.layout is not None else {}),
+            **({"words": self.sight.commands.words} if self.sight.commands is not None else {}),
         }
 
     def save(self, folder: Path) -> None:

@@ -10,8 +10,9 @@ from torch import nn
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Layout, Plane, Slots
+from hocket.core.worlds import Commands, Layout, Plane, Slots
 from hocket.policies.control_bodies import Convolution, Recurrent
+from hocket.policies.control_commands import OverCommands
 from hocket.policies.control_graphs import AlongParents, TellingParents
 from hocket.policies.control_networks import Perceptron
 from hocket.policies.control_sets import OverSets
@@ -20,19 +21,20 @@ from hocket.policies.settings import NetworkSettings
 
 @dataclass(frozen=True)
 class Sight:
-    """How what is seen is laid out: see `Seat` of `hocket.core.worlds`."""
+    """How what is seen is laid out: see `Seat` and `Commands` of `hocket.core.worlds`."""
 
     shape: tuple[int, ...] = ()
     layout: Layout | None = None
     slots: Slots | None = None
     plane: Plane | None = None
+    commands: Commands | None = None
 
     @classmethod
     def of(cls, spaces: Any) -> Self:
         """Of what a controller was told."""
-        found = (getattr(spaces, name, None) for name in ("shape", "layout", "slots", "plane"))
-        shape, layout, slots, plane = found
-        return cls(tuple(shape or ()), layout, slots, plane)
+        found = (getattr(spaces, name, None) for name in ("shape", "layout", "slots", "plane", "commands"))
+        shape, layout, slots, plane, commands = found
+        return cls(tuple(shape or ()), layout, slots, plane, commands)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
     Raises:
         ConfigurationError: for a body that cannot read what is seen.
     """
+    if sight.commands is not None:
+        return _over_commands(settings, hidden, sight.commands, wanted, key)
     sizes: tuple[int, Sequence[int], int] = (wanted.inputs, hidden, wanted.outputs)
     if settings.body == "recurrent":
         return Recurrent(*sizes, last_gain=wanted.gain, key=key)
@@ -72,6 +76,17 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
     if sight.layout is not None:
         return TellingParents(sight.layout, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
     return Perceptron((wanted.inputs, *hidden, wanted.outputs), last_gain=wanted.gain, key=key)
+
+
+def _over_commands(
+    settings: NetworkSettings, hidden: Sequence[int], commands: Commands, wanted: Wanted, key: Key
+) -> OverCommands:
+    if settings.body != "perceptron" or settings.normalise or wanted.inputs != sum(commands.parts):
+        raise ConfigurationError(
+            "commands are scored by a network of their own, from words and triples as they are; drop network.body, "
+            "network.normalise, and stages that ask for another body or a belief"
+        )
+    return OverCommands(commands, hidden, acts=wanted.actor, last_gain=wanted.gain, key=key)
 
 
 def _over_sets(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> OverSets:

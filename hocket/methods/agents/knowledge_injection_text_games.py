@@ -1,9 +1,14 @@
 """Knowledge injected into text games: what worked before, and which verbs fit which objects (Chhikara et al.).
 
-Agents of text games waste moves on what the world does not accept. Two kinds of knowledge are written into what they
+Agents of text games waste moves on what the world does not accept. Two kinds of knowledge are injected into what they
 are told: a memory of the moves of this episode that were accepted, and the affordances of the objects at hand. How they
-learn stays as it is; what is new is what is told, and where (`Knowledge`). Any environment can remember; affordances
-come from those that have them (`devices`, `household`, an attribute `affordances` of one's own).
+learn stays as it is; what is new is what is told, and where (`Knowledge`): in lines of the text, or as triples of a
+graph. Any environment can remember; affordances come from those that have them (`devices`, `household`, an attribute
+`affordances` of one's own).
+
+There are three hosts. A language model says its moves and is told in lines. A network that scores every verb with every
+object (`commands:devices`, `hocket.policies.control_commands`) reads the text by a recurrent unit; with a graph it also
+reads triples by graph attention (`commands:informed:devices?form=graph`). Both are control policies of any recipe.
 
 `informed:TASK` is a task that is told so, its lessons too; `--workflow informed` does it to the task of a run. Legal
 moves are not listed, for a list of them leaves nothing to be known.
@@ -20,6 +25,7 @@ from typing import Literal, Self, get_args
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
+from hocket.environments.commands import Triple
 from hocket.environments.protocol import Environment, Observation, World
 from hocket.methods.base.grpo import GRPO
 from hocket.tasks.form import TaskForm
@@ -33,6 +39,10 @@ from hocket.workflows.workflow import Outcome, Workflow
 Kind = Literal["both", "affordances", "memory", "none"]
 Place = Literal["after", "before", "start"]
 Kept = Literal["accepted", "scored"]
+Form = Literal["text", "graph"]
+
+AFFORDS, WORKED = "affords", "worked"
+"""The relations of an object to a verb that fits it, and to one by which a move was accepted."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Knowledge:
             those alone that `scored`, that is, earned more than nothing. most: of moves remembered, the latest.
         shuffled: tell wrong knowledge of the same form: each object has as many verbs as it affords, drawn from all,
             and moves are remembered with an object that is drawn.
-        listed: whether legal moves are listed as well.
+        listed: whether legal moves are listed as well. form: lines of `text`, or triples of a `graph`.
 
     Raises:
         ConfigurationError: for settings out of range.
@@ -57,9 +67,10 @@ class Knowledge:
     most: int = 8
     shuffled: bool = False
     listed: bool = False
+    form: Form = "text"
 
     def __post_init__(self) -> None:
-        for name, choices in (("kind", Kind), ("at", Place), ("kept", Kept)):
+        for name, choices in (("kind", Kind), ("at", Place), ("kept", Kept), ("form", Form)):
             given = getattr(self, name)
             if given not in get_args(choices):
                 known = get_args(choices)
@@ -146,8 +157,25 @@ class Informed(Environment):
             worked = tuple(self._elsewhere(move, place) for place, move in enumerate(worked))
         return tuple(reversed(dict.fromkeys(reversed(worked))))[-self.knowledge.most :]
 
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Those of `triples`; none where knowledge is told in lines."""
+        return (AFFORDS, WORKED) if self.knowledge.form == "graph" else ()
+
+    def triples(self, agent: str) -> tuple[Triple, ...]:
+        """What an agent is told as a graph: of each object the verbs that fit, and those of moves that it made."""
+        if not self.relations or self._late(agent):
+            return ()
+        table = self.affordances if self.knowledge.affords else {}
+        fits = [(name, AFFORDS, verb) for name, verbs in table.items() for verb in verbs]
+        moves = self.remembered(agent) if self.knowledge.remembers else ()
+        made = [(name, WORKED, move.removesuffix(name).rstrip()) for move in moves if (name := self._object(move))]
+        return (*fits, *made)
+
     def told(self, agent: str) -> str:
-        """What an agent is told besides what it sees; nothing where that is nothing."""
+        """What an agent is told in lines besides what it sees; nothing where that is nothing."""
+        if self.relations or self._late(agent):
+            return ""
         lines = []
         if self.knowledge.affords:
             table = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in self.affordances.items())
@@ -162,11 +190,22 @@ class Informed(Environment):
         order = self._key.derive("wrong", *names).numpy().permutation(len(stock))
         return tuple(stock[place] for place in order[:count].tolist())
 
+    def _late(self, agent: str) -> bool:
+        """Whether it is told at the start alone, and that is over."""
+        return self.knowledge.at == "start" and agent in self._begun
+
+    @property
+    def _objects(self) -> tuple[str, ...]:
+        return tuple(getattr(self.within.bare, "affordances", ()))
+
+    def _object(self, move: str) -> str | None:
+        """The object that a move names, by its whole name."""
+        return max((name for name in self._objects if move.endswith(f" {name}")), key=len, default=None)
+
     def _elsewhere(self, move: str, place: int) -> str:
         """A move with another object in the place of its own."""
-        names = tuple(getattr(self.within.bare, "affordances", ()))
-        own = max((name for name in names if move.endswith(f" {name}")), key=len, default=None)
-        return move if own is None else move.removesuffix(own) + self._drawn(names, 1, "move", place)[0]
+        own = self._object(move)
+        return move if own is None else move.removesuffix(own) + self._drawn(self._objects, 1, "move", place)[0]
 
     # ------------------------------------------------------------ the protocol
 
@@ -180,7 +219,7 @@ class Informed(Environment):
 
     def observe(self, agent: str) -> Observation:
         seen = self.within.observe(agent)
-        told = self.told(agent) if self.knowledge.at != "start" or agent not in self._begun else ""
+        told = self.told(agent)
         found = seen if self.knowledge.listed or not seen.actions else replace(seen, actions=None)
         if not told:
             return found
@@ -262,8 +301,9 @@ class InformedPlay(Workflow):
         most: int = 8,
         shuffled: bool = False,
         listed: bool = False,
+        form: str = "text",
     ) -> None:
-        self.knowledge = Knowledge(kind, at, kept, most, shuffled, listed)  # type: ignore[arg-type]
+        self.knowledge = Knowledge(kind, at, kept, most, shuffled, listed, form)  # type: ignore[arg-type]
 
     def around(self, own: Workflow) -> Workflow:
         return informed(own, self.knowledge) if isinstance(own, PlayEnvironment) else self
@@ -290,7 +330,7 @@ class InformedTask(WithinTask):
         return replace(self.inner, workflow=self.workflow).lessons
 
 
-HINTS = {"kind": str, "at": str, "kept": str, "most": int, "shuffled": bool, "listed": bool}
+HINTS = {"kind": str, "at": str, "kept": str, "most": int, "shuffled": bool, "listed": bool, "form": str}
 
 
 def from_name(name: str, settings: Mapping[str, str]) -> InformedTask:
@@ -316,17 +356,22 @@ KNOWLEDGE_INJECTION_TEXT_GAMES = GRPO.but(
     family="agents",
     catalogue_ids=("knowledge-injection-text-games",),
     axes=("policy", "data", "environment"),
-    formula=f"{GRPO.formula};  pi(a | o, k),  k: moves of this episode that were accepted, verbs that fit each object",
+    formula=f"{GRPO.formula};  pi(a | o, k),  k: moves of this episode that were accepted, verbs that fit each object; "
+    "in lines of o, or triples (OBJECT, affords, VERB), (OBJECT, worked, VERB) of a graph that attention reads",
     conventions={
         **GRPO.conventions,
-        "host": "GRPO; the learning rule of any recipe stays as it is with --workflow informed",
+        "host": "a language model by GRPO; the learning rule of any recipe stays as it is with --workflow informed",
+        "hosts that score moves": "control policies by any recipe, such as ppo, on commands:informed:TASK: all verbs "
+        "with all objects, from the text alone, or with form=graph from triples too; graph=true has a graph without "
+        "injected ones. One head of one layer of attention reads them, and a command is scored by its nodes; KG-A2C "
+        "pools the graph and decodes",
+        "graph": "(you, sees, OBJECT) of objects that the text names; injected (OBJECT, affords, VERB) and (OBJECT, "
+        "worked, VERB)",
         "memory": "legal moves of this episode, each once, the latest 8; kept=scored holds those alone that earned",
         "affordances": "all objects at hand with the verbs that fit them at some time, by the world's own table",
         "place": "lines after what is seen, in every turn; at=before or at=start elsewhere, chosen here",
         "legal moves": "not listed (listed=true does)",
     },
-    note="a scorer of moves with a knowledge-graph encoder, one of the paper's three hosts, is not among those here: "
-    "knowledge is told in text alone",
     task="informed:devices",
     requires=(Requirement.TURNS,),
     workflow="informed",
