@@ -102,7 +102,7 @@ class ConsultationTask:
 
         def said(heard: Sequence[Message]) -> str:
             open_ones = [one for one in symptoms_of(book) if one not in facts]
-            if open_ones and rng.random() < ASKS:
+            if open_ones and (len(heard) == 1 or rng.random() < ASKS):
                 one = open_ones[int(rng.integers(len(open_ones)))]
                 facts[one] = one in has
                 return f"Do you have {one}?"
