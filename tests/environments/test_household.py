@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -193,7 +194,8 @@ def test_a_clone_goes_its_own_way() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    for wrong in ({"size": 0}, {"size": 4}, {"steps": 0}):
+    wrongs: tuple[dict[str, Any], ...] = ({"size": 0}, {"size": 4}, {"steps": 0})
+    for wrong in wrongs:
         with pytest.raises(ConfigurationError):
             Households(**wrong)
 
