@@ -55,7 +55,7 @@ class HouseholdTask(EnvironmentTask):
 SKILL = 0.8
 """How often a beginner makes the move of a shortest plan."""
 
-THEN = {"steps": 60, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
+THEN = {"steps": 40, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
 """What suits after the lessons: few episodes of many moves."""
 
 
