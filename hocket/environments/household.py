@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.environments.household_house import CONDITIONS, SIZES, House, draw_house
-from hocket.environments.protocol import Observation
+from hocket.environments.protocol import Observation, same_move
 from hocket.environments.solitary import PLAYER, Solitary
 from hocket.types import Scenario
 
@@ -196,10 +196,17 @@ class Households:
     """Households as a world.
 
     Attributes:
-        size: rooms. steps: moves of an episode; None is 15 and 15 for every room.
+        size: rooms. steps: moves of an episode; None is 15 and 15 for every room, half as many where
+            `brief`.
         dense: what each sub-goal earns when it is reached first: `found` (a right thing is taken) and `made` (it is
             clean, hot or cold as wanted). They are named parts of a turn's reward.
         recall: whether the agent is told what it has seen where; without it, it must remember.
+        brief: told in few words and moved in one, for small models. In `fork: clean 1, to 3. At 2: fork. New 1 4.` a
+            fork must be cleaned at place 1 and brought to 3; one stands at 2, where a fork lies, and has not looked
+            into 1 and 4 yet. Only what the errand is about is told. A number goes to a place and a room's name enters
+            it; `take` takes what the errand is about and a thing's name that thing; `use` is for what a place can do
+            when the errand does not ask for it. An illegal move goes without comment, and whole words such as
+            `go to fridge` are understood too.
 
     Raises:
         ConfigurationError: for settings out of range.
@@ -209,6 +216,7 @@ class Households:
     steps: int | None = None
     dense: float = 0.0
     recall: bool = True
+    brief: bool = False
 
     agents = (PLAYER,)
 
@@ -225,7 +233,8 @@ class Households:
     @property
     def limit(self) -> int:
         """Moves of an episode."""
-        return 15 + 15 * self.size if self.steps is None else self.steps
+        usual = 15 + 15 * self.size
+        return (usual // 2 if self.brief else usual) if self.steps is None else self.steps
 
     def house(self, key: Key) -> House:
         """The house of a key."""
@@ -245,6 +254,7 @@ class Household(Solitary):
     def __init__(self, world: Households, house: House) -> None:
         super().__init__(world.limit)
         self.world, self.house = world, house
+        self._numbers = {place.name: number for number, place in enumerate(house.places, start=1)}
         self.now = beginning(house)
         self._known: frozenset[int] = frozenset()
         self._reached: frozenset[str] = frozenset()
@@ -258,10 +268,45 @@ class Household(Solitary):
         return reached(self.house, self.now)
 
     def _moves(self) -> tuple[str, ...]:
+        return tuple(map(self.worded, self.whole_moves()))
+
+    def worded(self, move: str) -> str:
+        """How a move of `moves` is said here."""
+        if not self.world.brief:
+            return move
+        verb, _, name = move.removeprefix("go to ").partition(" ")
+        if move.startswith("go to "):
+            return str(self._numbers[verb])
+        if verb == "take":
+            return "take" if name == self._wanted() else name
+        if verb in (*_POWERS, "light"):
+            return verb if self._asked(verb) else "use"
+        return name if verb == "enter" else verb
+
+    def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
+        if not self.world.brief:
+            return super().act(moves)
+        whole = same_move(moves.get(PLAYER, ""), self.whole_moves())
+        return super().act(moves if whole is None else {**moves, PLAYER: self.worded(whole)})
+
+    def whole_moves(self) -> tuple[str, ...]:
+        """The legal moves in whole words."""
         return tuple(move.words for move in moves(self.house, self.now))
 
+    def _wanted(self) -> str | None:
+        """The first thing here that the errand is about."""
+        here = [self.house.things[number] for number in self._mine() if self.now.where[number] == self.now.at]
+        return here[0] if here else None
+
+    def _asked(self, verb: str) -> bool:
+        """Whether the errand wants what a power does, and the thing that is carried lacks it."""
+        goal, carried = self.house.goal, self.now.carried
+        if carried is None or self.house.kinds[carried] != goal.kind:
+            return False
+        return goal.errand == {"light": "look"}.get(verb, verb) and self.now.made[carried] != _POWERS.get(verb)
+
     def _make(self, move: str) -> float:
-        made = next(one for one in moves(self.house, self.now) if one.words == move)
+        made = next(one for one in moves(self.house, self.now) if self.worded(one.words) == move)
         self.now, self._happened = made.then, made.told
         at = self.now.at
         if at is not None and accessible(self.house, self.now, at):
@@ -292,6 +337,55 @@ class Household(Solitary):
         return found | (dict.fromkeys(self.house.rooms, ("enter",)) if len(self.house.rooms) > 1 else {})
 
     # ------------------------------------------------------------ in words
+
+    def observe(self, agent: str) -> Observation:
+        if not self.world.brief:
+            return super().observe(agent)
+        return Observation(self._shown(), self._moves() if agent in self.acting else (), self.now.key)
+
+    def _shown(self) -> str:
+        """What there is to be seen of what the errand is about, in few words."""
+        goal, carried = self.house.goal, self.now.carried
+        lines = [f"{goal.kind}: {self._errand()}", self._standing()]
+        if carried is not None:
+            lines.append(f"Hold {self._described(carried) if carried in self._mine() else 'other'}")
+        if self.world.recall:
+            lines += [f"{name} {_listed(places)}" for name, places in self._noted().items() if places]
+        return ". ".join(lines) + "."
+
+    def _mine(self) -> list[int]:
+        """The things that the errand is about."""
+        return [number for number, kind in enumerate(self.house.kinds) if kind == self.house.goal.kind]
+
+    def _standing(self) -> str:
+        at = self.now.at
+        if at is None:
+            return f"In {self.house.rooms[self.now.room]}"
+        if not accessible(self.house, self.now, at):
+            return f"At {at + 1}: shut"
+        here = [self._described(number) for number in self._mine() if self.now.where[number] == at]
+        return f"At {at + 1}: {', '.join(here) or 'none'}"
+
+    def _noted(self) -> Mapping[str, list[int]]:
+        """Places of this room that were not looked into, and others where things of the errand were seen."""
+        at, known = self.now.at, self._known
+        room = [number for number, place in enumerate(self.house.places) if place.room == self.now.room]
+        mine = {self.now.where[number] for number in self._mine()}
+        return {
+            "New": [number for number in room if number not in known and number != at],
+            "Seen": sorted((mine & known) - {at, self.house.goal.place}),
+        }
+
+    def _errand(self) -> str:
+        """The errand in few words, its places by number."""
+        goal = self.house.goal
+        power = "lamp" if goal.errand == "look" else goal.errand
+        places = [number for number, place in enumerate(self.house.places) if place.power == power]
+        steps = [f"{goal.errand} {self._at(places)}"] if places else ["two"] if goal.errand == "two" else []
+        return ", ".join(steps + ([] if goal.place is None else [f"to {self._at([goal.place])}"]))
+
+    def _at(self, places: Sequence[int]) -> str:
+        return "here" if self.now.at in places else _listed(places, " or ")
 
     def _seen(self) -> Observation:
         now = f"{self._here()} {self._holding()}"
@@ -326,3 +420,8 @@ class Household(Solitary):
         """What was seen elsewhere. Nobody else moves things, so it is still there."""
         elsewhere = sorted(self._known - ({self.now.at} if self.now.at is not None else set()))
         return "; ".join(f"{self.house.places[place].name}: {self._held(place)}" for place in elsewhere)
+
+
+def _listed(places: Sequence[int], apart: str = " ") -> str:
+    """Places by number, from 1."""
+    return apart.join(str(number + 1) for number in places)

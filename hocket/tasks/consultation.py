@@ -33,8 +33,8 @@ class ConsultationTask:
         played: whether a policy plays the patient, in the role `user`.
     """
 
-    conditions: int = 6
-    symptoms: int = 5
+    conditions: int = 3
+    symptoms: int = 3
     turns: int = 8
     played: bool = False
 
@@ -83,16 +83,18 @@ class ConsultationTask:
 
     @property
     def lessons(self) -> Lessons | None:
-        """A doctor who asks for symptoms at random and soon names a condition; none where a policy plays the patient.
+        """A doctor who asks for symptoms at random, for one at least, and soon names a condition.
 
-        Half of the conditions agree with what was told, the others are any of the casebook.
+        Half of the conditions agree with what was told, the others are any of the casebook. None where a policy plays
+        the patient.
         """
         if self.played:
             return None
         return Lessons(
             "questions for symptoms and the form of a diagnosis, half of them guessed",
-            60,
+            120,
             self._lesson,
+            schedule="cosine",
             then=lambda recipe: THEN,
         )
 
@@ -102,7 +104,7 @@ class ConsultationTask:
 
         def said(heard: Sequence[Message]) -> str:
             open_ones = [one for one in symptoms_of(book) if one not in facts]
-            if open_ones and rng.random() < ASKS:
+            if open_ones and (len(heard) == 1 or rng.random() < ASKS):
                 one = open_ones[int(rng.integers(len(open_ones)))]
                 facts[one] = one in has
                 return f"Do you have {one}?"
@@ -135,7 +137,7 @@ class ConsultationTask:
 ASKS, SKILL = 0.5, 0.5
 """How often a beginner asks once more, and how often its diagnosis agrees with what it knows."""
 
-THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 50, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 SETTINGS = {"conditions": int, "symptoms": int, "turns": int, "played": bool}
@@ -148,6 +150,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> ConsultationTask:
 
 CONSULTATION = TaskForm(
     name="consultation",
-    description="a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=8",
+    description="a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=6&symptoms=5",
     make=from_settings,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -193,12 +194,93 @@ def test_a_clone_goes_its_own_way() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    for wrong in ({"size": 0}, {"size": 4}, {"steps": 0}):
+    wrongs: tuple[dict[str, Any], ...] = ({"size": 0}, {"size": 4}, {"steps": 0})
+    for wrong in wrongs:
         with pytest.raises(ConfigurationError):
             Households(**wrong)
 
 
+# ---------------------------------------------------------------- in few words
+
+
+def brief_and_long(size: int, seed: int) -> tuple[Household, Household]:
+    house = draw_house(size, Key.of(seed))
+    return begun(Households(size, steps=40, brief=True), house), begun(Households(size, steps=40), house)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.sampled_from((1, 2, 3)), st.lists(st.integers(0, 30), max_size=25))
+def test_brief_households_have_the_same_moves_in_few_words(seed: int, size: int, choices: list[int]) -> None:
+    brief, long = brief_and_long(size, seed)
+    for choice in choices:
+        if brief.over:
+            break
+        few, many = brief.observe(PLAYER), long.observe(PLAYER)
+        assert few.actions
+        assert many.actions
+        assert len(set(few.actions)) == len(few.actions) == len(many.actions)
+        assert few.state == many.state
+        assert len(few.told()) < len(many.told()) < 500
+        place = choice % len(few.actions)
+        said = few.actions[place] if choice % 2 else many.actions[place]
+        assert brief.act({PLAYER: said}) == long.act({PLAYER: many.actions[place]})
+        assert brief.now == long.now
+    assert brief.over == long.over
+    assert brief.illegal == long.illegal == {PLAYER: 0}
+
+
+def test_a_brief_errand_by_hand() -> None:
+    played = begun(Households(2, brief=True), by_hand())
+    for told, step in (
+        ("apple: cool 1, to 2. In bedroom. New 3.\nLegal moves: 3, kitchen", "kitchen"),
+        ("apple: cool 1, to 2. In kitchen. New 1 2.\nLegal moves: 1, 2, bedroom", "1"),
+        ("apple: cool here, to 2. At 1: shut. New 2.\nLegal moves: 2, bedroom, open", "open"),
+        ("apple: cool here, to 2. At 1: apple. New 2.\nLegal moves: 2, bedroom, close, take", "take"),
+        ("apple: cool here, to 2. At 1: none. Hold apple. New 2.\nLegal moves: 2, bedroom, close, put, cool", "cool"),
+        ("apple: cool here, to 2. At 1: none. Hold cold apple. New 2.\nLegal moves: 2, bedroom, close, put, use", "2"),
+        ("apple: cool 1, to here. At 2: none. Hold cold apple.\nLegal moves: 1, bedroom, put", "put"),
+    ):
+        assert played.observe(PLAYER).told() == told
+        assert played.act({PLAYER: step}) == {PLAYER: float(step == "put")}
+    assert played.over
+    assert not played.truncated
+
+
+def test_a_brief_household_tells_other_things_by_name_and_where_the_right_ones_were() -> None:
+    places = (Place("desk", 0, False, "lamp"), Place("shelf", 0), Place("sofa", 0))
+    house = House(
+        ("study",), places, ("pen 1", "pen 2", "key"), ("pen", "pen", "key"), (0, 0, 1), 0, Goal("two", "pen", 2)
+    )
+    played = begun(Households(1, brief=True), house)
+    played.act({PLAYER: "1"})
+    assert played.observe(PLAYER).told().endswith("At 1: pen 1, pen 2. New 2 3.\nLegal moves: 2, 3, take, pen 2, use")
+    played.act({PLAYER: "2"})
+    assert played.observe(PLAYER).told() == "pen: two, to 3. At 2: none. New 3. Seen 1.\nLegal moves: 1, 3, key"
+    played.act({PLAYER: "key"})
+    assert "Hold other." in played.observe(PLAYER).text
+    played.act({PLAYER: "take"})
+    assert played.illegal == {PLAYER: 1}
+    assert NOTHING not in played.observe(PLAYER).text
+    blind = begun(Households(1, brief=True, recall=False), house)
+    assert blind.observe(PLAYER).text == "pen: two, to 3. In study."
+
+
+def test_a_brief_household_has_half_the_moves() -> None:
+    assert [Households(size, brief=True).limit for size in (1, 2, 3)] == [15, 22, 30]
+    assert Households(1, brief=True, steps=40).limit == 40
+
+
 # ---------------------------------------------------------------- the task
+
+
+def test_a_household_by_name_is_brief_unless_told_otherwise() -> None:
+    brief, long = find("household"), find("household?brief=false")
+    scenario = brief.scenario("train", 3)
+    assert scenario == long.scenario("train", 3)
+    for task, instructed in ((brief, False), (long, True), (find("household?instruct=true"), True)):
+        workflow = task.workflow  # type: ignore[attr-defined]
+        assert workflow.instruct == instructed
+        assert workflow.world.brief == (task is not long)
 
 
 def test_splits_are_apart_by_content_and_scenarios_fixed() -> None:

@@ -39,7 +39,7 @@ def test_a_plan_wins_an_errand_turn_by_turn() -> None:
 
 def test_each_turn_is_a_conversation_of_its_own_unless_told_otherwise() -> None:
     for memory in (False, True):
-        task = find(f"household?memory={str(memory).lower()}")
+        task = find(f"household?brief=false&memory={str(memory).lower()}")
         scenario = task.scenario("train", 1)
         (played,) = rehearse(task.workflow, scenario, ["wait"] * 30)  # type: ignore[attr-defined]
         assert played.truncated
