@@ -45,7 +45,8 @@ AGENTS = {
     "oreo": "--recipe oreo --steps 40",
     "reasoning-sql": "--recipe reasoning-sql --lessons 80 --steps 10",
     "rlsqm": "--recipe rlsqm-reward --steps 30",
-    "extract-method-ppo": "--recipe extract-method-ppo --steps 30",
+    "extract-method-ppo": "--plan '[{recipe: sft, steps: 60, update.lr: 0.003, task: extract-method}, "
+    "{recipe: extract-method-ppo, steps: 20, task: extract-method}]'",
     "search-r1": "--recipe search-r1 --lessons 40 --steps 20",
     "gtr": "--recipe gtr --lessons 150 --steps 30",
     "rank-r1": "--recipe rank-r1 --lessons 60 --steps 20",
