@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hocket
 from hocket import tasks
-from hocket.core.columns import ALTERNATIVES
+from hocket.core.columns import ALTERNATIVES, LIMIT, RETURNS
 from hocket.core.keys import Key
 from hocket.environments.crossing import COMMANDS, Crossing, Crossings, sensible
 from hocket.environments.crowd import least_distances
 from hocket.environments.reading import WholeText
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
 from hocket.methods.teams.samalm import (
@@ -41,6 +43,7 @@ from hocket.methods.teams.samalm import (
     said_together,
 )
 from hocket.tasks.crossing import arrived, touched
+from hocket.tasks.lessons import Lessons
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
 from hocket.types import Message, Scenario, Trajectory
@@ -271,10 +274,10 @@ class Stand:
     doubt: float = 0.2
     refuses: float | None = None
 
-    def played(self, seed: int, checks: Checks, world: Watched | None = None) -> Trajectory:
-        """One crossing."""
-        world = world or Watched()
-        flow = VerifiedMoves(world, reading=WholeText(), memory=False, instruct=False, checks=checks)
+    def played(self, seed: int, checks: Checks, turns: int | None = None) -> Trajectory:
+        """One crossing, of so many moves at most."""
+        world = Watched()
+        flow = VerifiedMoves(world, reading=WholeText(), memory=False, instruct=False, checks=checks, turns=turns)
         rng = Key.of(seed).derive("stand").numpy()
 
         def actor(messages: tuple[Message, ...]) -> str:
@@ -394,38 +397,86 @@ def _() -> Finding:
     due_rows += [{"robot_1": ("left slow", 0.375), "robot_2": ("stop", 0.5)}]
     due_rows += [{"robot_1": ("left slow", 0.375), "robot_2": ("stop", 0.75)}]
     found["graded"] = rows == due_rows
+    # Without anybody's opinion a command is as good as one that all find best, and the later one is followed.
+    said = {"robot_1": ["stop", "left slow"], "robot_2": ["stop"] * 3}
+    critics = {CRITIC: ["well", "1", "1", "5", "5"], OVERSEER: ["well", "1", "5"]}
+    (rows,) = TRIED.get(scripted(Checks(), {**said, **critics}))
+    found["no_opinion"] = [row["robot_1"] for row in rows] == [("stop", None), ("stop", 0), *[("left slow", 1)] * 2]
     return Finding(all(found.values()), say(**found))
 
 
 @claim(
     "Each robot's turn earns what the world paid for the command that was made and nothing for refused ones; critics "
-    "earn minus the squared distance of their grade from whether it cost nothing.",
+    "earn minus the squared distance of their grade from whether it cost nothing, the overseer where it saw that.",
     "ours",
 )
 def _() -> Finding:
-    wrong, seen = 0, set[bool]()
-    for seed in range(8):
-        one = Stand(0.8, doubt=0.5).played(seed, Checks())
+    wrong, seen, task = 0, set[tuple[bool, bool]](), tasks.find("verified:crossing")
+    assert isinstance(task, VerifiedTask)
+    for seed in range(12):
+        stand = Stand(0.8, doubt=0.5) if seed % 3 else Stand(0.8, refuses=0.35)
+        one = stand.played(seed, Checks())
         given = iter(zip(one.turns, one.scores["reward"].value, strict=True))  # type: ignore[arg-type]
-        replay = Crossings().make(one.scenario)
+        replay, returns = Crossings().make(one.scenario), Counter[str]()
         replay.reset(Key.of(seed).derive("environment"))
         for rows in TRIED.get(one):
             earned = replay.act({seat: move for seat, (move, _) in rows[-1].items()})
+            returns.update(earned)
             block, left = list[Any](), len(rows) - 1
             while left:
                 block.append(next(given))
                 left -= block[-1][0].role == OVERSEER
-            for seat, due in earned.items():
-                mine = [paid for turn, paid in block if turn.agent == seat]
-                wrong += abs(sum(mine) - due) > 1e-9 or sum(paid != 0 for paid in mine) > 1
-                own = [(turn, paid) for turn, paid in block if turn.agent == f"{CRITIC} of {seat}"]
-                wrong += sum(paid != 0 for _, paid in own) > 1
-                for turn, paid in own:
-                    loss = -((((grade_in(turn.text, 5) or 0) - 1) / 4 - (due >= 0)) ** 2)
-                    wrong += paid != 0 and abs(paid - loss) > 1e-9
-            seen.add(min(earned.values()) < 0)
-        wrong += next(given, None) is not None or bool(replay.acting)
-    return Finding(wrong == 0 and seen == {True, False}, say(wrong=wrong, crossings=8))
+            saw_it = all(rows[-2][seat][0] == rows[-1][seat][0] for seat in earned)
+            told = [turn for turn, _ in block if turn.role == OVERSEER]
+            due = [0.0] * (len(told) - 1) + [loss_of(told[-1].text, min(earned.values()) >= 0) * saw_it]
+            wrong += not np.allclose([paid for turn, paid in block if turn.role == OVERSEER], due)
+            for seat, pay in earned.items():
+                at = followed([row[seat][1] for row in rows[:-1]])
+                for name, by in ((seat, None), (f"{CRITIC} of {seat}", pay >= 0)):
+                    mine = [(turn, paid) for turn, paid in block if turn.agent == name]
+                    due = [0.0] * len(mine)
+                    due[at] = pay if by is None else loss_of(mine[at][0].text, by)
+                    wrong += not np.allclose([paid for _, paid in mine], due)
+            seen.add((min(earned.values()) < 0, saw_it))
+        wrong += next(given, None) is not None or bool(replay.acting) or RETURNS.get(one) != dict(returns)
+        anew = sum("Refused: " in text for seat in replay.agents for text in heard(one, seat))
+        wrong += (
+            abs(task.describe(one)["refused"] - anew / sum(len(heard(one, seat)) for seat in replay.agents)) > EXACT
+        )
+    cut = [Stand(0.8).played(3, Checks(), turns=turns) for turns in (1, 4)]
+    robots = len(Crossings().agents)
+    moves = [LIMIT.get(one) == f"the episode has used its {robots * len(TRIED.get(one))} moves" for one in cut]
+    wrong += not all(moves) or [len(TRIED.get(one)) for one in cut] != [1, -(-4 // robots)]
+    return Finding(wrong == 0 and len(seen) == 4, say(wrong=wrong, crossings=12))
+
+
+def loss_of(text: str, well: bool) -> float:
+    """What a critic earns that says this."""
+    level = grade_in(text, 5)
+    return -1.0 if level is None else -(((level - 1) / 4 - well) ** 2)
+
+
+def followed(grades: Sequence[float | None]) -> int:
+    """Which of a robot's proposals it follows, graded so in each round: a low grade asks for the next."""
+    least = [1.0 if grade is None else grade for grade in grades]
+    best = max(place for place, grade in enumerate(least) if grade == max(least))
+    return sum(grade < 0.5 for grade in least[:best])
+
+
+@claim("On a floor lessons teach all roles in four times the steps; elsewhere they are those of the world.", "ours")
+def _() -> Finding:
+    made, plain, other, inner = (
+        cast(Lessons, cast(Any, tasks.find(name)).lessons)
+        for name in ("verified:crossing", "crossing", "verified:devices", "devices")
+    )
+    task = tasks.find("verified:crossing")
+    assert isinstance(task, VerifiedTask)
+    holds = (made.steps, other.steps) == (4 * plain.steps, inner.steps)
+    holds &= replace(task, inner=cast(Any, SimpleNamespace(lessons=None))).lessons is None
+    holds &= made.taught.startswith(plain.taught) and made.taught != plain.taught and other.taught == inner.taught
+    said = made.play(tasks.find("crossing").scenario("train", 0), np.random.default_rng(0))
+    roles = {str(one.prompt[0]["content"]).partition(" ")[0] for one in said}
+    return Finding(holds and len(roles) > 2, say(steps=made.steps, roles=str(sorted(roles))))
 
 
 # ---------------------------------------------------------------- the floor
