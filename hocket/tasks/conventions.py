@@ -42,6 +42,12 @@ SUMMARISE = "Question: {question}\nAnswer: {answer}\nReward: {score:g}\nSummary:
 CONTRAST = "Lessons:\n{library}\nQuestion: {question}\n{summaries}\nEdits:"
 MERGE = "Proposed:\n{edits}\nMerged:"
 
+PLAN = "{episodes}\nSteps:"
+TEACH = "{step}\n{remark}Question {number}:"
+REMARK = "Not {question}\n"
+CRITICISE = "{step}\n{question}\nVerdict:"
+STUDY = "{prompt}\n{question}\nPrompt:"
+
 
 class Conventions(TextTask):
     """Questions without end about the signs of one convention, each sign in its turn.
@@ -212,6 +218,61 @@ def _merge(rng: np.random.Generator) -> Lesson:
     return _talk(talk)
 
 
+def _step(sign: str, truth: str, one: int, other: int) -> str:
+    """A step of a plan: what was found out of a sign, not yet what it means."""
+    return f"{asked(sign, one, other)} is {MEANINGS[truth](one, other)}"
+
+
+def _leading(sign: str, meaning: str) -> str:
+    """A teacher's question."""
+    return f"Is {sign} {meaning}?"
+
+
+def _plan(rng: np.random.Generator) -> Lesson:
+    signs = [SIGNS[place] for place in rng.permutation(len(SIGNS)).tolist()][: int(rng.integers(2, len(SIGNS) + 1))]
+    episodes, steps = [], []
+    for number, sign in enumerate(signs, 1):
+        truth, (one, other) = _any(rng), _numbers(rng, sign, "train")
+        right = MEANINGS[truth](one, other)
+        answer = said(sign, _any(rng), one, other)
+        episodes.append(f"Question: {asked(sign, one, other)}\nAnswer: {answer}\nRight answer: {right}")
+        steps.append(f"{number}. {_step(sign, truth, one, other)}")
+    return _talk([(PLAN.format(episodes="\n\n".join(episodes)), "\n".join(steps))])
+
+
+def _question(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(TURNS):
+        sign, truth, other = _sign(rng), _any(rng), _any(rng)
+        remark = REMARK.format(question=_leading(sign, other)) if other != truth and rng.random() < 0.5 else ""
+        number = f"{int(rng.integers(4, 22))}.{int(rng.integers(2, 4)) if remark else 1}"
+        step = _step(sign, truth, *_numbers(rng, sign, "train"))
+        talk.append((TEACH.format(step=step, remark=remark, number=number), _leading(sign, truth)))
+    return _talk(talk)
+
+
+def _verdict(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(TURNS):
+        sign, truth = _sign(rng), _any(rng)
+        meaning = truth if rng.random() < 0.5 else _any(rng)
+        one, other = _numbers(rng, sign, "train")
+        verdict = "ACCEPT" if meaning == truth else "REJECT"
+        question = CRITICISE.format(step=_step(sign, truth, one, other), question=_leading(sign, meaning))
+        talk.append((question, f"{said(sign, meaning, one, other)} {verdict}"))
+    return _talk(talk)
+
+
+def _study(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(2):
+        library, sign, meaning = _library(rng), _sign(rng), _any(rng)
+        prompt = "\n".join(_lines(library)) or "(none)"
+        question = STUDY.format(prompt=prompt, question=_leading(sign, meaning))
+        talk.append((question, "\n".join(_lines({**library, sign: meaning}))))
+    return _talk(talk)
+
+
 @dataclass(frozen=True)
 class Course:
     """What lessons are of.
@@ -234,6 +295,12 @@ COURSES: Mapping[str, Course] = {
         ((4, _answer), (1, _summary), (3, _contrast), (3, _merge)),
         ", and to write down what better answers took them for",
         {"summarise": SUMMARISE, "contrast": CONTRAST, "merge": MERGE},
+    ),
+    "mars-prompt": Course(
+        500,
+        ((4, _answer), (1, _plan), (3, _question), (2, _verdict), (2, _study)),
+        ", and to plan, to ask, to judge and to rewrite by what was right",
+        {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
     ),
 }
 """By the searcher whose reflecting roles are taught; under no name to answer alone."""
