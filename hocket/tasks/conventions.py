@@ -269,7 +269,8 @@ def _study(rng: np.random.Generator) -> Lesson:
         library, sign, meaning = _library(rng), _sign(rng), _any(rng)
         prompt = "\n".join(_lines(library)) or "(none)"
         question = STUDY.format(prompt=prompt, question=_leading(sign, meaning))
-        talk.append((question, "\n".join(_lines({**library, sign: meaning}))))
+        others = {one: meant for one, meant in library.items() if one != sign}
+        talk.append((question, "\n".join(_lines({sign: meaning, **others}))))
     return _talk(talk)
 
 
@@ -298,7 +299,7 @@ COURSES: Mapping[str, Course] = {
     ),
     "mars-prompt": Course(
         500,
-        ((4, _answer), (1, _plan), (3, _question), (2, _verdict), (2, _study)),
+        ((3, _answer), (4, _plan), (2, _question), (2, _verdict), (3, _study)),
         ", and to plan, to ask, to judge and to rewrite by what was right",
         {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
     ),
