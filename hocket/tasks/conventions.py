@@ -255,22 +255,21 @@ def _verdict(rng: np.random.Generator) -> Lesson:
     talk = []
     for _ in range(TURNS):
         sign, truth = _sign(rng), _any(rng)
-        meaning = truth if rng.random() < 0.5 else _any(rng)
+        meaning = truth if rng.random() < 0.4 else _any(rng)
         one, other = _numbers(rng, sign, "train")
-        verdict = "ACCEPT" if meaning == truth else "REJECT"
+        verdict = f"{MEANINGS[truth](one, other)} {'ACCEPT' if meaning == truth else 'REJECT'}"
         question = CRITICISE.format(step=_step(sign, truth, one, other), question=_leading(sign, meaning))
-        talk.append((question, f"{said(sign, meaning, one, other)} {verdict}"))
+        talk.append((question, f"{said(sign, meaning, one, other)} for {verdict}"))
     return _talk(talk)
 
 
 def _study(rng: np.random.Generator) -> Lesson:
     talk = []
-    for _ in range(2):
-        library, sign, meaning = _library(rng), _sign(rng), _any(rng)
-        prompt = "\n".join(_lines(library)) or "(none)"
+    for _ in range(4):
+        library, sign, meaning = _library(rng, 0.6), _sign(rng), _any(rng)
+        prompt = "\n".join(sorted(_lines(library))) or "(none)"
         question = STUDY.format(prompt=prompt, question=_leading(sign, meaning))
-        others = {one: meant for one, meant in library.items() if one != sign}
-        talk.append((question, "\n".join(_lines({sign: meaning, **others}))))
+        talk.append((question, "\n".join(sorted(_lines({**library, sign: meaning})))))
     return _talk(talk)
 
 
@@ -298,8 +297,8 @@ COURSES: Mapping[str, Course] = {
         {"summarise": SUMMARISE, "contrast": CONTRAST, "merge": MERGE},
     ),
     "mars-prompt": Course(
-        500,
-        ((3, _answer), (4, _plan), (2, _question), (2, _verdict), (3, _study)),
+        600,
+        ((3, _answer), (2, _plan), (4, _question), (3, _verdict), (4, _study)),
         ", and to plan, to ask, to judge and to rewrite by what was right",
         {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
     ),

@@ -93,7 +93,7 @@ def test_what_a_socratic_loop_is_taught_follows_from_what_it_is_shown() -> None:
                 *lines, leading = asked.splitlines()[:-1]
                 sign, meaning = leading.removeprefix("Is ").removesuffix("?").split()
                 others = [line for line in lines if line != "(none)" and line[0] != sign]
-                assert told.splitlines() == [f"{sign}={meaning}", *others]
+                assert told.splitlines() == sorted([f"{sign}={meaning}", *others])
             else:
                 sign, one, other, _, right = asked.splitlines()[0].split()
                 leading = told if kind == "Question" else asked.splitlines()[1]
@@ -104,7 +104,7 @@ def test_what_a_socratic_loop_is_taught_follows_from_what_it_is_shown() -> None:
                     assert f"Not {told}" not in asked
                     asks[meaning] += 1
                 else:
-                    assert told == f"{sign}={meaning} {made} {'ACCEPT' if str(made) == right else 'REJECT'}"
+                    assert told == f"{sign}={meaning} {made} for {right} {'ACCEPT' if str(made) == right else 'REJECT'}"
     assert set(kinds) == {"Steps:", "Verdict:", "Prompt:", "Question"}
     assert max(asks.values()) < 1.3 * min(asks.values())
 

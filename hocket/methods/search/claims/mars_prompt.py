@@ -177,7 +177,7 @@ def taught_well(question: str) -> str:
         return "\n".join(f"{number}. {one} is {right}" for number, (one, right) in enumerate(episodes, 1))
     if line == "Prompt:":
         _, sign, meaning = above[-1].rstrip("?").split()
-        return "\n".join([f"{sign}={meaning}", *(one for one in above[:-1] if "=" in one and one[0] != sign)])
+        return "\n".join(sorted([f"{sign}={meaning}", *(one for one in above[:-1] if "=" in one and one[0] != sign)]))
     sign, *numbers, _, right = above[0].split()
     fits = [name for name, made in MEANINGS.items() if str(made(*map(int, numbers))) == right]
     if line == "Verdict:":
