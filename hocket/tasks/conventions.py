@@ -155,17 +155,31 @@ def _sign(rng: np.random.Generator) -> str:
     return SIGNS[int(rng.integers(len(SIGNS)))]
 
 
-def _answer(rng: np.random.Generator) -> Lesson:
+def _even(rng: np.random.Generator, one: int) -> str:
+    """A guess that is drawn: samples of a group differ."""
+    return _any(rng)
+
+
+def _steady(rng: np.random.Generator, one: int) -> str:
+    """A guess by the first number, so that greedy answers about a sign do not hang on what is said of others."""
+    return list(MEANINGS)[one % len(MEANINGS)]
+
+
+def _answer(rng: np.random.Generator, guess: Callable[[np.random.Generator, int], str] = _even) -> Lesson:
     library, talk = _library(rng), []
     lines = tuple(_lines(library))
     for _ in range(TURNS):
         known = bool(library) and rng.random() < 0.8
         sign = list(library)[int(rng.integers(len(library)))] if known else _sign(rng)
         one, other = _numbers(rng, sign, "train")
-        talk.append((asked(sign, one, other), said(sign, library.get(sign, _any(rng)), one, other)))
+        talk.append((asked(sign, one, other), said(sign, library.get(sign, guess(rng, one)), one, other)))
     prompt = {"policy": "\n".join(lines)} if lines else {}
     texts = Texts(prompt) if rng.random() < 0.5 else Texts(library=lines)
     return _talk(talk, texts.system("policy"))
+
+
+def _steady_answer(rng: np.random.Generator) -> Lesson:
+    return _answer(rng, _steady)
 
 
 def _summary(rng: np.random.Generator) -> Lesson:
@@ -298,7 +312,7 @@ COURSES: Mapping[str, Course] = {
     ),
     "mars-prompt": Course(
         600,
-        ((3, _answer), (2, _plan), (4, _question), (3, _verdict), (4, _study)),
+        ((3, _steady_answer), (2, _plan), (4, _question), (3, _verdict), (4, _study)),
         ", and to plan, to ask, to judge and to rewrite by what was right",
         {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
     ),

@@ -129,6 +129,4 @@ MARS_PROMPT = SearchMethod(
     description="a planner's steps, a teacher's questions, a critic, and a student who rewrites the prompt",
     searcher=Socratic(),
     source="arXiv:2503.16874",
-    note="with the shipped models as reflecting model nothing was gained yet on a real task; what it finds is "
-    "shown with scripted models of known best texts",
 )

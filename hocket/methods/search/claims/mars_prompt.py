@@ -203,14 +203,16 @@ def _() -> Finding:
 
 @functools.cache
 def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
-    """Searches for six conventions by a small language model in all seats."""
-    return {seed: sought("mars-prompt", seed=seed, shuffled=shuffled, through=shuffled, **STEERED) for seed in range(6)}
+    """Searches by a small language model in all seats; the last six conventions were not looked at before."""
+    return {
+        seed: sought("mars-prompt", seed=seed, shuffled=shuffled, through=shuffled, **STEERED) for seed in range(12)
+    }
 
 
 @claim(
     "A small language model in all seats, taught to follow a prompt and to plan, ask, judge and rewrite but never this "
-    "convention: what its signs mean is found by text alone, no weight changes, and random lines find less in as many "
-    "target calls.",
+    "convention: what its signs mean is found by text alone, wholly for two conventions in three or more, for each more "
+    "than by .3; no weight changes, and random lines find less in more target calls.",
     slow=True,
 )
 def _() -> Finding:
@@ -219,11 +221,15 @@ def _() -> Finding:
         seed: sought("random-mutation", course="mars-prompt", seed=seed, reflect=random_lines, **STEERED)
         for seed in found
     }
-    chance = fmean(one.start for one in found.values()) < 0.35
-    rises = chance and all(one.best >= 0.9 * one.ceiling and one.same for one in found.values())
-    unseen = all(one.evaluation[1] > one.evaluation[0] + 0.4 for one in found.values())
-    fewer = all(one.calls < blind[seed].calls for seed, one in found.items())
-    return Finding(rises and unseen and fewer, told_of(found, blind))
+    ours, others = list(found.values()), list(blind.values())
+    chance = fmean(one.start for one in ours) < 0.35
+    wholly = fmean(one.best >= 0.9 * one.ceiling for one in ours)
+    rises = all(one.best > one.start + 0.3 and one.evaluation[1] > one.evaluation[0] + 0.3 for one in ours)
+    less = fmean(one.best for one in ours) > fmean(one.best for one in others) + 0.15
+    fewer = fmean(one.calls for one in ours) < 0.7 * fmean(one.calls for one in others)
+    same = all(one.same for one in ours)
+    holds = chance and wholly >= 2 / 3 and rises and less and fewer and same
+    return Finding(holds, f"wholly {wholly:.2f}, {told_of(found, blind)}")
 
 
 @claim(
