@@ -211,8 +211,8 @@ def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
 
 @claim(
     "A small language model in all seats, taught to follow a prompt and to plan, ask, judge and rewrite but never this "
-    "convention: what its signs mean is found by text alone, wholly for two conventions in three or more, for each more "
-    "than by .3; no weight changes, and random lines find less in more target calls.",
+    "convention: what its signs mean is found by text alone, wholly for two conventions in three or more, each rises "
+    "by more than .3; no weight changes, and random lines find less in more target calls.",
     slow=True,
 )
 def _() -> Finding:
