@@ -42,6 +42,12 @@ SUMMARISE = "Question: {question}\nAnswer: {answer}\nReward: {score:g}\nSummary:
 CONTRAST = "Lessons:\n{library}\nQuestion: {question}\n{summaries}\nEdits:"
 MERGE = "Proposed:\n{edits}\nMerged:"
 
+PLAN = "{episodes}\nSteps:"
+TEACH = "{step}\n{remark}Question {number}:"
+REMARK = "Not {question}\n"
+CRITICISE = "{step}\n{question}\nVerdict:"
+STUDY = "{prompt}\n{question}\nPrompt:"
+
 
 class Conventions(TextTask):
     """Questions without end about the signs of one convention, each sign in its turn.
@@ -149,17 +155,31 @@ def _sign(rng: np.random.Generator) -> str:
     return SIGNS[int(rng.integers(len(SIGNS)))]
 
 
-def _answer(rng: np.random.Generator) -> Lesson:
+def _even(rng: np.random.Generator, one: int) -> str:
+    """A guess that is drawn: samples of a group differ."""
+    return _any(rng)
+
+
+def _steady(rng: np.random.Generator, one: int) -> str:
+    """A guess by the first number, so that greedy answers about a sign do not hang on what is said of others."""
+    return list(MEANINGS)[one % len(MEANINGS)]
+
+
+def _answer(rng: np.random.Generator, guess: Callable[[np.random.Generator, int], str] = _even) -> Lesson:
     library, talk = _library(rng), []
     lines = tuple(_lines(library))
     for _ in range(TURNS):
         known = bool(library) and rng.random() < 0.8
         sign = list(library)[int(rng.integers(len(library)))] if known else _sign(rng)
         one, other = _numbers(rng, sign, "train")
-        talk.append((asked(sign, one, other), said(sign, library.get(sign, _any(rng)), one, other)))
+        talk.append((asked(sign, one, other), said(sign, library.get(sign, guess(rng, one)), one, other)))
     prompt = {"policy": "\n".join(lines)} if lines else {}
     texts = Texts(prompt) if rng.random() < 0.5 else Texts(library=lines)
     return _talk(talk, texts.system("policy"))
+
+
+def _steady_answer(rng: np.random.Generator) -> Lesson:
+    return _answer(rng, _steady)
 
 
 def _summary(rng: np.random.Generator) -> Lesson:
@@ -212,6 +232,61 @@ def _merge(rng: np.random.Generator) -> Lesson:
     return _talk(talk)
 
 
+def _step(sign: str, truth: str, one: int, other: int) -> str:
+    """A step of a plan: what was found out of a sign, not yet what it means."""
+    return f"{asked(sign, one, other)} is {MEANINGS[truth](one, other)}"
+
+
+def _leading(sign: str, meaning: str) -> str:
+    """A teacher's question."""
+    return f"Is {sign} {meaning}?"
+
+
+def _plan(rng: np.random.Generator) -> Lesson:
+    signs = [SIGNS[place] for place in rng.permutation(len(SIGNS)).tolist()][: int(rng.integers(2, len(SIGNS) + 1))]
+    episodes, steps = [], []
+    for number, sign in enumerate(signs, 1):
+        truth, (one, other) = _any(rng), _numbers(rng, sign, "train")
+        right = MEANINGS[truth](one, other)
+        answer = said(sign, _any(rng), one, other)
+        episodes.append(f"Question: {asked(sign, one, other)}\nAnswer: {answer}\nRight answer: {right}")
+        steps.append(f"{number}. {_step(sign, truth, one, other)}")
+    return _talk([(PLAN.format(episodes="\n\n".join(episodes)), "\n".join(steps))])
+
+
+def _question(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(TURNS):
+        sign, truth, other = _sign(rng), _any(rng), _any(rng)
+        remark = REMARK.format(question=_leading(sign, other)) if other != truth and rng.random() < 0.5 else ""
+        number = f"{int(rng.integers(4, 22))}.{int(rng.integers(2, 4)) if remark else 1}"
+        step = _step(sign, truth, *_numbers(rng, sign, "train"))
+        talk.append((TEACH.format(step=step, remark=remark, number=number), _leading(sign, truth)))
+    return _talk(talk)
+
+
+def _verdict(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(TURNS):
+        sign, truth = _sign(rng), _any(rng)
+        meaning = truth if rng.random() < 0.4 else _any(rng)
+        one, other = _numbers(rng, sign, "train")
+        verdict = f"{MEANINGS[truth](one, other)} {'ACCEPT' if meaning == truth else 'REJECT'}"
+        question = CRITICISE.format(step=_step(sign, truth, one, other), question=_leading(sign, meaning))
+        talk.append((question, f"{said(sign, meaning, one, other)} for {verdict}"))
+    return _talk(talk)
+
+
+def _study(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(4):
+        library, sign, meaning = _library(rng, 0.6), _sign(rng), _any(rng)
+        prompt = "\n".join(sorted(_lines(library))) or "(none)"
+        question = STUDY.format(prompt=prompt, question=_leading(sign, meaning))
+        talk.append((question, "\n".join(sorted(_lines({**library, sign: meaning})))))
+    return _talk(talk)
+
+
 @dataclass(frozen=True)
 class Course:
     """What lessons are of.
@@ -234,6 +309,12 @@ COURSES: Mapping[str, Course] = {
         ((4, _answer), (1, _summary), (3, _contrast), (3, _merge)),
         ", and to write down what better answers took them for",
         {"summarise": SUMMARISE, "contrast": CONTRAST, "merge": MERGE},
+    ),
+    "mars-prompt": Course(
+        600,
+        ((3, _steady_answer), (2, _plan), (4, _question), (3, _verdict), (4, _study)),
+        ", and to plan, to ask, to judge and to rewrite by what was right",
+        {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
     ),
 }
 """By the searcher whose reflecting roles are taught; under no name to answer alone."""

@@ -9,6 +9,7 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.methods.search.mars_prompt import Socratic
 from hocket.methods.search.training_free_grpo import SemanticAdvantage
 from hocket.tasks.lessons import lessons_of
 from hocket.train.optimise.run import SearchRun, SearchSettings, resumed, searcher_of
@@ -62,3 +63,5 @@ def test_a_wording_that_nothing_fills_is_refused() -> None:
         SemanticAdvantage(contrast="{question} {answers}")
     with pytest.raises(ConfigurationError, match=r"searcher\.merge cannot be filled in"):
         SemanticAdvantage(merge="{edits")
+    with pytest.raises(ConfigurationError, match=r"searcher.study has a placeholder \{step\} that nothing fills"):
+        Socratic(study="{prompt} {step}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -74,7 +75,43 @@ def test_edits_of_the_lessons_leave_one_right_line_about_the_sign() -> None:
     assert set(kinds) == {"ADD", "MODIFY", "DELETE", "KEEP"}
 
 
+def test_what_a_socratic_loop_is_taught_follows_from_what_it_is_shown() -> None:
+    kinds: Counter[str] = Counter()
+    asks: Counter[str] = Counter()
+    for lesson in lessons(0, 900, searcher="mars-prompt"):
+        said = (*lesson.prompt, *lesson.said)
+        for question, answer in zip(said[::2], said[1::2], strict=False):
+            asked, told = str(question["content"]), str(answer["content"])
+            kind = next((one for one in ("Steps:", "Verdict:", "Prompt:") if asked.endswith(one)), "Question")
+            if lesson.prompt[0]["role"] == "system" or "\n" not in asked:
+                continue
+            kinds[kind] += 1
+            if kind == "Steps:":
+                due = re.findall(r"Question: (.*)\nAnswer: .*\nRight answer: (.*)", asked)
+                assert told == "\n".join(f"{n}. {one} is {right}" for n, (one, right) in enumerate(due, 1))
+            elif kind == "Prompt:":
+                *lines, leading = asked.splitlines()[:-1]
+                sign, meaning = leading.removeprefix("Is ").removesuffix("?").split()
+                others = [line for line in lines if line != "(none)" and line[0] != sign]
+                assert told.splitlines() == sorted([f"{sign}={meaning}", *others])
+            else:
+                sign, one, other, _, right = asked.splitlines()[0].split()
+                leading = told if kind == "Question" else asked.splitlines()[1]
+                meaning = leading.removeprefix(f"Is {sign} ").removesuffix("?")
+                made = MEANINGS[meaning](int(one), int(other))
+                if kind == "Question":
+                    assert str(made) == right
+                    assert f"Not {told}" not in asked
+                    asks[meaning] += 1
+                else:
+                    assert told == f"{sign}={meaning} {made} for {right} {'ACCEPT' if str(made) == right else 'REJECT'}"
+    assert set(kinds) == {"Steps:", "Verdict:", "Prompt:", "Question"}
+    assert max(asks.values()) < 1.3 * min(asks.values())
+
+
 def test_settings() -> None:
     assert tasks.find("conventions?seed=2").name == "conventions?seed=2"
-    with pytest.raises(ConfigurationError, match="searcher = 'mass' has no lessons; take one of training-free-grpo"):
+    with pytest.raises(
+        ConfigurationError, match="searcher = 'mass' has no lessons; take one of training-free-grpo, mars-prompt"
+    ):
         tasks.find("conventions?searcher=mass")

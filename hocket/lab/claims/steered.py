@@ -18,11 +18,12 @@ from hocket import tasks
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import say
-from hocket.search.searcher import Played, Target, Trial
+from hocket.search.searcher import Played, Trial
 from hocket.tasks.conventions import MEANINGS, Conventions, means
 from hocket.train.optimise.run import SearchRun, SearchSettings
-from hocket.train.optimise.target import fingerprint
+from hocket.train.optimise.target import ModelTarget, fingerprint
 from hocket.train.optimise.teaching import lessons_for, taught
+from hocket.types import Scenario
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def sought(
     *,
     reflect: Callable[[str], str] | None = None,
     shuffled: bool = False,
+    through: bool = False,
     course: str | None = None,
     seed: int = 0,
     enough: float = 0.9,
@@ -72,7 +74,8 @@ def sought(
     """A search for the convention of `seed` by the taught model, which reflects itself unless `reflect` does.
 
     It was taught what `course` asks, the searcher itself unless told. With `shuffled` the scores of drawn groups and
-    the right answers of practice cases are dealt out anew.
+    the right answers of practice cases are dealt out anew, and if that goes `through` those of development cases too,
+    by which versions are chosen. The evaluation split is scored as it is.
     """
     with tempfile.TemporaryDirectory() as place:
         asked = SearchSettings(
@@ -82,7 +85,7 @@ def sought(
         if reflect is not None:
             run.bench.reflect = reflect
         if shuffled:
-            run.bench.target = Shuffled(run.target, asked.practice)
+            run.bench.target = Shuffled(run.target, asked.practice, through)
         before = fingerprint(run.target.policies)
         found = run.run()
         trials, split = tuple(run.bench.trials), range(asked.practice, asked.practice + asked.development)
@@ -118,10 +121,14 @@ def told(task: object) -> Texts:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A target whose verdicts on practice cases belong to other answers; development cases are scored as they are."""
+    """A target whose verdicts on practice cases belong to other answers.
 
-    target: Target
+    Development cases are scored as they are, or if it goes `through` by right answers of other cases as well.
+    """
+
+    target: ModelTarget
     practice: int
+    through: bool = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.target, name)
@@ -131,7 +138,8 @@ class Shuffled:
     ) -> Sequence[Played]:
         """What was played, with scores dealt out among the samples of a case and right answers among cases."""
         played = self.target.play(texts, cases, samples, first=first, greedy=greedy, key=key)
-        if cases and cases[0] >= self.practice:
+        chooses = bool(cases) and cases[0] >= self.practice
+        if chooses and not self.through:
             return played
         draw, found = key.derive("shuffled", texts.digest, first, *cases).numpy(), list(played)
         for place in range(0, len(found), samples):
@@ -141,7 +149,14 @@ class Shuffled:
                 found[place + number] = replace(found[place + number], score=score)
         right = [found[place].expected for place in range(0, len(found), samples)]
         dealt = [right[place] for place in draw.permutation(len(right)).tolist()]
-        return [replace(one, expected=dealt[place // samples]) for place, one in enumerate(found)]
+        found = [replace(one, expected=dealt[place // samples]) for place, one in enumerate(found)]
+        return [replace(one, score=self._by(one)) for one in found] if chooses else found
+
+    def _by(self, one: Played) -> float:
+        """What an answer is worth by the right answer that was dealt to it."""
+        task = self.target.task
+        assert isinstance(task, Conventions)
+        return task.verify(one.answer, Scenario("", one.question, one.expected))
 
 
 def random_lines(question: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from hocket.core.errors import ConfigurationError
 from hocket.search.plain import prompt_of, shown, with_prompt
-from hocket.search.searcher import Bench, Searcher, SearchMethod
+from hocket.search.searcher import Bench, Searcher, SearchMethod, check_wording
 
 PLAN = """You are the planner. An assistant works by this instruction:
 {prompt}
@@ -32,6 +32,8 @@ The step at hand: {step}
 {remark}
 Ask one short leading question (number {number}) that brings the student to a better instruction. Do not give the
 instruction yourself."""
+
+REMARK = "The critic rejected {question!r}: {verdict}\n"
 
 CRITICISE = """You are the critic. The step at hand: {step}
 The teacher's question: {question}
@@ -57,6 +59,8 @@ class Socratic(Searcher):
         retries: further questions after a rejection. patience: so many measured prompts in a row that were no better
             end the search.
         critic: whether there is one; without, every question is put to the student.
+        plan, teach, remark, criticise, study: what the reflecting model is asked, if in other words; `remark` is what
+            the teacher hears of a rejection.
     """
 
     examples: int = 3
@@ -65,11 +69,19 @@ class Socratic(Searcher):
     retries: int = 2
     patience: int = 8
     critic: bool = True
+    plan: str = PLAN
+    teach: str = TEACH
+    remark: str = REMARK
+    criticise: str = CRITICISE
+    study: str = STUDY
 
     def __post_init__(self) -> None:
         for name, least in (("examples", 0), ("steps", 1), ("turns", 1), ("retries", 0), ("patience", 1)):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"searcher.{name} = {getattr(self, name)}: it must be at least {least}")
+        usual = {"plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY}
+        for name, words in usual.items():
+            check_wording(name, getattr(self, name), words)
 
     def search(self, bench: Bench) -> None:
         for role in bench.roles:
@@ -82,7 +94,7 @@ class Socratic(Searcher):
             for turn in range(1, self.turns + 1):
                 best = bench.best
                 question = self._question(bench, role, step, number * self.turns + turn)
-                said = question and bench.ask(STUDY.format(prompt=prompt_of(best.texts, role), question=question))
+                said = question and bench.ask(self.study.format(prompt=prompt_of(best.texts, role), question=question))
                 if not said:
                     continue
                 trial = bench.measure(with_prompt(best.texts, role, said), f"{role}, step {number}", best)
@@ -94,21 +106,21 @@ class Socratic(Searcher):
         """The steps; one for all where the planner lists none."""
         texts = bench.best.texts
         seen = shown(bench.practise(texts, range(min(self.examples, bench.practice)), greedy=True))
-        said = bench.ask(PLAN.format(prompt=prompt_of(texts, role), episodes=seen, most=self.steps))
+        said = bench.ask(self.plan.format(prompt=prompt_of(texts, role), episodes=seen, most=self.steps))
         return [match.strip() for match in _STEP.findall(said)][: self.steps] or ["make the instruction clearer"]
 
     def _question(self, bench: Bench, role: str, step: str, number: int) -> str:
         """The teacher's first question that the critic accepts; nothing when all are rejected."""
         prompt, remark = prompt_of(bench.best.texts, role), ""
         for attempt in range(self.retries + 1):
-            asked = TEACH.format(prompt=prompt, step=step, remark=remark, number=f"{number}.{attempt + 1}")
+            asked = self.teach.format(prompt=prompt, step=step, remark=remark, number=f"{number}.{attempt + 1}")
             question = bench.ask(asked)
             if not question or not self.critic:
                 return question
-            verdict = bench.ask(CRITICISE.format(step=step, question=question))
+            verdict = bench.ask(self.criticise.format(step=step, question=question))
             if "REJECT" not in verdict.upper():
                 return question
-            remark = f"The critic rejected {question!r}: {verdict}\n"
+            remark = self.remark.format(question=question, verdict=verdict)
         return ""
 
 
@@ -117,6 +129,4 @@ MARS_PROMPT = SearchMethod(
     description="a planner's steps, a teacher's questions, a critic, and a student who rewrites the prompt",
     searcher=Socratic(),
     source="arXiv:2503.16874",
-    note="with the shipped models as reflecting model nothing was gained yet on a real task; what it finds is "
-    "shown with scripted models of known best texts",
 )

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
-from hocket.core.texts import Texts
+from hocket.core.components import replaced_all
+from hocket.core.keys import Key
+from hocket.core.texts import Block, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
 from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
 from hocket.search.plain import RandomMutation
-from hocket.search.searcher import Bench, Searcher
+from hocket.search.searcher import Bench, Played, Searcher
+from hocket.tasks.conventions import COURSES, MEANINGS, Conventions
 
 claim = Claims("mars-prompt", "arXiv:2503.16874")
 SEEDS = range(16)
 LONG = Socratic(turns=10, patience=60)
+SHORT: Socratic = replaced_all(Socratic(), COURSES["mars-prompt"].settings, "searcher")
+STEERED: Mapping[str, Any] = {"budget": 500, "evaluation": 48}
 
 
 def all_seeds(
@@ -129,6 +138,110 @@ def _() -> Finding:
             bench = searched(Instructed(), reflect, searcher, budget=2000, practice=practice)
             found.append((len(bench.trials) - 1, heard[0].count("Answer: ")))
     return Finding(found == [(4, 2), (4, 3), (7, 2), (7, 3)], str(found))
+
+
+@dataclass(frozen=True)
+class Obedient:
+    """Takes a sign for what its prompt says, and for a sum where it says nothing."""
+
+    task: Conventions
+    roles: Sequence[str] = ("policy",)
+    blocks: Sequence[Block] = ()
+
+    def calls(self, texts: Texts) -> int:
+        return 1
+
+    def refuses(self, texts: Texts) -> str | None:
+        return None
+
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> list[Played]:
+        known = dict(line.split("=") for line in texts.prompts.get("policy", "").splitlines() if "=" in line)
+        found = []
+        for case in cases:
+            asked = self.task.scenario("train", case)
+            sign, one, other = str(asked.prompt).split()
+            meaning = known.get(sign, "sum")
+            said = f"{sign}={meaning} {MEANINGS[meaning](int(one), int(other))}"
+            score = self.task.verify(said, asked)
+            found += [Played(case, 0, score, 1, str(asked.prompt), str(asked.answer), said)] * samples
+        return found
+
+
+def taught_well(question: str) -> str:
+    """The parts as `conventions` teaches them, without a fault but the teacher's first question, which is of a sum."""
+    *above, line = question.splitlines()
+    if line == "Steps:":
+        episodes = re.findall(r"Question: (.*)\nAnswer: .*\nRight answer: (.*)", question)
+        return "\n".join(f"{number}. {one} is {right}" for number, (one, right) in enumerate(episodes, 1))
+    if line == "Prompt:":
+        _, sign, meaning = above[-1].rstrip("?").split()
+        return "\n".join(sorted([f"{sign}={meaning}", *(one for one in above[:-1] if "=" in one and one[0] != sign)]))
+    sign, *numbers, _, right = above[0].split()
+    fits = [name for name, made in MEANINGS.items() if str(made(*map(int, numbers))) == right]
+    if line == "Verdict:":
+        return "ACCEPT" if above[1] in [f"Is {sign} {name}?" for name in fits] else "REJECT"
+    return f"Is {sign} {fits[0] if len(above) > 1 else 'sum'}?"
+
+
+@claim(
+    "The short words of the task `conventions` lose nothing: whoever plays the parts as it teaches them finds any "
+    "convention from one case of each sign, and states it to the policy sign by sign."
+)
+def _() -> Finding:
+    found, calls, asked = [], [], []
+    for seed in range(12):
+        bench = searched(Obedient(Conventions(seed)), taught_well, SHORT, seed=seed, practice=12, development=12)
+        task = Conventions(seed)
+        due = {f"{sign}={meaning}" for sign, meaning in task.meaning.items() if meaning != "sum"}
+        found.append(set(bench.best.texts.prompts["policy"].splitlines()) == due and bench.best.score == 1)
+        calls.append(bench.spent)
+        asked.append(bench.asked)
+    return Finding(all(found) and max(calls) <= 12 + 4 + 4 * 12, say(found=sum(found), calls=calls, questions=asked))
+
+
+@functools.cache
+def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
+    """Searches by a small language model in all seats; the last six conventions were not looked at before."""
+    return {
+        seed: sought("mars-prompt", seed=seed, shuffled=shuffled, through=shuffled, **STEERED) for seed in range(12)
+    }
+
+
+@claim(
+    "A small language model in all seats, taught to follow a prompt and to plan, ask, judge and rewrite but never this "
+    "convention: what its signs mean is found by text alone, wholly for two conventions in three or more, each rises "
+    "by more than .3; no weight changes, and random lines find less in more target calls.",
+    slow=True,
+)
+def _() -> Finding:
+    found = conventions()
+    blind = {
+        seed: sought("random-mutation", course="mars-prompt", seed=seed, reflect=random_lines, **STEERED)
+        for seed in found
+    }
+    ours, others = list(found.values()), list(blind.values())
+    chance = fmean(one.start for one in ours) < 0.35
+    wholly = fmean(one.best >= 0.9 * one.ceiling for one in ours)
+    rises = all(one.best > one.start + 0.3 and one.evaluation[1] > one.evaluation[0] + 0.3 for one in ours)
+    less = fmean(one.best for one in ours) > fmean(one.best for one in others) + 0.15
+    fewer = fmean(one.calls for one in ours) < 0.7 * fmean(one.calls for one in others)
+    same = all(one.same for one in ours)
+    holds = chance and wholly >= 2 / 3 and rises and less and fewer and same
+    return Finding(holds, f"wholly {wholly:.2f}, {told_of(found, blind)}")
+
+
+@claim(
+    "Where right answers are dealt out anew, to look at and to choose by, nothing is gained on unseen questions.",
+    slow=True,
+)
+def _() -> Finding:
+    gains = {
+        name: [one.evaluation[1] - one.evaluation[0] for one in found.values()]
+        for name, found in (("answers", conventions()), ("shuffled", conventions(shuffled=True)))
+    }
+    return Finding(fmean(gains["shuffled"]) < 0.2 * fmean(gains["answers"]), say(gain_from=gains))
 
 
 def speaking(question: str) -> str:
