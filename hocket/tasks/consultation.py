@@ -35,7 +35,7 @@ class ConsultationTask:
 
     conditions: int = 3
     symptoms: int = 3
-    turns: int = 8
+    turns: int = 5
     played: bool = False
 
     def __post_init__(self) -> None:
@@ -92,9 +92,8 @@ class ConsultationTask:
             return None
         return Lessons(
             "questions for symptoms and the form of a diagnosis, half of them guessed",
-            120,
+            180,
             self._lesson,
-            schedule="cosine",
             then=lambda recipe: THEN,
         )
 
@@ -137,7 +136,7 @@ class ConsultationTask:
 ASKS, SKILL = 0.5, 0.5
 """How often a beginner asks once more, and how often its diagnosis agrees with what it knows."""
 
-THEN = {"steps": 50, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 SETTINGS = {"conditions": int, "symptoms": int, "turns": int, "played": bool}
