@@ -19,6 +19,24 @@ CONDITIONS = (
     "asthma", "gout",
 )  # fmt: skip
 ADVICE = ("rest", "tablets", "diet", "surgery")
+KNOWN: Casebook = {
+    name: {"symptoms": symptoms.split(), "advice": advice}
+    for name, symptoms, advice in (
+        ("flu", "fever fatigue chills", "rest"),
+        ("measles", "fever rash", "rest"),
+        ("migraine", "nausea headache", "tablets"),
+        ("gastritis", "nausea cramps", "diet"),
+        ("anaemia", "dizziness fatigue", "diet"),
+        ("diabetes", "fatigue thirst", "diet"),
+        ("bronchitis", "cough fatigue", "tablets"),
+        ("malaria", "fever chills", "tablets"),
+        ("sinusitis", "cough headache", "tablets"),
+        ("hepatitis", "nausea fatigue", "rest"),
+        ("asthma", "cough dizziness", "tablets"),
+        ("gout", "fever cramps", "diet"),
+    )
+}
+"""Conditions with a few of the symptoms that come with them, and advice, made up: a play, no medicine."""
 
 ONE_QUESTION = "Please ask me one question at a time."
 UNKNOWN = "Sorry, I do not know."
@@ -47,6 +65,18 @@ def draw_book(conditions: int, symptoms: int, key: Key) -> Casebook:
         }
         for name, chosen in zip(names, sets, strict=True)
     }
+
+
+def known_book(conditions: int, key: Key) -> Casebook:
+    """So many of the conditions of `KNOWN`.
+
+    Raises:
+        ConfigurationError: when there are not so many.
+    """
+    if not 2 <= conditions <= len(KNOWN):
+        raise ConfigurationError(f"a casebook has 2 to {len(KNOWN)} conditions, not {conditions}")
+    rng = key.derive("book").numpy()
+    return {name: KNOWN[name] for name in (list(KNOWN)[place] for place in rng.permutation(len(KNOWN))[:conditions])}
 
 
 # ---------------------------------------------------------------- what can be known

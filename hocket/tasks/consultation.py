@@ -12,8 +12,8 @@ from hocket.core.canonical import canonical
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.environments.casebook import agreeing, symptoms_of
-from hocket.environments.consultation import Clinic, answered, draw_book
+from hocket.environments.casebook import Casebook, agreeing, symptoms_of
+from hocket.environments.consultation import Clinic, answered, draw_book, known_book, possible
 from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
@@ -29,23 +29,33 @@ class ConsultationTask:
     """Casebooks and patients are drawn without end; which split they belong to, their content decides.
 
     Attributes:
-        conditions, symptoms: in a casebook, which the doctor is shown. turns: messages of the doctor at most.
+        conditions: in a casebook, which the doctor is shown. known: whether a condition has the same symptoms and
+            advice in all casebooks, so that a doctor can know them by heart; several conditions then have what the
+            patient complains of. Otherwise each casebook draws its own and says all there is to know.
+        symptoms: of a casebook that draws its own. turns: messages of the doctor at most.
         played: whether a policy plays the patient, in the role `user`.
     """
 
     conditions: int = 3
-    symptoms: int = 3
-    turns: int = 8
+    symptoms: int = 5
+    known: bool = True
+    turns: int = 5
     played: bool = False
 
     def __post_init__(self) -> None:
-        draw_book(self.conditions, self.symptoms, Key.of(0))
+        self._book(Key.of(0))
         if self.turns < 1:
             raise ConfigurationError(f"a consultation takes at least 1 turn, not {self.turns}")
 
     @property
     def name(self) -> str:
-        return f"consultation?conditions={self.conditions}&symptoms={self.symptoms}"
+        if self.known:
+            return f"consultation?conditions={self.conditions}"
+        return f"consultation?known=false&conditions={self.conditions}&symptoms={self.symptoms}"
+
+    def _book(self, key: Key) -> Casebook:
+        """The casebook of a key."""
+        return known_book(self.conditions, key) if self.known else draw_book(self.conditions, self.symptoms, key)
 
     @property
     def kind(self) -> Literal["text"]:
@@ -61,14 +71,16 @@ class ConsultationTask:
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
-        key, tries = Key.of(0).derive("consultation", self.conditions, self.symptoms, split, number), 0
+        kind = "known" if self.known else self.symptoms
+        key, tries = Key.of(0).derive("consultation", self.conditions, kind, split, number), 0
         while True:
-            book = draw_book(self.conditions, self.symptoms, key.derive(tries))
+            book = self._book(key.derive(tries))
             rng = key.derive(tries, "patient").numpy()
             condition = list(book)[int(rng.integers(len(book)))]
             has = book[condition]["symptoms"]
             complaint = [has[int(rng.integers(len(has)))]]
-            if split_of(canonical([book, condition, complaint])) == split:
+            open_yet = not self.known or len(possible(book, complaint)) > 1
+            if open_yet and split_of(canonical([book, condition, complaint])) == split:
                 name = f"{self.name}/{split}/{number}"
                 return Clinic().scenario(name, book, condition, complaint, seed=number)
             tries += 1
@@ -83,7 +95,7 @@ class ConsultationTask:
 
     @property
     def lessons(self) -> Lessons | None:
-        """A doctor who asks for symptoms at random, for one at least, and soon names a condition.
+        """A doctor who asks for symptoms that are possible yet, for one at least, and soon names a condition.
 
         Half of the conditions agree with what was told, the others are any of the casebook. None where a policy plays
         the patient.
@@ -94,7 +106,6 @@ class ConsultationTask:
             "questions for symptoms and the form of a diagnosis, half of them guessed",
             120,
             self._lesson,
-            schedule="cosine",
             then=lambda recipe: THEN,
         )
 
@@ -103,7 +114,8 @@ class ConsultationTask:
         has = book[scenario.metadata["condition"]]["symptoms"]
 
         def said(heard: Sequence[Message]) -> str:
-            open_ones = [one for one in symptoms_of(book) if one not in facts]
+            left = {one: book[one] for one in agreeing(book, facts)}
+            open_ones = [one for one in symptoms_of(left) if one not in facts]
             if open_ones and (len(heard) == 1 or rng.random() < ASKS):
                 one = open_ones[int(rng.integers(len(open_ones)))]
                 facts[one] = one in has
@@ -137,10 +149,10 @@ class ConsultationTask:
 ASKS, SKILL = 0.5, 0.5
 """How often a beginner asks once more, and how often its diagnosis agrees with what it knows."""
 
-THEN = {"steps": 50, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
-SETTINGS = {"conditions": int, "symptoms": int, "turns": int, "played": bool}
+SETTINGS = {"conditions": int, "known": bool, "symptoms": int, "turns": int, "played": bool}
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> ConsultationTask:
@@ -150,6 +162,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> ConsultationTask:
 
 CONSULTATION = TaskForm(
     name="consultation",
-    description="a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=6&symptoms=5",
+    description="a patient who tells what is asked, and a diagnosis, e.g. consultation?conditions=6",
     make=from_settings,
 )

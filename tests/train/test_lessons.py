@@ -300,6 +300,36 @@ def test_lessons_of_the_calculator_call_it_any_number_of_times() -> None:
     assert made == {0, 1, 2, 3}
 
 
+def test_a_doctor_who_is_a_beginner_asks_before_it_names_a_condition() -> None:
+    task = tasks.find("consultation")
+    lessons = lessons_of(task)
+    assert lessons is not None
+    right, asked = 0, set()
+    for number in range(60):
+        scenario = task.scenario("train", number)
+        (lesson,) = lessons.play(scenario, np.random.default_rng(number))
+        *questions, last = [str(one["content"]) for one in lesson.said if one["role"] == "assistant"]
+        assert all(one.startswith("Do you have ") for one in questions)
+        assert last.startswith("Diagnosis: ")
+        asked.add(len(questions))
+        right += last == scenario.answer
+    assert asked == {1, 2}
+    assert 20 < right < 50
+
+
+def test_a_beginner_in_a_household_goes_astray_at_times() -> None:
+    task = tasks.find("household")
+    lessons = lessons_of(task)
+    assert lessons is not None
+    lengths, shortest = list[int](), list[int]()
+    for number in range(30):
+        scenario = task.scenario("train", number)
+        moves = lessons.play(scenario, np.random.default_rng(number))
+        lengths.append(len(moves))
+        shortest.append(int(scenario.metadata["shortest"]))
+    assert sum(shortest) * 1.1 < sum(lengths) < sum(shortest) * 1.6
+
+
 @pytest.mark.parametrize("name", ["maze", "household", "openspiel:kuhn_poker", "textarena:GuessTheNumber-v0"])
 def test_a_beginner_makes_legal_moves(name: str) -> None:
     task = tasks.find(name)

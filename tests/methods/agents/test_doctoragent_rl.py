@@ -162,8 +162,11 @@ def test_a_model_may_play_the_patient() -> None:
     assert found.terminated
 
 
-def test_the_task_draws_patients_that_a_right_answer_cures() -> None:
-    task = find("consultation?conditions=4&symptoms=4&turns=3")
+@pytest.mark.parametrize(
+    "name", ["consultation", "consultation?conditions=8", "consultation?known=false&conditions=4&symptoms=4&turns=3"]
+)
+def test_the_task_draws_patients_that_a_right_answer_cures(name: str) -> None:
+    task = find(name)
     seen = {split: {str(task.scenario(split, n).metadata) for n in range(12)} for split in ("train", "eval")}
     assert not seen["train"] & seen["eval"]
     for number in range(4):
@@ -172,7 +175,7 @@ def test_the_task_draws_patients_that_a_right_answer_cures() -> None:
         (found,) = rehearse(task.workflow, scenario, [str(scenario.answer)])  # type: ignore[attr-defined]
         assert task.success(found) == 1.0
         assert task.describe(found) == {"closed": 1.0, "asked": 0.0, "compliant": 1.0}
-    for wrong in ("conditions=1", "conditions=20", "symptoms=40", "turns=0"):
+    for wrong in ("conditions=1", "conditions=20", "known=false&symptoms=40", "turns=0"):
         with pytest.raises(ConfigurationError):
             find(f"consultation?{wrong}")
 
