@@ -83,7 +83,7 @@ def test_networks_that_cannot_score_commands_are_refused(settings: dict[str, Any
 
 
 def test_a_row_depends_on_itself_alone_and_blank_ones_are_finite() -> None:
-    task: Any = tasks.find("commands:informed:household?form=graph")
+    task: Any = tasks.find("commands:informed:household?brief=false&form=graph")
     rows = np.stack([task.make().reset(2 * number) for number in range(5)])
     policy = ControlPolicy.for_task(task, key=Key.of(1), network=NetworkSettings(hidden=(8, 8)))
     policy.require(frozenset({Quantity.VALUE}))

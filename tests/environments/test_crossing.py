@@ -189,3 +189,47 @@ def test_success_is_the_share_that_arrives():
 def test_wrong_settings_are_refused(settings, sentence):
     with pytest.raises(ConfigurationError, match=sentence):
         tasks.find(f"crossing?{settings}")
+
+
+def mirrored(course):
+    """The floor as seen in a mirror."""
+    other = course.clone()
+    for name in ("place", "velocity", "goal"):
+        setattr(other, name, getattr(course, name) * np.array([1.0, -1.0]))
+    return other
+
+
+def swapped(move):
+    """A command as seen in a mirror."""
+    return move.replace("left", "x").replace("right", "left").replace("x", "right")
+
+
+def test_nobody_gets_through_another_and_the_floor_is_the_same_in_a_mirror_in_any_order_and_again():
+    rng, off = Key.of(0).derive("floor").numpy(), [0.0]
+    for _ in range(200):  # However fast: the least distance is that of a fine sampling of the two ways.
+        place, velocity, seconds = rng.normal(size=(3, 2)), 20 * rng.normal(size=(3, 2)), float(rng.uniform(0.1, 2))
+        fine = place[None] + np.linspace(0, seconds, 20001)[:, None, None] * velocity[None]
+        sampled = np.linalg.norm(fine[:, :, None] - fine[:, None], axis=-1).min(0)
+        exact = least_distances(place, velocity, seconds)
+        above = ~np.eye(3, dtype=bool)
+        off.append(float((exact - sampled)[above].max()))
+        off.append(float((sampled - exact)[above].max() > 60 * seconds / 20000))
+    world, passed = Crossings(robots=3, people=3), 0
+    for seed in range(30):
+        course, moves_rng = world.make(Scenario("floor")), Key.of(seed).derive("moves").numpy()
+        course.reset(Key.of(seed))
+        twin, glass, again = course.clone(), mirrored(course), world.make(Scenario("floor"))
+        again.reset(Key.of(seed))
+        order = [0, 1, 2, *(3 + moves_rng.permutation(3))]
+        for name in ("place", "velocity", "goal", "here"):
+            setattr(twin, name, getattr(course, name)[order])
+        while course.acting:
+            moves = {seat: COMMANDS[int(moves_rng.integers(len(COMMANDS)))] for seat in course.acting}
+            earned = [course.act(moves), twin.act(moves), again.act(moves)]
+            earned.append(glass.act({seat: swapped(move) for seat, move in moves.items()}))
+            off += [abs(one[seat] - earned[0][seat]) for one in earned for seat in moves]
+            off.append(float(np.abs(glass.place * [1, -1] - course.place).max()))
+            off.append(float(np.abs(twin.place - course.place[order]).max()))
+            passed += course.observe("robot_1") != again.observe("robot_1")
+    assert max(off) < 1e-9
+    assert passed == 0

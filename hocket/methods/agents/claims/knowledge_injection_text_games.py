@@ -353,7 +353,7 @@ def _() -> Finding:
 
 @claim("In a household the graph's affordances are those that lines tell, and its moves those that they remember.")
 def _() -> Finding:
-    task: Any = tasks.find("commands:informed:household?form=graph&most=3&steps=60")
+    task: Any = tasks.find("commands:informed:household?brief=false&form=graph&most=3&steps=60")
     wrong, worked = 0, 0
     for number in range(6):
         made, rng = task.make(), Key.of(number).numpy()
@@ -443,7 +443,7 @@ def _() -> Finding:
 )
 def _() -> Finding:
     errors, blank, commands = {"score": 0.0, "value": 0.0, "chance": 0.0}, 0, 0
-    for name in ("commands:household", "commands:informed:household?form=graph"):
+    for name in ("commands:household?brief=false", "commands:informed:household?brief=false&form=graph"):
         task: Any = tasks.find(name)
         rows = [task.make().reset(2 * number) for number in range(12)]
         networks = [

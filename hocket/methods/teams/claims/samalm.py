@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -18,8 +19,7 @@ import hocket
 from hocket import tasks
 from hocket.core.columns import ALTERNATIVES, LIMIT, RETURNS
 from hocket.core.keys import Key
-from hocket.environments.crossing import COMMANDS, Crossing, Crossings, sensible
-from hocket.environments.crowd import least_distances
+from hocket.environments.crossing import COMMANDS, Crossing, Crossings, Outlook, sensible
 from hocket.environments.reading import WholeText
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -39,8 +39,10 @@ from hocket.methods.teams.samalm import (
     fusion_weights,
     grade,
     grade_in,
+    level_of,
     said_alone,
     said_together,
+    scaled,
 )
 from hocket.tasks.crossing import arrived, touched
 from hocket.tasks.lessons import Lessons
@@ -463,6 +465,41 @@ def followed(grades: Sequence[float | None]) -> int:
     return sum(grade < 0.5 for grade in least[:best])
 
 
+@claim(
+    "Critics by rule grade a command 1 if it touches, 2 within the margin, else by how much nearer the goal it brings; "
+    "the overseer says of all commands what is to be said of the robot that fares worst.",
+    "ours",
+)
+def _() -> Finding:
+    wrong, levels = 0, set[int]()
+    for gap, nearer in itertools.product((-0.1, 0.0, 0.29, 0.3), (-0.2, 0.1, 0.11, 0.45, 0.46)):
+        ahead = Outlook(np.array([9.0, gap]), np.array([9.0, nearer]), np.array([0, 0]))
+        due = 1 if gap < 0 else 2 if gap < 0.3 else 3 if nearer <= 0.1 else 4 if nearer <= 0.45 else 5
+        wrong += level_of(ahead, 1, 0.3) != due
+        levels.add(due)
+    wrong += [[scaled(level, most) for level in range(1, 6)] for most in (2, 5, 9)] != [
+        [1, 1, 1, 2, 2],
+        [1, 2, 3, 4, 5],
+        [1, 3, 5, 7, 9],
+    ]
+    for seed in range(60):
+        course = Crossings(robots=2, people=3).make(Scenario("floor"))
+        course.reset(Key.of(seed))
+        for _ in range(2):
+            moves = {seat: COMMANDS[(seed + n) % len(COMMANDS)] for n, seat in enumerate(course.acting)}
+            ahead, found = course.joint(moves), list[tuple[int, str]]()
+            for place in map(course.agents.index, moves):
+                level = level_of(ahead, place, course.world.persona(place).margin)
+                whom = f" {course.called(int(ahead.nearest[place]))}" if level < 3 else ""
+                why = ("touches", "near", "waits", "slow", "good")[level - 1]
+                found.append((level, f"{level} {course.agents[place]} {why}{whom}"))
+            wrong += bool(found) and said_together(course, moves, 5) != min(found, key=lambda one: one[0])[1]
+            levels.update(level for level, _ in found)
+            if course.acting:
+                course.act(moves)
+    return Finding(wrong == 0 and levels == {1, 2, 3, 4, 5}, say(wrong=wrong))
+
+
 @claim("On a floor lessons teach all roles in four times the steps; elsewhere they are those of the world.", "ours")
 def _() -> Finding:
     made, plain, other, inner = (
@@ -477,57 +514,6 @@ def _() -> Finding:
     said = made.play(tasks.find("crossing").scenario("train", 0), np.random.default_rng(0))
     roles = {str(one.prompt[0]["content"]).partition(" ")[0] for one in said}
     return Finding(holds and len(roles) > 2, say(steps=made.steps, roles=str(sorted(roles))))
-
-
-# ---------------------------------------------------------------- the floor
-
-
-def mirrored(course: Crossing) -> Crossing:
-    """The floor as seen in a mirror."""
-    other = course.clone()
-    for name in ("place", "velocity", "goal"):
-        setattr(other, name, getattr(course, name) * np.array([1.0, -1.0]))
-    return other
-
-
-def swapped(move: str) -> str:
-    """A command as seen in a mirror."""
-    return move.replace("left", "x").replace("right", "left").replace("x", "right")
-
-
-@claim(
-    "The floor lets nobody through another between two steps, is the same in a mirror and by whatever order people are "
-    "numbered, and equal keys give equal crossings.",
-    "ours",
-)
-def _() -> Finding:
-    rng, off = Key.of(0).derive("floor").numpy(), [0.0]
-    for _ in range(200):  # However fast: the least distance is that of a fine sampling of the two ways.
-        place, velocity, seconds = rng.normal(size=(3, 2)), 20 * rng.normal(size=(3, 2)), float(rng.uniform(0.1, 2))
-        fine = place[None] + np.linspace(0, seconds, 20001)[:, None, None] * velocity[None]
-        sampled = np.linalg.norm(fine[:, :, None] - fine[:, None], axis=-1).min(0)
-        exact = least_distances(place, velocity, seconds)
-        above = ~np.eye(3, dtype=bool)
-        off.append(float((exact - sampled)[above].max()))
-        off.append(float((sampled - exact)[above].max() > 60 * seconds / 20000))
-    world, passed = Crossings(robots=3, people=3), 0
-    for seed in range(30):
-        course, moves_rng = world.make(Scenario("floor")), Key.of(seed).derive("moves").numpy()
-        course.reset(Key.of(seed))
-        twin, glass, again = course.clone(), mirrored(course), world.make(Scenario("floor"))
-        again.reset(Key.of(seed))
-        order = [0, 1, 2, *(3 + moves_rng.permutation(3))]
-        for name in ("place", "velocity", "goal", "here"):
-            setattr(twin, name, getattr(course, name)[order])
-        while course.acting:
-            moves = {seat: COMMANDS[int(moves_rng.integers(len(COMMANDS)))] for seat in course.acting}
-            earned = [course.act(moves), twin.act(moves), again.act(moves)]
-            earned.append(glass.act({seat: swapped(move) for seat, move in moves.items()}))
-            off += [abs(one[seat] - earned[0][seat]) for one in earned for seat in moves]
-            off.append(float(np.abs(glass.place * [1, -1] - course.place).max()))
-            off.append(float(np.abs(twin.place - course.place[order]).max()))
-            passed += course.observe("robot_1") != again.observe("robot_1")
-    return Finding(max(off) < 1e-9 and passed == 0, say(largest_difference=max(off)))
 
 
 # ---------------------------------------------------------------- refusals
