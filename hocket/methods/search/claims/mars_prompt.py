@@ -233,7 +233,8 @@ def _() -> Finding:
 
 
 @claim(
-    "Where right answers are dealt out anew, to look at and to choose by, nothing is gained on unseen questions.",
+    "Where right answers are dealt out anew, to look at and to choose by, less than a fifth of that is gained on "
+    "unseen questions.",
     slow=True,
 )
 def _() -> Finding:
