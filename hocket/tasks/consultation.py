@@ -25,6 +25,18 @@ from hocket.workflows.simulated_user import SimulatedUser
 
 
 @dataclass(frozen=True)
+class RightDiagnosis(DiagnosisQuality):
+    """1 where condition and advice are both right: paid for one, a small model names the advice that is most common."""
+
+    name: str = "right"
+    weight: float = 1.0
+
+    def judge(self, trajectory: Trajectory) -> float | None:
+        grade = super().judge(trajectory)
+        return None if grade is None else float(grade == 1.0)
+
+
+@dataclass(frozen=True)
 class ConsultationTask:
     """Casebooks and patients are drawn without end; which split they belong to, their content decides.
 
@@ -88,7 +100,7 @@ class ConsultationTask:
     @property
     def rewards(self) -> Sequence[Reward]:
         """The diagnosis alone; what else an evaluator looks at is the recipe's."""
-        return (DiagnosisQuality(name="right", weight=1.0),)
+        return (RightDiagnosis(),)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {"steps": STEPS, "decoding.max_tokens": 48}
@@ -149,7 +161,7 @@ class ConsultationTask:
 ASKS, SKILL = 0.5, 0.5
 """How often a beginner asks once more, and how often its diagnosis agrees with what it knows."""
 
-THEN = {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 50, "update.lr": 3e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 SETTINGS = {"conditions": int, "known": bool, "symptoms": int, "turns": int, "played": bool}

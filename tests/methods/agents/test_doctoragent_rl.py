@@ -175,6 +175,15 @@ def test_the_task_draws_patients_that_a_right_answer_cures(name: str) -> None:
         (found,) = rehearse(task.workflow, scenario, [str(scenario.answer)])  # type: ignore[attr-defined]
         assert task.success(found) == 1.0
         assert task.describe(found) == {"closed": 1.0, "asked": 0.0, "compliant": 1.0}
+        (paid,) = task.rewards
+        advice = str(scenario.answer).partition("Recommendation: ")[2]
+        half = next(
+            f"Diagnosis: {one}. Recommendation: {advice}"
+            for one in scenario.metadata["book"]
+            if one not in str(scenario.answer)
+        )
+        (other,) = rehearse(task.workflow, scenario, [half])  # type: ignore[attr-defined]
+        assert [asyncio.run(paid([one], key=Key.of(0))) for one in (found, other)] == [[1.0], [0.0]]
     for wrong in ("conditions=1", "conditions=20", "known=false&symptoms=40", "turns=0"):
         with pytest.raises(ConfigurationError):
             find(f"consultation?{wrong}")
