@@ -28,7 +28,7 @@ FEW = 5
 
 AGENTS = {
     "gigpo": "--recipe gigpo --steps 30",
-    "mpo-meta-plan": "--recipe mpo-meta-plan --steps 20",
+    "mpo-meta-plan": FLAT,
     "salt": "--recipe salt --steps 30",
     "mt-grpo": "--recipe mt-grpo --steps 30",
     "dmpo": "--recipe dmpo --steps 30",
@@ -56,7 +56,6 @@ AGENTS = {
     "vista-tools": "--recipe vista-tools --lessons 100 --steps 40",
     "dgpo-distillation": "--recipe dgpo-distillation --task lookup --lessons 20 --teacher smollm2 --steps 10",
     "mobile-r1": "--recipe mobile-r1 --lessons 60 --steps 30",
-    "doctoragent-rl": "--recipe doctoragent-rl --lessons 60 --steps 10",
     "search-r2": "--recipe search-r2 --lessons 160 --steps 15",
     "knowledge-injection-text-games": "--recipe knowledge-injection-text-games --lessons 60 --steps 25",
     "rrhf-code-optimization": "--recipe rrhf-code-optimization --steps 20",
@@ -78,22 +77,24 @@ TEAMS = {
     "masprm": "examples/guided_team.yaml",
     "genii": "--recipe genii --steps 20",
     "optima": "--recipe optima --steps 20",
-    "rlccf": "--recipe rlccf --steps 20",
-    "cpmobius": "--recipe cpmobius --steps 20",
+    "rlccf": FLAT,
+    "cpmobius": FLAT,
     "mars-self-play": "--recipe mars-self-play --task openspiel:kuhn_poker --steps 30",
     "cory": "--recipe cory --steps 20",
     "lspo-werewolf": "--recipe lspo-werewolf --steps 15",
     "magpie": "--task magpie --lessons 60 --steps 15",
     "collabuiagents": "--recipe collabuiagents --lessons 300 --update.lr 1e-3 --steps 40",
     "sentinel": "--recipe sentinel --lessons 60 --steps 60",
-    "comam": "--recipe comam --steps 20",
-    "waltzrl": "--recipe waltzrl --steps 20",
+    "comam": FLAT,
+    "waltzrl": FLAT,
     "mmedagent-rl": "--recipe mmedagent-rl --lessons 60 --steps 20",
     "read-advantage-feedback": "--recipe read-advantage-feedback --lessons 120 --steps 12",
     "lca": "--recipe lca --steps 15",
     "llm4mac": "--recipe llm4mac --lessons 30 --steps 12",
 }
 
+FLAT = "hardly anything rises in so few steps; that it learns is seen in tables (`hocket recipes --check`)"
+PAIRS = "of pairs one half is right by choice, so samples earn a half"
 CIRCLES = "greedy play walks in circles where samples get out"
 WHY = {
     "gigpo": CIRCLES,
@@ -102,6 +103,18 @@ WHY = {
     "epo-entropy": CIRCLES,
     "agentgym-rl": CIRCLES,
     "hi-agent": CIRCLES,
+    "mpo-meta-plan": FLAT,
+    "sdpo": f"{PAIRS}; {CIRCLES}",
+    "oreo": PAIRS,
+    "search-r1": "greedy answers are right after the lessons; samples come after",
+    "r1-searcher": "greedy answers are mostly right after the lessons; samples come after",
+    "comam": FLAT,
+    "waltzrl": FLAT,
+    "rlccf": FLAT,
+    "cpmobius": FLAT,
+    "mars-self-play": "what one seat earns the other loses: look at exploitability, which falls in tables",
+    "rema": "without system prompts, which the shipped model has never seen",
+    "lca": "a state is worth what the episode earned until a judge is named (`--judge`); nothing is seen to rise",
 }
 """What is to be known of a row's figures, and why nothing rises where nothing does."""
 
