@@ -56,10 +56,12 @@ AGENTS = {
     "vista-tools": "--recipe vista-tools --lessons 100 --steps 40",
     "dgpo-distillation": "--recipe dgpo-distillation --task lookup --lessons 20 --teacher smollm2 --steps 10",
     "mobile-r1": "--recipe mobile-r1 --lessons 60 --steps 30",
+    "doctoragent-rl": "--recipe doctoragent-rl --lessons 120 --steps 10",
     "search-r2": "--recipe search-r2 --lessons 160 --steps 15",
     "knowledge-injection-text-games": "--recipe knowledge-injection-text-games --lessons 60 --steps 25",
     "rrhf-code-optimization": "--recipe rrhf-code-optimization --steps 20",
-    "cuda-l1": "--recipe cuda-l1 --lessons 60 --steps 15",
+    "cuda-l1": '--plan \'[{recipe: sft, steps: 60, update.lr: 0.003, task: "faster-loops?shown=0.5"}, '
+    "{recipe: cuda-l1, steps: 20, task: faster-loops}]'",
     "mrag": "--recipe mrag --lessons 160 --steps 8",
     "verireason": "--recipe verireason --lessons 60 --steps 12",
     "veriprefer": "--recipe veriprefer --lessons 60 --steps 12",
