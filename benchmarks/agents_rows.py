@@ -176,7 +176,10 @@ def page() -> str:
     for title, rows in (("Agents", AGENTS), ("Teams", TEAMS)):
         lines += [f"## {title}", "", "| row | `hocket train` | steps | samples | greedy | |", f"|{6 * '---|'}"]
         for row, command in rows.items():
-            found = kept.get(row, {})
+            found = kept.get(row)
+            if found is None:
+                lines.append(f"| {row} | `{command}` | | | | not measured yet |")
+                continue
             first, last, before, after = (_number(found.get(end)) for end in ("first", "last", "before", "after"))
             steps = found.get("steps") or ""
             told = f"{first} to {last} | {before} to {after} | {WHY.get(row, '')}"
