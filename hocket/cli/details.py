@@ -59,7 +59,7 @@ EVAL = """Measures a run or a model on unseen scenarios.
   hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's
                                                (docs/judges.md)
   hocket eval RUN --against nano               against a model, by the task's verdicts
-  hocket eval RUN --search beam                answers that the value it learnt chose (docs/search.md)"""
+  hocket eval RUN --search beam                answers that its value chose (docs/search.md)"""
 
 
 EXPORT = """Writes the policy of a run's newest checkpoint where other programs read it.

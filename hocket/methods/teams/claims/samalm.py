@@ -21,9 +21,11 @@ from hocket.core.columns import ALTERNATIVES, LIMIT, RETURNS
 from hocket.core.keys import Key
 from hocket.environments.crossing import COMMANDS, Crossing, Crossings, Outlook, sensible
 from hocket.environments.reading import WholeText
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.toys.episodes import episode
+from hocket.lab.toys.rewarded import group_relative
 from hocket.methods.teams.samalm import (
     CRITIC,
     OVERSEER,
@@ -472,9 +474,9 @@ def followed(grades: Sequence[float | None]) -> int:
 )
 def _() -> Finding:
     wrong, levels = 0, set[int]()
-    for gap, nearer in itertools.product((-0.1, 0.0, 0.29, 0.3), (-0.2, 0.1, 0.11, 0.45, 0.46)):
-        ahead = Outlook(np.array([9.0, gap]), np.array([9.0, nearer]), np.array([0, 0]))
-        due = 1 if gap < 0 else 2 if gap < 0.3 else 3 if nearer <= 0.1 else 4 if nearer <= 0.45 else 5
+    for away, nearer in itertools.product((-0.1, 0.0, 0.29, 0.3), (-0.2, 0.1, 0.11, 0.45, 0.46)):
+        ahead = Outlook(np.array([9.0, away]), np.array([9.0, nearer]), np.array([0, 0]))
+        due = 1 if away < 0 else 2 if away < 0.3 else 3 if nearer <= 0.1 else 4 if nearer <= 0.45 else 5
         wrong += level_of(ahead, 1, 0.3) != due
         levels.add(due)
     wrong += [[scaled(level, most) for level in range(1, 6)] for most in (2, 5, 9)] != [
@@ -511,10 +513,35 @@ def _() -> Finding:
     holds = (made.steps, other.steps) == (4 * plain.steps, inner.steps)
     holds &= replace(task, inner=cast(Any, SimpleNamespace(lessons=None))).lessons is None
     holds &= made.taught.startswith(plain.taught) and made.taught != plain.taught and other.taught == inner.taught
-    said = made.play(tasks.find("crossing").scenario("train", 0), np.random.default_rng(0))
+    scenarios = [tasks.find("crossing").scenario("train", number) for number in range(12)]
+    said = [one for number, asked in enumerate(scenarios) for one in made.play(asked, np.random.default_rng(number))]
     roles = {str(one.prompt[0]["content"]).partition(" ")[0] for one in said}
+    for graded, one in itertools.pairwise(said):
+        low = "Grade the command" in str(graded.prompt[0]["content"]) and str(graded.said[0]["content"])[0] in "12"
+        refused = re.search(r"^Refused: ([a-z ]+) \(", str(one.prompt[-1]["content"]), re.MULTILINE)
+        holds &= low is (refused is not None) and (refused is None or one.said[0]["content"] != refused[1])
     return Finding(holds and len(roles) > 2, say(steps=made.steps, roles=str(sorted(roles))))
 
+
+@claim("Each agent is compared with itself: A = (R - mean)/std over the samples of the sum of all it earned.")
+def _() -> Finding:
+    worst = 0.0
+    for number in range(20):
+        own = Key.of(number).derive("floor").numpy().normal(size=(6, 2)).tolist()
+        turns = [[{"tokens": [1], "agent": f"robot_{n}", "reward": r} for n, r in enumerate(mine)] for mine in own]
+        found = inspect_rows(SAMALM, [episode("g", 0.0, mine) for mine in turns])["advantages"]
+        for agent in range(2):
+            due = group_relative([mine[agent] for mine in own])
+            worst = max(worst, gap([row[agent] for row in found], due))
+    return Finding(worst < 1e-9, say(off_by_hand_on_20_groups=worst))
+
+
+claim.spares("samalm: workflow = None", "the task verified:crossing brings the workflow along")
+claim.spares("rng.random() < SKILL -> rng.random() >= SKILL", "how able a beginner is may be chosen freely")
+claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "how many commands are graded that nobody gives is free")
+claim.spares("0.5 -> 20.0", "how many commands are graded that nobody gives may be chosen freely")
+claim.spares("rng.random() < 0.75 -> rng.random() >= 0.75", "how able a beginner is may be chosen freely")
+claim.spares("0.75 -> 30.0", "how able a beginner is may be chosen freely")
 
 # ---------------------------------------------------------------- refusals
 
