@@ -1,4 +1,4 @@
-"""Every row for agents and teams by the command of docs/agents.md: what its run came to in a few minutes.
+"""Rows for agents and teams by the command of docs/agents.md: what its run came to in a few minutes.
 
     python benchmarks/agents_rows.py              # all rows, one after another
     python benchmarks/agents_rows.py gigpo rema   # some
@@ -93,6 +93,8 @@ TEAMS = {
     "read-advantage-feedback": "--recipe read-advantage-feedback --lessons 120 --steps 12",
     "lca": "--recipe lca --steps 15",
     "llm4mac": "--recipe llm4mac --lessons 30 --steps 12",
+    "videochat-m1": "--recipe videochat-m1 --lessons 120 --steps 24",
+    "samalm": "--recipe samalm --task verified:crossing --lessons 220",
 }
 
 FLAT = "hardly anything rises in so few steps; that it learns is seen in tables (`hocket recipes --check`)"
@@ -122,10 +124,11 @@ WHY = {
 
 INTRO = """# Agents and teams, row by row
 
-Every row of the [catalogue](catalogue.md) for agents and teams with a command that learns on a laptop, and what one run
-of it came to: what its samples earned in the first and the last five steps, and the share of 100 unseen problems that
-greedy answers solve before and after. The shipped model, seed 0, one thread; most take two to six minutes. What a row
-claims stands with `hocket recipes --check ROW`, over several seeds; this is one curve, to look at with `hocket report`.
+The rows of the [catalogue](catalogue.md) for agents and teams that `hocket train` runs, each with a command and, where
+it was measured, what one run of it came to: what its samples earned in the first and the last five steps, and the share
+of 100 unseen problems that greedy answers solve before and after. The shipped model, seed 0, one thread; most take two
+to six minutes. What a row claims stands with `hocket recipes --check ROW`, over several seeds; this is one curve, to
+look at with `hocket report`.
 `python benchmarks/agents_rows.py ROW` measures a row again.
 """
 
